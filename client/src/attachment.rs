@@ -1,0 +1,250 @@
+//! What a process shares with its daemon: segments, command ring, control socket. Everything public holds one.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+
+use ropeway_proto::command::COMMAND_WORDS;
+use ropeway_proto::control::{Attached, Reply, Request};
+use ropeway_proto::hello::VersionRange;
+use ropeway_proto::{Command, Epoch, JobId, Rank, Slot};
+use ropeway_shm::{
+    Arena, ArenaSlot, ControlSegment, JobGeometry, JobSegment, Producer, RequestSlot, SegmentError, eventfd,
+};
+
+use crate::Error;
+use crate::control::{ControlSocket, io_error, unexpected};
+use crate::private_daemon::PrivateDaemon;
+use crate::slots::{SlotTable, Taken};
+use crate::wait::{self, Event, WaitMode};
+use crate::watch::{Calls, ControlLine};
+
+/// An entry of the command ring.
+pub(crate) type Entry = [u64; COMMAND_WORDS];
+
+/// One rank's tie to its daemon. It is cut in an orderly way when the last holder drops it.
+pub(crate) struct Attachment {
+    rank: Rank,
+    attached: Attached,
+    job: Arc<JobSegment>,
+    segment: Arc<ControlSegment>,
+    arena: Arc<Arena>,
+    producer: Mutex<Producer>,
+    daemon_bell: OwnedFd,
+    slots: Mutex<SlotTable>,
+    line: ControlLine,
+    wait_mode: AtomicU8,
+    /// The daemon, if it was started for this process alone. Dropped, and so ended, after the line is closed.
+    _private_daemon: Option<PrivateDaemon>,
+}
+
+impl Attachment {
+    /// Becomes `rank` of `job` at the daemon behind `socket`.
+    pub(crate) fn open(
+        mut socket: ControlSocket,
+        job: JobId,
+        rank: Rank,
+        private_daemon: Option<PrivateDaemon>,
+    ) -> Result<Arc<Self>, Error> {
+        let reply = socket.call(&Request::Attach { versions: VersionRange::CURRENT, job, rank })?;
+        let Reply::Attached(attached) = reply else { return Err(unexpected(&reply)) };
+        let Ok([job, segment, daemon_bell]) = <[OwnedFd; 3]>::try_from(socket.take_descriptors()) else {
+            return Err(Error::BadReply { what: "attached, without its three descriptors".into() });
+        };
+        let geometry = JobGeometry { local_ranks: attached.local_ranks, arena_bytes_max: attached.arena_bytes_max };
+        let job = Arc::new(JobSegment::map(job, geometry).map_err(bad_segment)?);
+        let segment = Arc::new(ControlSegment::map(segment).map_err(bad_segment)?);
+        let line = ControlLine::open(socket, segment.clone())?;
+        Ok(Arc::new(Self {
+            rank,
+            attached,
+            arena: Arena::new(job.clone(), attached.local_index),
+            job,
+            producer: Mutex::new(segment.producer()),
+            segment,
+            daemon_bell,
+            slots: Mutex::default(),
+            line,
+            wait_mode: AtomicU8::new(WaitMode::default() as u8),
+            _private_daemon: private_daemon,
+        }))
+    }
+
+    pub(crate) fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.attached.size
+    }
+
+    pub(crate) fn wait_mode(&self) -> WaitMode {
+        WaitMode::from_index(self.wait_mode.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_wait_mode(&self, mode: WaitMode) {
+        self.wait_mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Why the session is over; `Ok` while it is not.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.line.watch().failure().map_or(Ok(()), Err)
+    }
+
+    /// Hands commands to the daemon, all at once if the ring has room. No allocation; no system call but to wake a
+    /// sleeping daemon. Fails only when the daemon is gone.
+    pub(crate) fn publish(&self, mut entries: &[Entry]) -> Result<(), Error> {
+        loop {
+            self.check()?;
+            let must_wake = {
+                let mut producer = self.producer.lock().expect(NO_PANIC);
+                let pushed = producer.push(entries);
+                entries = &entries[pushed..];
+                producer.must_wake()
+            };
+            if must_wake {
+                // Fails only if the bell's counter is full, and then the daemon is being woken already.
+                let _ = eventfd::ring(self.daemon_bell.as_fd());
+            }
+            if entries.is_empty() {
+                return Ok(());
+            }
+            // The ring is full: the daemon needs the core more than we do.
+            thread::yield_now();
+        }
+    }
+
+    pub(crate) fn publish_one(&self, command: Command) -> Result<(), Error> {
+        self.publish(&[command.encode()])
+    }
+
+    pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode) -> Result<(), Error> {
+        wait::until(event, mode, self.line.watch(), &self.segment)
+    }
+
+    /// The shared words of one of our slots.
+    pub(crate) fn request_slot(&self, slot: Slot) -> &RequestSlot {
+        self.job
+            .slot(self.attached.local_index, slot)
+            .expect("slots come from the allocator, which keeps within the table")
+    }
+
+    /// Where our arena begins in the job segment. Messages without bytes are said to lie there.
+    pub(crate) fn arena_begin(&self) -> u64 {
+        self.job.arena(self.attached.local_index).start
+    }
+
+    /// Whether the memory is of our arena.
+    pub(crate) fn owns(&self, memory: &ArenaSlot) -> bool {
+        self.locate(memory.as_bytes()).is_some()
+    }
+
+    /// Where these bytes lie in the job segment, if they lie in our arena.
+    pub(crate) fn locate(&self, bytes: &[u8]) -> Option<u64> {
+        self.arena.locate(bytes)
+    }
+
+    /// A request slot, and the epoch of its last operation.
+    pub(crate) fn take_slot(&self) -> Result<(Slot, Epoch), Error> {
+        let mut slots = self.lock_slots();
+        slots.reap(REAP_STEP, |slot, epoch| self.is_done(slot, epoch));
+        loop {
+            match slots.take() {
+                Taken::Slot(slot, epoch) => return Ok((slot, epoch)),
+                Taken::NeedsReserve(count) => {
+                    let reserved = self.job.reserve_slots(self.attached.local_index, count);
+                    reserved.map_err(io_error("reserving memory for requests"))?;
+                    slots.set_reserved(count);
+                }
+                Taken::Full => {
+                    slots.reap(usize::MAX, |slot, epoch| self.is_done(slot, epoch));
+                    match slots.take() {
+                        Taken::Slot(slot, epoch) => return Ok((slot, epoch)),
+                        _ => return Err(Error::TooManyRequests),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives a slot back, and with it the buffer that its operation `epoch` may still use.
+    pub(crate) fn give_back(&self, slot: Slot, epoch: Epoch, memory: Option<ArenaSlot>) {
+        if self.is_done(slot, epoch) {
+            if let Some(memory) = memory {
+                memory.reclaim();
+            }
+            self.lock_slots().release(slot, epoch);
+        } else {
+            self.lock_slots().retire(slot, epoch, memory);
+        }
+    }
+
+    /// Whether the daemon has let go of that operation. A daemon that is gone has let go of everything.
+    fn is_done(&self, slot: Slot, epoch: Epoch) -> bool {
+        self.request_slot(slot).is_done(epoch) || self.line.watch().is_gone()
+    }
+
+    fn lock_slots(&self) -> MutexGuard<'_, SlotTable> {
+        self.slots.lock().expect(NO_PANIC)
+    }
+
+    /// Registered memory, zeroed. There is always a byte to tell whose it is.
+    pub(crate) fn allocate(&self, bytes: u64) -> Result<ArenaSlot, Error> {
+        let bytes = bytes.max(1);
+        self.check()?;
+        self.lock_slots().reap(REAP_STEP, |slot, epoch| self.is_done(slot, epoch));
+        if let Ok(memory) = self.arena.allocate(bytes) {
+            return Ok(memory);
+        }
+        self.lock_slots().reap(usize::MAX, |slot, epoch| self.is_done(slot, epoch));
+        // One thread at a time lets the arena grow; others find what it brought.
+        let mut calls = self.line.lock();
+        loop {
+            let needed = match self.arena.allocate(bytes) {
+                Ok(memory) => return Ok(memory),
+                Err(full) => full.needed,
+            };
+            self.grow_arena(&mut calls, bytes, needed)?;
+        }
+    }
+
+    /// Has the arena reserved up to `needed`, or more if that is to be had, for a buffer of `bytes`.
+    fn grow_arena(&self, calls: &mut Calls<'_>, bytes: u64, needed: u64) -> Result<(), Error> {
+        let (reserved, max) = (self.arena.reserved(), self.attached.arena_bytes_max);
+        if needed > max || needed <= reserved {
+            return Err(Error::OutOfMemory { requested: bytes, available: max - reserved });
+        }
+        let generous = needed.max(2 * reserved).max(ARENA_STEP).min(max);
+        let mut reply = calls.call(&Request::Reserve { arena_bytes: generous });
+        if matches!(reply, Err(Error::OutOfMemory { .. })) && generous > needed {
+            reply = calls.call(&Request::Reserve { arena_bytes: needed });
+        }
+        match reply {
+            Ok(Reply::Reserved { arena_bytes }) => self.arena.set_reserved(arena_bytes.min(max)),
+            Ok(reply) => return Err(unexpected(&reply)),
+            // The program asked for a buffer, not for an arena.
+            Err(Error::OutOfMemory { available, .. }) => {
+                return Err(Error::OutOfMemory { requested: bytes, available });
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.line.close();
+    }
+}
+
+fn bad_segment(error: SegmentError) -> Error {
+    Error::BadReply { what: error.to_string() }
+}
+
+const NO_PANIC: &str = "nothing panics under this lock";
+/// Retired slots that are looked at when one is asked for, so that asking stays cheap.
+const REAP_STEP: usize = 64;
+/// The least by which the arena grows.
+const ARENA_STEP: u64 = 1 << 20;

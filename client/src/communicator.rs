@@ -1,0 +1,244 @@
+//! A group of ranks and everything they can do to each other.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ropeway_proto::limits::TAG_MAX;
+use ropeway_proto::{CommId, Command, Endpoint, Rank, Tag};
+
+use crate::attachment::Attachment;
+use crate::operation::Terms;
+use crate::plain::element_bytes;
+use crate::request::Persistent;
+use crate::{Buffer, Error, Pending, Plain, RecvRequest, SendRequest, Source, Status, Strided, TagMatch, one_shot};
+
+/// A group of ranks. Messages of different communicators never meet.
+///
+/// Cheap to clone; threads may share it.
+#[derive(Clone)]
+pub struct Communicator {
+    attachment: Arc<Attachment>,
+    comm: CommId,
+}
+
+impl Communicator {
+    pub(crate) fn new(attachment: Arc<Attachment>, comm: CommId) -> Self {
+        Self { attachment, comm }
+    }
+
+    /// This process's number, `0..size`.
+    pub fn rank(&self) -> u32 {
+        self.attachment.rank()
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> u32 {
+        self.attachment.size()
+    }
+
+    /// A buffer of `elements` elements, all bytes zero.
+    ///
+    /// ```compile_fail,E0277
+    /// # fn example(world: ropeway::Communicator) {
+    /// let names = world.alloc::<&str>(4); // a reference means nothing to another process
+    /// # }
+    /// ```
+    pub fn alloc<T: Plain>(&self, elements: usize) -> Result<Buffer<T>, Error> {
+        let bytes = elements.checked_mul(element_bytes::<T>()).map_or(u64::MAX, |bytes| bytes as u64);
+        Ok(Buffer::new(self.attachment.allocate(bytes)?, elements))
+    }
+
+    /// Registers a send of the whole buffer to `dest`.
+    ///
+    /// Sends and receives with the same partner and tag are matched in the order of their registration.
+    pub fn send_init<T: Plain>(&self, buffer: Buffer<T>, dest: u32, tag: i32) -> Result<SendRequest<T>, Error> {
+        let whole = Strided::whole(buffer.len());
+        self.send_init_strided(buffer, whole, dest, tag)
+    }
+
+    /// Registers a receive into the whole buffer from `source`.
+    pub fn recv_init<T: Plain>(&self, buffer: Buffer<T>, source: u32, tag: i32) -> Result<RecvRequest<T>, Error> {
+        let whole = Strided::whole(buffer.len());
+        self.recv_init_strided(buffer, whole, source, tag)
+    }
+
+    /// Registers a send of a part of the buffer to `dest`. The blocks travel packed: any receive of as many elements fits.
+    pub fn send_init_strided<T: Plain>(
+        &self,
+        buffer: Buffer<T>,
+        part: Strided,
+        dest: u32,
+        tag: i32,
+    ) -> Result<SendRequest<T>, Error> {
+        let endpoint = self.endpoint(Some(dest), Some(tag))?;
+        let elements = buffer.len();
+        let layout = part.layout(self.offset(&buffer)?, elements, element_bytes::<T>())?;
+        let terms = self.send_terms::<T>(tag, layout.bytes());
+        let command = |slot, epoch| Command::InitSend { slot, epoch, endpoint, layout };
+        let persistent = Persistent::init(&self.attachment, buffer.into_memory(), terms, command)?;
+        Ok(SendRequest::new(persistent, elements))
+    }
+
+    /// Registers a receive into a part of the buffer from `source`.
+    pub fn recv_init_strided<T: Plain>(
+        &self,
+        buffer: Buffer<T>,
+        part: Strided,
+        source: u32,
+        tag: i32,
+    ) -> Result<RecvRequest<T>, Error> {
+        let endpoint = self.endpoint(Some(source), Some(tag))?;
+        let elements = buffer.len();
+        let layout = part.layout(self.offset(&buffer)?, elements, element_bytes::<T>())?;
+        let terms = Terms::Recv { capacity: layout.bytes(), element_bytes: element_bytes::<T>() };
+        let command = |slot, epoch| Command::InitRecv { slot, epoch, endpoint, layout };
+        let persistent = Persistent::init(&self.attachment, buffer.into_memory(), terms, command)?;
+        Ok(RecvRequest::new(persistent, elements))
+    }
+
+    /// Sends a message, and returns when `message` may be changed again. Needs no copy if it lies in a [`Buffer`].
+    pub fn send<T: Plain>(&self, message: &[T], dest: u32, tag: i32) -> Result<(), Error> {
+        let endpoint = self.endpoint(Some(dest), Some(tag))?;
+        let terms = self.send_terms::<T>(tag, size_of_val(message) as u64);
+        one_shot::send(&self.attachment, message, endpoint, terms)
+    }
+
+    /// Receives a message. Needs no copy if `into` lies in a [`Buffer`].
+    pub fn recv<T: Plain>(
+        &self,
+        into: &mut [T],
+        source: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+    ) -> Result<Status, Error> {
+        let endpoint = self.endpoint(source.into().0, tag.into().0)?;
+        one_shot::recv(&self.attachment, into, endpoint)
+    }
+
+    /// Begins to send a message.
+    pub fn isend<T: Plain>(&self, buffer: Buffer<T>, dest: u32, tag: i32) -> Result<Pending<T>, Error> {
+        let endpoint = self.endpoint(Some(dest), Some(tag))?;
+        self.offset(&buffer)?;
+        let terms = self.send_terms::<T>(tag, buffer.bytes());
+        Pending::start(&self.attachment, buffer, terms, |slot, epoch, layout| Command::Send {
+            slot,
+            epoch,
+            endpoint,
+            layout,
+        })
+    }
+
+    /// Begins to receive a message.
+    pub fn irecv<T: Plain>(
+        &self,
+        buffer: Buffer<T>,
+        source: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+    ) -> Result<Pending<T>, Error> {
+        let endpoint = self.endpoint(source.into().0, tag.into().0)?;
+        self.offset(&buffer)?;
+        let terms = Terms::Recv { capacity: buffer.bytes(), element_bytes: element_bytes::<T>() };
+        Pending::start(&self.attachment, buffer, terms, |slot, epoch, layout| Command::Recv {
+            slot,
+            epoch,
+            endpoint,
+            layout,
+        })
+    }
+
+    /// Sends one message and receives another, in whatever order the partners do it.
+    #[expect(clippy::too_many_arguments, reason = "they are those of a send and of a receive, in the order of both")]
+    pub fn sendrecv<T: Plain, U: Plain>(
+        &self,
+        message: &[T],
+        dest: u32,
+        send_tag: i32,
+        into: &mut [U],
+        source: impl Into<Source>,
+        recv_tag: impl Into<TagMatch>,
+    ) -> Result<Status, Error> {
+        let to = self.endpoint(Some(dest), Some(send_tag))?;
+        let from = self.endpoint(source.into().0, recv_tag.into().0)?;
+        let terms = self.send_terms::<T>(send_tag, size_of_val(message) as u64);
+        one_shot::sendrecv(&self.attachment, message, (to, terms), into, from)
+    }
+
+    /// Waits for a message without receiving it.
+    pub fn probe(&self, source: impl Into<Source>, tag: impl Into<TagMatch>) -> Result<Status, Error> {
+        let endpoint = self.endpoint(source.into().0, tag.into().0)?;
+        one_shot::probe(&self.attachment, endpoint)
+    }
+
+    /// Looks for a message without receiving it.
+    pub fn iprobe(&self, source: impl Into<Source>, tag: impl Into<TagMatch>) -> Result<Option<Status>, Error> {
+        let endpoint = self.endpoint(source.into().0, tag.into().0)?;
+        one_shot::iprobe(&self.attachment, endpoint)
+    }
+
+    /// Waits until every rank has called it.
+    pub fn barrier(&self) -> Result<(), Error> {
+        let (rank, size) = (self.rank(), self.size());
+        // Dissemination: after round k, every rank knows of the 2^(k+1) ranks up to itself.
+        let mut distance = 1;
+        let mut round = 0;
+        while distance < size {
+            let to = Endpoint { comm: self.internal(), peer: Some((rank + distance) % size), tag: Some(round) };
+            let from = Endpoint { peer: Some((rank + size - distance) % size), ..to };
+            let terms = self.send_terms::<u8>(round, 0);
+            one_shot::sendrecv::<u8, u8>(&self.attachment, &[], (to, terms), &mut [], from)?;
+            distance *= 2;
+            round += 1;
+        }
+        Ok(())
+    }
+
+    /// The communicator our own messages travel on, so that they never meet the program's.
+    fn internal(&self) -> CommId {
+        CommId(self.comm.0 | INTERNAL)
+    }
+
+    fn send_terms<T: Plain>(&self, tag: Tag, bytes: u64) -> Terms {
+        Terms::Send { source: self.rank(), tag, bytes, element_bytes: element_bytes::<T>() }
+    }
+
+    /// Where the buffer lies, if it is one of this session.
+    fn offset<T: Plain>(&self, buffer: &Buffer<T>) -> Result<u64, Error> {
+        if self.attachment.owns(buffer.memory()) { Ok(buffer.offset()) } else { Err(Error::ForeignBuffer) }
+    }
+
+    fn endpoint(&self, peer: Option<Rank>, tag: Option<Tag>) -> Result<Endpoint, Error> {
+        check(self.size(), peer, tag)?;
+        Ok(Endpoint { comm: self.comm, peer, tag })
+    }
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Communicator").field("rank", &self.rank()).field("size", &self.size()).finish_non_exhaustive()
+    }
+}
+
+fn check(size: u32, peer: Option<Rank>, tag: Option<Tag>) -> Result<(), Error> {
+    match (peer, tag) {
+        (Some(rank), _) if rank >= size => Err(Error::RankOutOfRange { rank, size }),
+        (_, Some(tag)) if !(0..=TAG_MAX).contains(&tag) => Err(Error::BadTag { tag }),
+        _ => Ok(()),
+    }
+}
+
+/// Set in the number of a communicator's private twin.
+const INTERNAL: u32 = 1 << 31;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_and_tags_are_checked_before_anything_is_sent() {
+        assert!(check(4, Some(3), Some(0)).is_ok());
+        assert!(check(4, None, None).is_ok());
+        assert!(check(4, Some(0), Some(TAG_MAX)).is_ok());
+        assert!(matches!(check(4, Some(4), Some(0)), Err(Error::RankOutOfRange { rank: 4, size: 4 })));
+        assert!(matches!(check(4, Some(0), Some(-1)), Err(Error::BadTag { tag: -1 })));
+        assert!(matches!(check(4, None, Some(TAG_MAX + 1)), Err(Error::BadTag { .. })));
+    }
+}

@@ -1,0 +1,136 @@
+//! The control socket: attach, create a job, reserve memory. Launchers use it too.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use ropeway_proto::control::{Refusal, Reply, Request, decode, encode};
+use ropeway_shm::descriptor;
+
+use crate::Error;
+
+/// A connection to a daemon on which one asks and waits for the answer.
+pub struct ControlSocket {
+    stream: UnixStream,
+    received: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+}
+
+impl ControlSocket {
+    /// Speaks the control protocol on `stream`.
+    pub fn new(stream: UnixStream) -> Self {
+        Self { stream, received: Vec::new(), descriptors: Vec::new() }
+    }
+
+    /// Asks the daemon and waits for its answer. A refusal is an error.
+    pub fn call(&mut self, request: &Request) -> Result<Reply, Error> {
+        match self.stream.write_all(&encode(request)) {
+            Ok(()) => {}
+            // A daemon that has thrown us out may have said why before it closed.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(error) => return Err(io_error("asking the daemon")(error)),
+        }
+        accepted(self.receive()?)
+    }
+
+    /// The next message. Descriptors that come with it are kept for [`take_descriptors`](Self::take_descriptors).
+    pub(crate) fn receive(&mut self) -> Result<Reply, Error> {
+        loop {
+            match decode(&mut self.received) {
+                Ok(Some(reply)) => return Ok(reply),
+                Ok(None) => {}
+                Err(error) => return Err(Error::BadReply { what: error.to_string() }),
+            }
+            let mut bytes = [0; 2048];
+            let count = match descriptor::receive(self.stream.as_fd(), &mut bytes, &mut self.descriptors) {
+                Ok(0) => return Err(Error::DaemonGone),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(Error::DaemonGone),
+                Err(error) => return Err(io_error("listening to the daemon")(error)),
+            };
+            self.received.extend_from_slice(&bytes[..count]);
+        }
+    }
+
+    pub(crate) fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.descriptors)
+    }
+
+    pub(crate) fn try_clone_stream(&self) -> Result<UnixStream, Error> {
+        self.stream.try_clone().map_err(io_error("sharing the control socket"))
+    }
+
+    /// Says no more, and reads what comes until the daemon has closed its end.
+    pub(crate) fn drain(&mut self) {
+        // Both fail only if the daemon has closed already.
+        let _ = self.stream.shutdown(Shutdown::Write);
+        let _ = io::copy(&mut &self.stream, &mut io::sink());
+    }
+}
+
+impl fmt::Debug for ControlSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControlSocket").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+/// Sorts out the replies that are errors.
+pub(crate) fn accepted(reply: Reply) -> Result<Reply, Error> {
+    match reply {
+        Reply::Refused(Refusal::Version { daemon, client }) => Err(Error::VersionMismatch { daemon, client }),
+        Reply::Refused(Refusal::OutOfMemory { requested, available }) => {
+            Err(Error::OutOfMemory { requested, available })
+        }
+        Reply::Refused(refusal) => Err(Error::Refused(refusal)),
+        Reply::Evicted { reason } => Err(Error::Evicted { reason }),
+        reply => Ok(reply),
+    }
+}
+
+/// A reply of the wrong kind.
+pub(crate) fn unexpected(reply: &Reply) -> Error {
+    Error::BadReply { what: format!("{reply:?}") }
+}
+
+pub(crate) fn io_error(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |error| Error::Io { doing, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropeway_proto::hello::VersionRange;
+    use ropeway_proto::{JobId, control::JobSpec};
+
+    fn answered(reply: &Reply) -> Result<Reply, Error> {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(&encode(reply)).unwrap();
+        let spec = JobSpec::single_node(JobId(1), 1);
+        ControlSocket::new(ours).call(&Request::CreateJob { versions: VersionRange::CURRENT, spec })
+    }
+
+    #[test]
+    fn an_answer_comes_back() {
+        assert!(matches!(answered(&Reply::JobCreated), Ok(Reply::JobCreated)));
+    }
+
+    #[test]
+    fn refusals_are_errors() {
+        let (daemon, client) = (VersionRange { min: 2, max: 3 }, VersionRange::CURRENT);
+        let error = answered(&Reply::Refused(Refusal::Version { daemon, client })).unwrap_err();
+        assert_eq!(error.to_string(), "no common protocol version: the daemon speaks 2 to 3, this library speaks 1");
+        let error = answered(&Reply::Refused(Refusal::OutOfMemory { requested: 9, available: 4 })).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { requested: 9, available: 4 }));
+        let error = answered(&Reply::Evicted { reason: "lies".into() }).unwrap_err();
+        assert!(matches!(error, Error::Evicted { reason } if reason == "lies"));
+    }
+
+    #[test]
+    fn a_closed_socket_is_a_daemon_gone() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        assert!(matches!(ControlSocket::new(ours).call(&Request::Detach), Err(Error::DaemonGone)));
+    }
+}

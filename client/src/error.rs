@@ -1,0 +1,166 @@
+//! What can go wrong, as causes a program can act on.
+
+use std::io;
+
+use ropeway_proto::control::Refusal;
+use ropeway_proto::hello::VersionRange;
+
+/// Why a call failed.
+///
+/// The variants are grouped by what is lost: nothing but the call, everything with one rank, the session.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    // The call was wrong; nothing was sent.
+    /// The request was started before and has not been waited for.
+    #[error("the request is already active")]
+    AlreadyActive,
+    /// There is no operation to wait for: the request is not started, or its outcome was already taken.
+    #[error("the request is not active")]
+    Inactive,
+    /// The communicator has no such rank.
+    #[error("rank {rank} is out of range in a communicator of {size}")]
+    RankOutOfRange {
+        /// The rank that was asked for.
+        rank: u32,
+        /// Ranks in the communicator.
+        size: u32,
+    },
+    /// Tags go from 0 to [`TAG_MAX`](crate::TAG_MAX).
+    #[error("tag {tag} is out of range 0 to {}", crate::TAG_MAX)]
+    BadTag {
+        /// The tag that was asked for.
+        tag: i32,
+    },
+    /// A strided layout reaches beyond its buffer, or its blocks overlap.
+    #[error("a layout over elements up to {end} does not fit a buffer of {elements}")]
+    LayoutOutOfBounds {
+        /// One past the last element the layout needs; `usize::MAX` if its blocks overlap or are too many.
+        end: usize,
+        /// Elements of the buffer.
+        elements: usize,
+    },
+    /// The message is larger than messages may be.
+    #[error("a message of {bytes} bytes is too large")]
+    MessageTooLarge {
+        /// Bytes of the message.
+        bytes: u64,
+    },
+    /// The buffer belongs to another session.
+    #[error("the buffer belongs to another session")]
+    ForeignBuffer,
+    /// Requests that are started together must belong to one session.
+    #[error("requests of different sessions can't be started together")]
+    MixedSessions,
+    /// A rank may hold 65,536 requests at once.
+    #[error("too many requests at once")]
+    TooManyRequests,
+    /// The node, or the job's quota, has no memory left for it.
+    #[error("out of memory: {requested} bytes requested, {available} available")]
+    OutOfMemory {
+        /// Bytes that were asked for.
+        requested: u64,
+        /// Bytes that could have been had.
+        available: u64,
+    },
+
+    // The operation ended without success.
+    /// The message was longer than the buffer, whose content is now undefined.
+    #[error("message of {bytes} bytes truncated by a buffer of {capacity}")]
+    Truncated {
+        /// Bytes of the message.
+        bytes: u64,
+        /// Bytes of the buffer.
+        capacity: u64,
+    },
+    /// The message does not hold a whole number of elements.
+    #[error("message of {bytes} bytes does not hold whole elements of {element_bytes} bytes")]
+    SizeMismatch {
+        /// Bytes of the message.
+        bytes: u64,
+        /// Bytes of one element of the buffer.
+        element_bytes: usize,
+    },
+    /// The operation was withdrawn.
+    #[error("the operation was cancelled")]
+    Cancelled,
+    /// The other end of the channel was freed; nothing will ever match this request again.
+    #[error("the request at the other end was freed")]
+    PeerFreed,
+
+    // Everything with that rank or node is lost.
+    /// The rank's process has died.
+    #[error("rank {rank} has failed")]
+    RankFailed {
+        /// The rank that failed.
+        rank: u32,
+    },
+    /// The rank's process has left the job.
+    #[error("rank {rank} has left the job")]
+    RankLeft {
+        /// The rank that left.
+        rank: u32,
+    },
+    /// The connection to a node is lost, and with it all ranks there.
+    #[error("the connection to node {node} is lost")]
+    PeerLost {
+        /// The node, as the job numbers them.
+        node: u32,
+    },
+
+    // The session is lost, or never was.
+    /// The daemon has ended.
+    #[error("the daemon is gone")]
+    DaemonGone,
+    /// The daemon has cut this process off.
+    #[error("the daemon has detached this process: {reason}")]
+    Evicted {
+        /// What the daemon found wrong.
+        reason: String,
+    },
+    /// No daemon to connect to, and none to start.
+    #[error("no daemon: {socket} is not served, and no ropewayd was found beside the program or on PATH")]
+    NoDaemon {
+        /// The socket that was tried.
+        socket: String,
+    },
+    /// `init` was called before, and the launcher's connection can be used only once.
+    #[error("init was already called in this process; share its session instead")]
+    AlreadyInitialized,
+    /// Library and daemon have no protocol version in common.
+    #[error("no common protocol version: the daemon speaks {daemon}, this library speaks {client}")]
+    VersionMismatch {
+        /// What the daemon speaks.
+        daemon: VersionRange,
+        /// What this library speaks.
+        client: VersionRange,
+    },
+    /// The daemon refused the request.
+    #[error("the daemon refused: {0}")]
+    Refused(Refusal),
+    /// The daemon said something that makes no sense here.
+    #[error("the daemon's answer makes no sense: {what}")]
+    BadReply {
+        /// What it said.
+        what: String,
+    },
+    /// A `ROPEWAY_` variable can't be understood.
+    #[error("environment variable {name}={value:?} {why}")]
+    BadEnvironment {
+        /// The variable's name.
+        name: &'static str,
+        /// Its value; empty if it is not set.
+        value: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The operating system refused something.
+    #[error("{doing}: {error}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// The system's answer.
+        #[source]
+        error: io::Error,
+    },
+}

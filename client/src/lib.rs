@@ -1,0 +1,103 @@
+//! Message passing with early binding: requests are registered once, and then moved by a daemon.
+//!
+//! A program of several ranks exchanges messages through its node's daemon, `ropewayd`. It registers what it will send and
+//! receive (*init*), and from then on only says *start* and *wait*; the daemon moves the bytes between the ranks' buffers
+//! by itself, also while every rank computes.
+//!
+//! Every rank sends a row to its right neighbour and receives one from its left, a hundred times:
+//!
+//! ```no_run
+//! use ropeway::Request;
+//!
+//! fn main() -> Result<(), ropeway::Error> {
+//!     let session = ropeway::init()?;
+//!     let world = session.world();
+//!     let (rank, size) = (world.rank(), world.size());
+//!     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+//!
+//!     let mut send = world.send_init(world.alloc::<f64>(1024)?, right, 0)?;
+//!     let mut recv = world.recv_init(world.alloc::<f64>(1024)?, left, 0)?;
+//!     for step in 0..100 {
+//!         send.buffer_mut().fill(f64::from(step));
+//!         let receiving = recv.start()?;
+//!         let sending = send.start()?;
+//!         // … compute; the messages travel meanwhile …
+//!         receiving.wait()?;
+//!         sending.wait()?;
+//!         assert_eq!(recv.buffer()[0], f64::from(step));
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Run it with `ropeway run -n 4 -- PROGRAM`. Without a launcher a program is a job of one rank.
+//!
+//! * **Buffers** ([`Communicator::alloc`]) are shared with the daemon and hold [`Plain`] data. A request owns its buffer,
+//!   and while it is active nobody can touch it: the compiler sees to that, and where it can't, a check at run time.
+//! * **Persistent requests** ([`Communicator::send_init`], [`recv_init`](Communicator::recv_init)) are matched once. [`start_all`]
+//!   starts many with one publication; an [`ActiveSet`] waits for all, any or some of them.
+//! * **One-shot messages** ([`Communicator::send`], [`recv`](Communicator::recv), [`isend`](Communicator::isend),
+//!   [`irecv`](Communicator::irecv), [`probe`](Communicator::probe)) are matched one by one, also with [`ANY_SOURCE`] and
+//!   [`ANY_TAG`].
+//! * **Waiting** costs as much CPU time as you allow: see [`WaitMode`].
+//! * **Threads** may share everything; no lock is held while waiting.
+//! * **Failures** are errors: a dead rank, a lost node, a daemon gone. No call blocks for ever after one.
+#![forbid(unsafe_code)]
+
+mod attachment;
+mod buffer;
+mod communicator;
+pub mod control;
+mod environment;
+mod error;
+mod one_shot;
+mod operation;
+mod pending;
+mod plain;
+mod private_daemon;
+mod recv;
+mod request;
+mod send;
+mod session;
+mod set;
+mod slots;
+mod status;
+mod strided;
+mod wait;
+mod watch;
+
+pub use buffer::Buffer;
+pub use communicator::Communicator;
+pub use error::Error;
+pub use pending::Pending;
+pub use plain::Plain;
+pub use recv::RecvRequest;
+pub use request::{Active, Request};
+pub use ropeway_proto::JobId;
+pub use ropeway_proto::limits::TAG_MAX;
+pub use send::SendRequest;
+pub use session::{Session, init};
+pub use set::{ActiveSet, start_all};
+pub use status::{ANY_SOURCE, ANY_TAG, Source, Status, TagMatch};
+pub use strided::Strided;
+pub use wait::{UnknownWaitMode, WaitMode};
+pub use zerocopy;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_may_share_and_move_everything() {
+        fn is_shared<T: Send + Sync>() {}
+        is_shared::<Session>();
+        is_shared::<Communicator>();
+        is_shared::<Buffer<f64>>();
+        is_shared::<SendRequest<f64>>();
+        is_shared::<RecvRequest<f64>>();
+        is_shared::<Active<'_>>();
+        is_shared::<ActiveSet<'_, SendRequest<f64>>>();
+        is_shared::<Pending<f64>>();
+        is_shared::<Error>();
+    }
+}

@@ -1,0 +1,162 @@
+//! Messages that are matched one by one: the blocking calls.
+//!
+//! Nothing here returns while the daemon may still use the caller's slice: an operation has ended, or the daemon has.
+
+use std::hint;
+use std::sync::Arc;
+
+use ropeway_proto::{Command, Endpoint, Layout, completion};
+use ropeway_shm::ArenaSlot;
+use zerocopy::IntoBytes;
+
+use crate::attachment::Attachment;
+use crate::operation::{Operation, Terms};
+use crate::plain::element_bytes;
+use crate::wait::Event;
+use crate::{Error, Plain, Status};
+
+pub(crate) fn send<T: Plain>(
+    attachment: &Arc<Attachment>,
+    message: &[T],
+    endpoint: Endpoint,
+    terms: Terms,
+) -> Result<(), Error> {
+    let (layout, memory) = departure(attachment, message)?;
+    let mut send = Operation::new(attachment, memory, terms)?;
+    send.begin(|slot, epoch| Command::Send { slot, epoch, endpoint, layout })?;
+    send.wait(attachment.wait_mode()).map(drop)
+}
+
+pub(crate) fn recv<T: Plain>(
+    attachment: &Arc<Attachment>,
+    into: &mut [T],
+    endpoint: Endpoint,
+) -> Result<Status, Error> {
+    let (layout, mut recv) = arrival(attachment, into)?;
+    recv.begin(|slot, epoch| Command::Recv { slot, epoch, endpoint, layout })?;
+    let status = recv.wait(attachment.wait_mode())?;
+    deliver(&recv, status, into);
+    Ok(status)
+}
+
+pub(crate) fn sendrecv<T: Plain, U: Plain>(
+    attachment: &Arc<Attachment>,
+    message: &[T],
+    (dest, terms): (Endpoint, Terms),
+    into: &mut [U],
+    source: Endpoint,
+) -> Result<Status, Error> {
+    let mode = attachment.wait_mode();
+    let (send_layout, memory) = departure(attachment, message)?;
+    let mut send = Operation::new(attachment, memory, terms)?;
+    let (recv_layout, mut recv) = arrival(attachment, into)?;
+    let entries = [
+        recv.stage(|slot, epoch| Command::Recv { slot, epoch, endpoint: source, layout: recv_layout }),
+        send.stage(|slot, epoch| Command::Send { slot, epoch, endpoint: dest, layout: send_layout }),
+    ];
+    attachment.publish(&entries)?;
+    attachment.wait(&Either(&send, &recv), mode)?;
+    let (sent, received);
+    if send.has_happened() {
+        sent = send.wait(mode);
+        withdraw_after(&sent, &recv);
+        received = recv.wait(mode);
+    } else {
+        received = recv.wait(mode);
+        withdraw_after(&received, &send);
+        sent = send.wait(mode);
+    }
+    // Whoever was withdrawn was so because of the other's error.
+    match (sent, received) {
+        (Ok(_) | Err(Error::Cancelled), received) => {
+            let status = received?;
+            deliver(&recv, status, into);
+            Ok(status)
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// If one half has lost its partner, the other half may never end by itself.
+fn withdraw_after(ended: &Result<Status, Error>, other: &Operation) {
+    if matches!(ended, Err(Error::RankFailed { .. } | Error::RankLeft { .. } | Error::PeerLost { .. })) {
+        other.withdraw();
+    }
+}
+
+pub(crate) fn probe(attachment: &Arc<Attachment>, endpoint: Endpoint) -> Result<Status, Error> {
+    let mut probe = Operation::new(attachment, None, Terms::Probe)?;
+    probe.begin(|slot, epoch| Command::Probe { slot, epoch, endpoint, wait: true })?;
+    probe.wait(attachment.wait_mode())
+}
+
+pub(crate) fn iprobe(attachment: &Arc<Attachment>, endpoint: Endpoint) -> Result<Option<Status>, Error> {
+    let mut probe = Operation::new(attachment, None, Terms::Probe)?;
+    probe.begin(|slot, epoch| Command::Probe { slot, epoch, endpoint, wait: false })?;
+    match probe.finish(attachment.wait_mode())? {
+        Some(completion) if completion.status == completion::Status::NotFound => Ok(None),
+        completion => Terms::Probe.judge(completion).map(Some),
+    }
+}
+
+/// Where the message lies for the daemon: in place if that is in the arena, else in a copy.
+fn departure<T: Plain>(attachment: &Arc<Attachment>, message: &[T]) -> Result<(Layout, Option<ArenaSlot>), Error> {
+    let bytes = message.as_bytes();
+    let layout = |offset| Layout::contiguous(offset, bytes.len() as u64);
+    if let Some(offset) = in_place(attachment, bytes) {
+        return Ok((layout(offset), None));
+    }
+    let mut memory = attachment.allocate(bytes.len() as u64)?;
+    memory.as_bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+    Ok((layout(memory.offset()), Some(memory)))
+}
+
+/// Where the daemon puts the message: in place if that is in the arena, else where [`deliver`] finds it.
+fn arrival<T: Plain>(attachment: &Arc<Attachment>, into: &mut [T]) -> Result<(Layout, Operation), Error> {
+    let bytes = size_of_val(into) as u64;
+    let (offset, memory) = match in_place(attachment, into.as_bytes()) {
+        Some(offset) => (offset, None),
+        None => {
+            let memory = attachment.allocate(bytes)?;
+            (memory.offset(), Some(memory))
+        }
+    };
+    let layout = Layout::contiguous(offset, bytes);
+    let terms = Terms::Recv { capacity: layout.bytes(), element_bytes: element_bytes::<T>() };
+    Ok((layout, Operation::new(attachment, memory, terms)?))
+}
+
+fn in_place(attachment: &Attachment, bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() { Some(attachment.arena_begin()) } else { attachment.locate(bytes) }
+}
+
+/// Makes the received message appear in `into`.
+fn deliver<T: Plain>(recv: &Operation, status: Status, into: &mut [T]) {
+    match recv.memory() {
+        Some(memory) => {
+            let bytes = status.bytes as usize;
+            into.as_mut_bytes()[..bytes].copy_from_slice(&memory.as_bytes()[..bytes]);
+        }
+        // Another process has written it; the compiler is not to assume otherwise.
+        None => drop(hint::black_box(into)),
+    }
+}
+
+/// Happens when either operation has ended.
+struct Either<'a>(&'a Operation, &'a Operation);
+
+impl Event for Either<'_> {
+    fn has_happened(&self) -> bool {
+        self.0.has_happened() || self.1.has_happened()
+    }
+
+    fn arm(&self, doorbell: u32) {
+        self.0.arm(doorbell);
+        self.1.arm(doorbell);
+    }
+
+    fn disarm(&self) {
+        self.0.disarm();
+        self.1.disarm();
+    }
+}

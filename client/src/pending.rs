@@ -1,0 +1,94 @@
+//! One-shot operations that run while the program does something else.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use ropeway_proto::{Command, Epoch, Layout, Slot};
+
+use crate::attachment::Attachment;
+use crate::operation::{Operation, Terms};
+use crate::wait::WaitMode;
+use crate::{Buffer, Error, Plain, Status};
+
+/// A running [`isend`](crate::Communicator::isend) or [`irecv`](crate::Communicator::irecv), which owns its buffer.
+///
+/// Dropping it withdraws the operation if it has not matched yet.
+#[must_use = "the operation is withdrawn when this is dropped"]
+pub struct Pending<T: Plain> {
+    operation: Operation,
+    elements: usize,
+    /// Set when `test` has found it.
+    outcome: Option<Status>,
+    element: PhantomData<T>,
+}
+
+impl<T: Plain> Pending<T> {
+    pub(crate) fn start(
+        attachment: &Arc<Attachment>,
+        buffer: Buffer<T>,
+        terms: Terms,
+        command: impl FnOnce(Slot, Epoch, Layout) -> Command,
+    ) -> Result<Self, Error> {
+        let (elements, layout) = (buffer.len(), Layout::contiguous(buffer.offset(), buffer.bytes()));
+        let mut operation = Operation::new(attachment, Some(buffer.into_memory()), terms)?;
+        operation.begin(|slot, epoch| command(slot, epoch, layout))?;
+        Ok(Self { operation, elements, outcome: None, element: PhantomData })
+    }
+
+    /// Waits until the operation has ended, and gives the buffer back.
+    pub fn wait(self) -> Result<(Buffer<T>, Status), Error> {
+        let mode = self.operation.attachment().wait_mode();
+        self.wait_with(mode)
+    }
+
+    /// As [`wait`](Self::wait), in this mode.
+    pub fn wait_with(mut self, mode: WaitMode) -> Result<(Buffer<T>, Status), Error> {
+        let status = match self.outcome {
+            Some(status) => status,
+            None => self.operation.wait(mode)?,
+        };
+        Ok((self.take_buffer(), status))
+    }
+
+    /// The outcome, if the operation has ended; `None` if it still runs. [`wait`](Self::wait) then gives the buffer back at
+    /// once.
+    pub fn test(&mut self) -> Result<Option<Status>, Error> {
+        if self.outcome.is_none() {
+            self.outcome = self.operation.test()?;
+        }
+        Ok(self.outcome)
+    }
+
+    /// Withdraws the operation. If it was too late for that, waits for its end and returns the outcome as well.
+    pub fn cancel(mut self) -> Result<(Buffer<T>, Option<Status>), Error> {
+        let mode = self.operation.attachment().wait_mode();
+        let outcome = match self.outcome {
+            Some(status) => Some(status),
+            None => self.operation.cancel(mode)?,
+        };
+        Ok((self.take_buffer(), outcome))
+    }
+
+    fn take_buffer(&mut self) -> Buffer<T> {
+        let memory = self.operation.take_memory().expect("the buffer is taken by the call that ends us");
+        Buffer::new(memory, self.elements)
+    }
+}
+
+impl<T: Plain> Drop for Pending<T> {
+    fn drop(&mut self) {
+        if self.operation.is_active() {
+            self.operation.withdraw();
+        }
+    }
+}
+
+impl<T: Plain> fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending")
+            .field("terms", self.operation.terms())
+            .field("is_active", &self.operation.is_active())
+            .finish()
+    }
+}

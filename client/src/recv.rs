@@ -1,0 +1,57 @@
+//! Persistent receives.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::Plain;
+use crate::buffer::{self, Buffer};
+use crate::request::{Persistent, Request, sealed::Sealed};
+
+/// A registered receive: from the same rank, with the same tag, into the same buffer, whenever it is started.
+///
+/// Made by [`Communicator::recv_init`](crate::Communicator::recv_init). Dropping it frees it, at the latest when a running
+/// operation has ended.
+pub struct RecvRequest<T: Plain> {
+    persistent: Persistent,
+    elements: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Plain> RecvRequest<T> {
+    pub(crate) fn new(persistent: Persistent, elements: usize) -> Self {
+        Self { persistent, elements, element: PhantomData }
+    }
+
+    /// The whole buffer. Panics if an operation runs whose `Active` was dropped.
+    pub fn buffer(&self) -> &[T] {
+        buffer::elements(self.persistent.memory(), self.elements)
+    }
+
+    /// The whole buffer, to write. Panics if an operation runs whose `Active` was dropped.
+    pub fn buffer_mut(&mut self) -> &mut [T] {
+        buffer::elements_mut(self.persistent.memory_mut(), self.elements)
+    }
+
+    /// Frees the request and gives its buffer back. Panics if an operation runs whose `Active` was dropped.
+    pub fn into_buffer(self) -> Buffer<T> {
+        Buffer::new(self.persistent.into_memory(), self.elements)
+    }
+}
+
+impl<T: Plain> Request for RecvRequest<T> {}
+
+impl<T: Plain> Sealed for RecvRequest<T> {
+    fn persistent(&self) -> &Persistent {
+        &self.persistent
+    }
+
+    fn persistent_mut(&mut self) -> &mut Persistent {
+        &mut self.persistent
+    }
+}
+
+impl<T: Plain> fmt::Debug for RecvRequest<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.persistent.fmt(f)
+    }
+}

@@ -1,0 +1,195 @@
+//! Persistent requests: registered once, then started and waited for again and again.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ropeway_proto::{Command, Epoch, Slot};
+use ropeway_shm::ArenaSlot;
+
+use crate::attachment::Attachment;
+use crate::operation::{Operation, Terms};
+use crate::wait::WaitMode;
+use crate::{Error, Status};
+
+/// A persistent request: a [`SendRequest`](crate::SendRequest), a [`RecvRequest`](crate::RecvRequest), or a box of one.
+///
+/// Starting borrows the request until the operation is waited for, so that its buffer can't be touched meanwhile:
+///
+/// ```compile_fail,E0502
+/// # use ropeway::{Error, Request, SendRequest};
+/// # fn example(mut request: SendRequest<f64>) -> Result<(), Error> {
+/// let active = request.start()?;
+/// println!("{}", request.buffer()[0]); // the daemon may be using it
+/// active.wait()?;
+/// # Ok(()) }
+/// ```
+///
+/// Nor can it be started twice:
+///
+/// ```compile_fail,E0499
+/// # use ropeway::{Error, Request, SendRequest};
+/// # fn example(mut request: SendRequest<f64>) -> Result<(), Error> {
+/// let first = request.start()?;
+/// let second = request.start()?;
+/// first.wait()?;
+/// # Ok(()) }
+/// ```
+pub trait Request: sealed::Sealed {
+    /// Starts the operation. No allocation, and no system call while the daemon is awake.
+    fn start(&mut self) -> Result<Active<'_>, Error> {
+        self.persistent_mut().start()
+    }
+
+    /// The running operation, if its [`Active`] was dropped without waiting.
+    fn active(&mut self) -> Option<Active<'_>> {
+        let request = self.persistent_mut();
+        request.operation.is_active().then_some(Active { request })
+    }
+}
+
+impl<R: Request + ?Sized> Request for &mut R {}
+
+impl<R: Request + ?Sized> Request for Box<R> {}
+
+/// A running operation.
+///
+/// Dropping it lets the operation run on; [`Request::active`] finds it again. Leaking it is no different.
+#[must_use = "the operation has to be waited for"]
+pub struct Active<'a> {
+    request: &'a mut Persistent,
+}
+
+impl Active<'_> {
+    /// Waits until the operation has ended, in the session's wait mode.
+    pub fn wait(self) -> Result<Status, Error> {
+        let mode = self.request.operation.attachment().wait_mode();
+        self.wait_with(mode)
+    }
+
+    /// Waits until the operation has ended, in this mode.
+    pub fn wait_with(self, mode: WaitMode) -> Result<Status, Error> {
+        self.request.operation.wait(mode)
+    }
+
+    /// The outcome, if the operation has ended; `None` if it still runs. The outcome can be taken once.
+    pub fn test(&mut self) -> Result<Option<Status>, Error> {
+        self.request.operation.test()
+    }
+
+    /// Withdraws the operation. If it was too late for that, waits for its end and returns the outcome.
+    pub fn cancel(self) -> Result<Option<Status>, Error> {
+        let mode = self.request.operation.attachment().wait_mode();
+        self.request.operation.cancel(mode)
+    }
+}
+
+impl fmt::Debug for Active<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Active").field(self.request).finish()
+    }
+}
+
+/// What all persistent requests have in common: all but the type of the elements.
+pub struct Persistent {
+    operation: Operation,
+}
+
+impl Persistent {
+    /// Registers with the daemon, and returns when it has agreed.
+    pub(crate) fn init(
+        attachment: &Arc<Attachment>,
+        memory: ArenaSlot,
+        terms: Terms,
+        command: impl FnOnce(Slot, Epoch) -> Command,
+    ) -> Result<Self, Error> {
+        let mut operation = Operation::new(attachment, Some(memory), Terms::Registration)?;
+        operation.begin(command)?;
+        operation.wait(attachment.wait_mode())?;
+        operation.set_terms(terms);
+        Ok(Self { operation })
+    }
+
+    pub(crate) fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    pub(crate) fn operation_mut(&mut self) -> &mut Operation {
+        &mut self.operation
+    }
+
+    fn start(&mut self) -> Result<Active<'_>, Error> {
+        if self.operation.is_active() {
+            return Err(Error::AlreadyActive);
+        }
+        self.operation.begin(start_command)?;
+        Ok(Active { request: self })
+    }
+
+    /// The buffer. Only [`into_memory`](Self::into_memory) takes it away, and the request with it.
+    pub(crate) fn memory(&self) -> &ArenaSlot {
+        self.operation.memory().expect(HAS_MEMORY)
+    }
+
+    pub(crate) fn memory_mut(&mut self) -> &mut ArenaSlot {
+        self.operation.memory_mut().expect(HAS_MEMORY)
+    }
+
+    /// Frees the request and keeps its buffer.
+    pub(crate) fn into_memory(mut self) -> ArenaSlot {
+        assert!(!self.operation.is_active(), "the request is active: the daemon may be using its buffer");
+        self.operation.take_memory().expect(HAS_MEMORY)
+    }
+}
+
+pub(crate) fn start_command(slot: Slot, epoch: Epoch) -> Command {
+    Command::Start { slot, epoch }
+}
+
+impl Drop for Persistent {
+    fn drop(&mut self) {
+        self.operation.free();
+    }
+}
+
+impl fmt::Debug for Persistent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("terms", self.operation.terms())
+            .field("is_active", &self.operation.is_active())
+            .finish()
+    }
+}
+
+pub(crate) mod sealed {
+    use super::Persistent;
+
+    /// Keeps [`Request`](super::Request) ours: what a request is, only this crate knows.
+    pub trait Sealed {
+        /// The request without its element type.
+        fn persistent(&self) -> &Persistent;
+        /// The request without its element type, to change.
+        fn persistent_mut(&mut self) -> &mut Persistent;
+    }
+
+    impl<R: Sealed + ?Sized> Sealed for &mut R {
+        fn persistent(&self) -> &Persistent {
+            (**self).persistent()
+        }
+
+        fn persistent_mut(&mut self) -> &mut Persistent {
+            (**self).persistent_mut()
+        }
+    }
+
+    impl<R: Sealed + ?Sized> Sealed for Box<R> {
+        fn persistent(&self) -> &Persistent {
+            (**self).persistent()
+        }
+
+        fn persistent_mut(&mut self) -> &mut Persistent {
+            (**self).persistent_mut()
+        }
+    }
+}
+
+const HAS_MEMORY: &str = "a request keeps its buffer until it is freed";

@@ -1,0 +1,118 @@
+//! Joining a job.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use ropeway_proto::control::{JobSpec, Reply, Request};
+use ropeway_proto::hello::VersionRange;
+use ropeway_proto::{CommId, JobId};
+use ropeway_shm::descriptor::take_inherited;
+
+use crate::attachment::Attachment;
+use crate::control::{ControlSocket, io_error, unexpected};
+use crate::environment::{self, Environment, Launch};
+use crate::{Communicator, Error, WaitMode, private_daemon};
+
+/// Joins the job this process was launched in; by hand, without a launcher, it is a job of one.
+///
+/// A process launched as a rank can do so once. All its threads share the session.
+pub fn init() -> Result<Session, Error> {
+    let Environment { launch, wait_mode } = Environment::read(std::env::var_os)?;
+    let session = match launch {
+        Launch::Rank { fd, job, rank, size } => {
+            static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+            if IS_TAKEN.swap(true, Ordering::Relaxed) {
+                return Err(Error::AlreadyInitialized);
+            }
+            // No rank shall outlive a launcher that was killed.
+            set_pdeathsig(Signal::SIGKILL).map_err(|error| io_error("binding to the launcher")(error.into()))?;
+            let stream = take_inherited(fd).map_err(io_error("taking the connection in ROPEWAY_FD"))?;
+            let session = Session::attach(UnixStream::from(stream), job, rank)?;
+            session.check_size(size)?;
+            session
+        }
+        Launch::Alone { socket } => match UnixStream::connect(&socket) {
+            Ok(stream) => Session::create_job_of_one(stream, None)?,
+            Err(_) => {
+                let (stream, daemon) = private_daemon::spawn(&socket)?;
+                Session::create_job_of_one(stream, Some(daemon))?
+            }
+        },
+    };
+    if let Some(mode) = wait_mode {
+        session.set_wait_mode(mode);
+    }
+    Ok(session)
+}
+
+/// Membership in a job.
+///
+/// Communicators and requests keep it alive. When the last of them is dropped, the process leaves the job.
+#[derive(Clone)]
+pub struct Session {
+    attachment: Arc<Attachment>,
+}
+
+impl Session {
+    /// Becomes `rank` of `job` over a connection to its node's daemon.
+    ///
+    /// Programs call [`init`]; this is for launchers, and for tests, where a process may well hold several sessions.
+    pub fn attach(stream: UnixStream, job: JobId, rank: u32) -> Result<Self, Error> {
+        let attachment = Attachment::open(ControlSocket::new(stream), job, rank, None)?;
+        Ok(Self { attachment })
+    }
+
+    /// Creates a job with this process as its only rank.
+    fn create_job_of_one(stream: UnixStream, daemon: Option<private_daemon::PrivateDaemon>) -> Result<Self, Error> {
+        let job = random_job()?;
+        let mut socket = ControlSocket::new(stream);
+        let spec = JobSpec::single_node(job, 1);
+        let reply = socket.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec })?;
+        let Reply::JobCreated = reply else { return Err(unexpected(&reply)) };
+        Ok(Self { attachment: Attachment::open(socket, job, 0, daemon)? })
+    }
+
+    /// The communicator of all ranks of the job.
+    pub fn world(&self) -> Communicator {
+        Communicator::new(self.attachment.clone(), CommId::WORLD)
+    }
+
+    /// Sets how threads of this process wait, from now on.
+    pub fn set_wait_mode(&self, mode: WaitMode) {
+        self.attachment.set_wait_mode(mode);
+    }
+
+    /// How threads of this process wait, unless a call says otherwise.
+    pub fn wait_mode(&self) -> WaitMode {
+        self.attachment.wait_mode()
+    }
+
+    fn check_size(&self, size: u32) -> Result<(), Error> {
+        if size == self.attachment.size() {
+            return Ok(());
+        }
+        let why = "is not the size of the job the daemon knows";
+        Err(Error::BadEnvironment { name: environment::SIZE, value: size.to_string(), why })
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rank, size) = (self.attachment.rank(), self.attachment.size());
+        f.debug_struct("Session").field("rank", &rank).field("size", &size).finish_non_exhaustive()
+    }
+}
+
+/// A name for a job that nobody can guess.
+fn random_job() -> Result<JobId, Error> {
+    let mut bytes = [0; 8];
+    let read = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut bytes));
+    read.map_err(io_error("reading /dev/urandom"))?;
+    Ok(JobId(u64::from_ne_bytes(bytes)))
+}

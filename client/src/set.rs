@@ -1,0 +1,155 @@
+//! Requests that are started together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::attachment::Entry;
+use crate::request::{Request, start_command};
+use crate::wait::{Event, WaitMode};
+use crate::{Error, Status};
+
+/// Starts all requests, telling the daemon of up to 32 at once. They must belong to one session.
+///
+/// If one of them is already active, none is started. No allocation, and no system call while the daemon is awake.
+pub fn start_all<R: Request>(requests: &mut [R]) -> Result<ActiveSet<'_, R>, Error> {
+    if requests.iter().any(|request| request.persistent().operation().is_active()) {
+        return Err(Error::AlreadyActive);
+    }
+    let session = |request: &R| Arc::as_ptr(request.persistent().operation().attachment());
+    if requests.windows(2).any(|pair| !std::ptr::eq(session(&pair[0]), session(&pair[1]))) {
+        return Err(Error::MixedSessions);
+    }
+    for batch in requests.chunks_mut(BATCH) {
+        start_batch(batch)?;
+    }
+    let mode = requests.first().map(|first| first.persistent().operation().attachment().wait_mode());
+    Ok(ActiveSet { requests, mode: mode.unwrap_or_default() })
+}
+
+fn start_batch<R: Request>(batch: &mut [R]) -> Result<(), Error> {
+    let mut entries: [Entry; BATCH] = [[0; _]; BATCH];
+    for (entry, request) in entries.iter_mut().zip(batch.iter_mut()) {
+        *entry = request.persistent_mut().operation_mut().stage(start_command);
+    }
+    let published = batch[0].persistent().operation().attachment().publish(&entries[..batch.len()]);
+    if published.is_err() {
+        batch.iter_mut().for_each(|request| request.persistent_mut().operation_mut().retract());
+    }
+    published
+}
+
+/// Running operations of requests that were started together.
+///
+/// When an operation fails, the call that notices returns the error; the other operations run on, and the set goes on
+/// working for them. Dropping the set lets them run too; [`Request::active`] finds them again.
+#[must_use = "the operations have to be waited for"]
+pub struct ActiveSet<'a, R> {
+    requests: &'a mut [R],
+    mode: WaitMode,
+}
+
+impl<R: Request> ActiveSet<'_, R> {
+    /// Waits in this mode from now on, instead of the session's.
+    pub fn with_wait_mode(mut self, mode: WaitMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Waits until all operations have ended. Returns early if one has failed.
+    pub fn wait_all(self) -> Result<(), Error> {
+        for request in self.requests {
+            let operation = request.persistent_mut().operation_mut();
+            if operation.is_active() {
+                operation.wait(self.mode)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until some operation has ended; its index and outcome. `None` when no operation is left.
+    pub fn wait_any(&mut self) -> Result<Option<(usize, Status)>, Error> {
+        if !self.wait_for_one()? {
+            return Ok(None);
+        }
+        self.test_any()
+    }
+
+    /// Waits until at least one operation has ended, and appends index and outcome of all that have.
+    ///
+    /// Returns how many were appended: 0 when no operation was left.
+    pub fn wait_some(&mut self, ended: &mut Vec<(usize, Status)>) -> Result<usize, Error> {
+        if !self.wait_for_one()? {
+            return Ok(0);
+        }
+        let before = ended.len();
+        for (index, request) in self.requests.iter_mut().enumerate() {
+            let operation = request.persistent_mut().operation_mut();
+            if operation.is_active() && operation.has_happened() {
+                ended.extend(operation.test()?.map(|status| (index, status)));
+            }
+        }
+        Ok(ended.len() - before)
+    }
+
+    /// Index and outcome of an operation that has ended, if there is one. Does not wait.
+    pub fn test_any(&mut self) -> Result<Option<(usize, Status)>, Error> {
+        for (index, request) in self.requests.iter_mut().enumerate() {
+            let operation = request.persistent_mut().operation_mut();
+            if operation.is_active()
+                && let Some(status) = operation.test()?
+            {
+                return Ok(Some((index, status)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether every operation has ended and its outcome was taken.
+    pub fn is_empty(&self) -> bool {
+        self.running().next().is_none()
+    }
+
+    /// Waits until some operation has ended; `false` if none is left.
+    fn wait_for_one(&mut self) -> Result<bool, Error> {
+        let Some(first) = self.running().next() else { return Ok(false) };
+        let attachment = first.persistent().operation().attachment();
+        match attachment.wait(self, self.mode) {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                // The session is over, and every operation with it.
+                for request in self.requests.iter_mut() {
+                    request.persistent_mut().operation_mut().retract();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn running(&self) -> impl Iterator<Item = &R> {
+        self.requests.iter().filter(|request| request.persistent().operation().is_active())
+    }
+}
+
+/// Happens when any of the running operations has ended.
+impl<R: Request> Event for ActiveSet<'_, R> {
+    fn has_happened(&self) -> bool {
+        self.running().any(|request| request.persistent().operation().has_happened())
+    }
+
+    fn arm(&self, doorbell: u32) {
+        self.running().for_each(|request| request.persistent().operation().arm(doorbell));
+    }
+
+    fn disarm(&self) {
+        self.running().for_each(|request| request.persistent().operation().disarm());
+    }
+}
+
+impl<R: Request> fmt::Debug for ActiveSet<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.requests.iter().map(|request| request.persistent())).finish()
+    }
+}
+
+/// Entries that are published at once.
+const BATCH: usize = 32;

@@ -1,0 +1,142 @@
+//! Which slots of the rank's request table are free, and what waits to become so.
+
+use std::collections::VecDeque;
+
+use ropeway_proto::limits::SLOTS_PER_RANK;
+use ropeway_proto::{Epoch, Slot};
+use ropeway_shm::ArenaSlot;
+
+/// The slot allocator. It knows the last epoch of every slot, since a new user goes on counting from there.
+#[derive(Default)]
+pub(crate) struct SlotTable {
+    free: Vec<(Slot, Epoch)>,
+    /// Slots below this were in use before.
+    touched: u32,
+    /// Slots below this have memory.
+    reserved: u32,
+    reap: VecDeque<Retired>,
+}
+
+/// A slot whose last operation still runs, and the buffer the operation may use until it ends.
+struct Retired {
+    slot: Slot,
+    epoch: Epoch,
+    memory: Option<ArenaSlot>,
+}
+
+/// What asking for a slot gives.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// A slot and its last epoch.
+    Slot(Slot, Epoch),
+    /// None, unless memory is reserved for that many slots.
+    NeedsReserve(u32),
+    /// None.
+    Full,
+}
+
+impl SlotTable {
+    pub(crate) fn take(&mut self) -> Taken {
+        if let Some((slot, epoch)) = self.free.pop() {
+            return Taken::Slot(slot, epoch);
+        }
+        if self.touched < self.reserved {
+            self.touched += 1;
+            return Taken::Slot(self.touched - 1, 0);
+        }
+        match (self.reserved + SLOTS_STEP).min(SLOTS_PER_RANK) {
+            more if more > self.reserved => Taken::NeedsReserve(more),
+            _ => Taken::Full,
+        }
+    }
+
+    pub(crate) fn set_reserved(&mut self, slots: u32) {
+        self.reserved = self.reserved.max(slots);
+    }
+
+    /// Takes a slot back that nobody refers to any more.
+    pub(crate) fn release(&mut self, slot: Slot, epoch: Epoch) {
+        self.free.push((slot, epoch));
+    }
+
+    /// Takes a slot back whose operation `epoch` still runs; slot and buffer become free when it has ended.
+    pub(crate) fn retire(&mut self, slot: Slot, epoch: Epoch, memory: Option<ArenaSlot>) {
+        self.reap.push_back(Retired { slot, epoch, memory });
+    }
+
+    /// Frees what has ended meanwhile, looking at up to `limit` retired slots, oldest first.
+    pub(crate) fn reap(&mut self, limit: usize, is_done: impl Fn(Slot, Epoch) -> bool) {
+        for _ in 0..limit.min(self.reap.len()) {
+            let Some(retired) = self.reap.pop_front() else { return };
+            if is_done(retired.slot, retired.epoch) {
+                if let Some(memory) = retired.memory {
+                    memory.reclaim();
+                }
+                self.free.push((retired.slot, retired.epoch));
+            } else {
+                self.reap.push_back(retired);
+            }
+        }
+    }
+}
+
+/// The table's memory grows by this many slots: 64 KiB.
+const SLOTS_STEP: u32 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(slots: u32) -> SlotTable {
+        let mut table = SlotTable::default();
+        table.set_reserved(slots);
+        table
+    }
+
+    #[test]
+    fn the_table_grows_in_steps_up_to_its_limit() {
+        let mut table = SlotTable::default();
+        assert_eq!(table.take(), Taken::NeedsReserve(SLOTS_STEP));
+        table.set_reserved(SLOTS_PER_RANK);
+        for slot in 0..SLOTS_PER_RANK {
+            assert_eq!(table.take(), Taken::Slot(slot, 0));
+        }
+        assert_eq!(table.take(), Taken::Full);
+        table.release(7, 3);
+        assert_eq!(table.take(), Taken::Slot(7, 3));
+    }
+
+    #[test]
+    fn a_slot_is_reused_with_its_epoch() {
+        let mut table = table(2);
+        assert_eq!(table.take(), Taken::Slot(0, 0));
+        table.release(0, 41);
+        assert_eq!(table.take(), Taken::Slot(0, 41));
+    }
+
+    #[test]
+    fn a_retired_slot_is_free_only_when_its_operation_has_ended() {
+        let mut table = table(2);
+        assert_eq!((table.take(), table.take()), (Taken::Slot(0, 0), Taken::Slot(1, 0)));
+        table.retire(0, 5, None);
+        table.retire(1, 6, None);
+        table.reap(usize::MAX, |slot, epoch| (slot, epoch) == (1, 6));
+        assert_eq!(table.take(), Taken::Slot(1, 6));
+        assert_eq!(table.take(), Taken::NeedsReserve(2 + SLOTS_STEP));
+        table.reap(usize::MAX, |_, _| true);
+        assert_eq!(table.take(), Taken::Slot(0, 5));
+    }
+
+    #[test]
+    fn reaping_is_bounded_and_fair() {
+        let mut table = table(3);
+        for _ in 0..3 {
+            table.take();
+        }
+        (0..3).for_each(|slot| table.retire(slot, 1, None));
+        table.reap(2, |slot, _| slot == 2);
+        assert_eq!(table.take(), Taken::NeedsReserve(3 + SLOTS_STEP));
+        table.reap(1, |slot, _| slot == 2);
+        assert_eq!(table.take(), Taken::Slot(2, 1));
+    }
+}

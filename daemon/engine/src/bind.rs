@@ -1,0 +1,210 @@
+//! Persistent sends and receives are matched once, at init, in order of init, on the sender's node.
+//!
+//! A receive announces itself there with `Bind`; the k-th `Bind` of an envelope belongs to the k-th send of that
+//! envelope. Frames of one link stay in order and so do the commands of one rank, so counting is not needed: a queue per
+//! envelope is, and only while one side is ahead of the other.
+
+use std::collections::{HashMap, VecDeque};
+
+use ropeway_proto::{ChannelId, Completion, Envelope, Frame, NodeId, Status};
+
+use crate::engine::{Engine, ProtocolError};
+use crate::request::{Kind, Protocol, RecvPhase, SendPhase};
+
+/// Sends and receives that wait for their other end.
+#[derive(Default)]
+pub(crate) struct Bindings {
+    waiting: HashMap<Envelope, Waiting>,
+}
+
+/// Never both: whoever comes second binds at once.
+enum Waiting {
+    /// A freed send keeps its place, so that the ones behind it still meet the right receives.
+    Sends(VecDeque<Option<ChannelId>>),
+    Recvs(VecDeque<(NodeId, ChannelId)>),
+}
+
+impl Bindings {
+    fn tidy(&mut self, envelope: Envelope) {
+        let is_empty = match &self.waiting[&envelope] {
+            Waiting::Sends(sends) => sends.is_empty(),
+            Waiting::Recvs(recvs) => recvs.is_empty(),
+        };
+        if is_empty {
+            self.waiting.remove(&envelope);
+        }
+        // A burst of inits must not keep its memory for the life of the job.
+        if self.waiting.capacity() > 4 * self.waiting.len() + 64 {
+            self.waiting.shrink_to(2 * self.waiting.len());
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Forgets everything of and for a rank that is gone.
+    pub(crate) fn forget(&mut self, is_gone: impl Fn(&Envelope) -> bool) {
+        self.waiting.retain(|envelope, _| !is_gone(envelope));
+    }
+}
+
+impl Engine {
+    pub(crate) fn bind_send(&mut self, id: ChannelId) {
+        if self.unreachable(id).is_some() {
+            return; // Nobody will ever ask for it.
+        }
+        let envelope = self.envelope_of(id);
+        let waiting = self.bindings.waiting.entry(envelope).or_insert_with(|| Waiting::Sends(VecDeque::new()));
+        match waiting {
+            Waiting::Sends(sends) => sends.push_back(Some(id)),
+            Waiting::Recvs(recvs) => {
+                let (_, recv) = recvs.pop_front().expect("empty queues are removed");
+                self.bindings.tidy(envelope);
+                self.bind(id, recv);
+            }
+        }
+    }
+
+    pub(crate) fn handle_bind(&mut self, from: NodeId, envelope: Envelope, recv: ChannelId) {
+        if self.local_of(envelope.source).is_gone {
+            return; // Its `RankGone` is on the way to the receiver.
+        }
+        let waiting = self.bindings.waiting.entry(envelope).or_insert_with(|| Waiting::Recvs(VecDeque::new()));
+        match waiting {
+            Waiting::Recvs(recvs) => recvs.push_back((from, recv)),
+            Waiting::Sends(sends) => {
+                let send = sends.pop_front().expect("empty queues are removed");
+                self.bindings.tidy(envelope);
+                match send {
+                    Some(send) => self.bind(send, recv),
+                    None => self.push_frame(from, Frame::Unbind { channel: recv }),
+                }
+            }
+        }
+    }
+
+    fn bind(&mut self, id: ChannelId, recv: ChannelId) {
+        self.statistics.matches += 1;
+        let request = &mut self.requests[id];
+        let (node, bytes) = (request.node, request.layout.bytes());
+        let send = request.send_mut().expect("only sends are bound here");
+        send.bind(recv);
+        let (is_rendezvous, is_waiting) = (send.protocol == Protocol::Rendezvous, send.phase == SendPhase::Waiting);
+        self.push_frame(node, Frame::Bound { recv, send: id, bytes, is_rendezvous });
+        if is_waiting {
+            self.release_if_possible(id);
+        }
+    }
+
+    pub(crate) fn handle_bound(
+        &mut self,
+        from: NodeId,
+        id: ChannelId,
+        peer: ChannelId,
+        is_rendezvous: bool,
+    ) -> Result<(), ProtocolError> {
+        if self.channel(from, id)?.is_none() {
+            return Ok(());
+        }
+        let recv = self.requests[id].recv_mut().ok_or(ProtocolError::ForeignChannel)?;
+        if recv.peer().is_some() || !recv.is_persistent {
+            return Err(ProtocolError::ForeignChannel);
+        }
+        recv.bind(peer);
+        recv.is_rendezvous = is_rendezvous;
+        match recv.phase {
+            RecvPhase::Orphaned => {
+                self.push_frame(from, Frame::Unbind { channel: peer });
+                self.remove_persistent(id);
+            }
+            RecvPhase::Waiting => self.arm(id),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The request is freed: takes it apart and tells the other end.
+    pub(crate) fn unbind(&mut self, id: ChannelId) {
+        let node = self.requests[id].node;
+        let is_peer_alive = self.unreachable(id).is_none();
+        match &mut self.requests[id].kind {
+            Kind::Send(send) => match send.peer() {
+                Some(channel) if !send.is_peer_freed => self.push_frame(node, Frame::Unbind { channel }),
+                Some(_) => {}
+                None => self.leave_place(id),
+            },
+            Kind::Recv(recv) => {
+                let mut stashed = std::mem::take(&mut recv.stashed);
+                let (peer, is_peer_freed) = (recv.peer(), recv.is_peer_freed);
+                while let Some(stash) = stashed.pop(&mut self.stash) {
+                    self.drop_stash(stash);
+                }
+                match peer {
+                    Some(channel) if !is_peer_freed => self.push_frame(node, Frame::Unbind { channel }),
+                    None if !is_peer_freed && is_peer_alive => {
+                        // The sender may be on its way to us: stay, to tell it.
+                        self.requests[id].recv_mut().expect("it is a receive").phase = RecvPhase::Orphaned;
+                        return;
+                    }
+                    _ => {}
+                }
+            }
+            Kind::Probe => {}
+        }
+        self.remove_persistent(id);
+    }
+
+    /// Removes a freed send from the queue of those that wait for a receive.
+    fn leave_place(&mut self, id: ChannelId) {
+        let envelope = self.envelope_of(id);
+        if let Some(Waiting::Sends(sends)) = self.bindings.waiting.get_mut(&envelope) {
+            sends.iter_mut().filter(|place| **place == Some(id)).for_each(|place| *place = None);
+        }
+    }
+
+    pub(crate) fn remove_persistent(&mut self, id: ChannelId) {
+        if let Some(request) = self.requests.remove(id) {
+            self.outgoing[usize::from(request.node.0)].dismiss_request();
+        }
+    }
+
+    pub(crate) fn handle_unbind(&mut self, from: NodeId, id: ChannelId) -> Result<(), ProtocolError> {
+        match self.channel(from, id)? {
+            None => return Ok(()),
+            Some(request) if !request.is_persistent() => return Err(ProtocolError::ForeignChannel),
+            Some(_) => {}
+        }
+        let has_ended = match &mut self.requests[id].kind {
+            Kind::Send(send) => {
+                send.is_peer_freed = true;
+                send.phase == SendPhase::Waiting
+            }
+            Kind::Recv(recv) => {
+                recv.is_peer_freed = true;
+                if recv.phase == RecvPhase::Orphaned {
+                    self.remove_persistent(id);
+                    return Ok(());
+                }
+                recv.phase == RecvPhase::Waiting
+            }
+            Kind::Probe => return Err(ProtocolError::ForeignChannel),
+        };
+        if has_ended {
+            self.complete(id, Completion::bare(Status::PeerFreed));
+        }
+        Ok(())
+    }
+
+    /// Looks a channel up that a frame addresses: `None` if it is gone, an error if it was never the sender's to address.
+    pub(crate) fn channel(
+        &self,
+        from: NodeId,
+        id: ChannelId,
+    ) -> Result<Option<&crate::request::Request>, ProtocolError> {
+        match self.requests.find(id) {
+            Some(request) if request.node != from => Err(ProtocolError::ForeignChannel),
+            found => Ok(found),
+        }
+    }
+}

@@ -1,0 +1,599 @@
+//! Inputs and outputs of the engine.
+//!
+//! After every input, drain the outputs:
+//!
+//! ```text
+//!   commands of clients   ── handle_command ───►┐            ┌── poll_completion ──► request slots
+//!   a client ends         ── handle_client_gone►│            │
+//!   frame headers         ── handle_frame ─────►│   Engine   ├── poll_transmit ────► devices
+//!   payload has arrived   ── handle_arrived ───►│            │
+//!   payload has left      ── handle_transmitted►│            ├── poll_stash_work ──► copies out of the stash
+//!   a copy is done        ── handle_copied ────►│            │
+//!   a link is lost        ── handle_link_down ─►┘            └── has_work
+//! ```
+
+use std::collections::{HashMap, VecDeque};
+
+use ropeway_proto::control::JobSpec;
+use ropeway_proto::{
+    ChannelId, CommId, Command, Completion, Endpoint, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, Tag,
+    limits,
+};
+
+use crate::bind::Bindings;
+use crate::matching::{Pattern, Posted, Unexpected};
+use crate::outgoing::Outgoing;
+use crate::request::{Kind, Protocol, Recv, Request, RequestTable, Send, SendPhase};
+use crate::slots::SlotState;
+use crate::stash::Stash;
+
+/// What an engine is told at birth. All engines of a job get the same, but for `spec.node`.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The job, and which of its nodes this is.
+    pub spec: JobSpec,
+    /// Messages up to this size are eager.
+    pub eager_bytes_max: u64,
+    /// Eager messages outstanding per channel.
+    pub channel_credits: u16,
+    /// Eager one-shot messages outstanding per pair of ranks.
+    pub pair_credits: u32,
+    /// Piece in which large messages travel.
+    pub chunk_bytes: u64,
+}
+
+impl Config {
+    /// The limits of the protocol.
+    pub fn new(spec: JobSpec) -> Self {
+        Self {
+            spec,
+            eager_bytes_max: limits::EAGER_BYTES_MAX,
+            channel_credits: limits::CHANNEL_CREDITS,
+            pair_credits: limits::PAIR_CREDITS,
+            chunk_bytes: limits::CHUNK_BYTES,
+        }
+    }
+}
+
+/// Names a stashed message between the engine and whoever holds the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StashId(pub u32);
+
+/// Where an arriving payload goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub enum Place {
+    /// Into a bound buffer, at packed position `at`.
+    Buffer { layout: Layout, at: u64 },
+    /// Into memory to be kept under this name until [`StashWork`] says otherwise.
+    Stash(StashId),
+    /// Nowhere: nobody wants it any more.
+    Discard,
+}
+
+/// What to do with the payload behind a frame header, and what to say when it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Where it goes.
+    pub place: Place,
+    /// To be given back through [`Engine::handle_arrived`], also when there is no payload.
+    pub arrival: Arrival,
+}
+
+/// What has arrived once a payload is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub enum Arrival {
+    /// That many more bytes of an operation's message.
+    Message { operation: Token, bytes: u64 },
+    /// A stashed message.
+    Stash(StashId),
+    /// Nothing anybody waits for.
+    Nothing,
+}
+
+/// Names one operation of one request; stale once that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    pub(crate) request: ChannelId,
+    pub(crate) epoch: Epoch,
+}
+
+/// A frame to be sent, and where its payload lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// What it says.
+    pub frame: Frame,
+    /// Where its payload starts: a layout and the packed position in it. `None` if it has none.
+    pub payload: Option<(Layout, u64)>,
+    /// To be given back through [`Engine::handle_transmitted`] when the device needs the payload no more.
+    pub token: Option<Token>,
+}
+
+/// Something to be done with a stashed message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub enum StashWork {
+    /// Copy it to its receiver, forget it, then call [`Engine::handle_copied`].
+    Copy { stash: StashId, to: Layout, bytes: u64, operation: Token },
+    /// Forget it.
+    Drop { stash: StashId },
+}
+
+/// An operation has ended: to be written into its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletionOf {
+    /// Whose: index among the node's ranks.
+    pub local_rank: u32,
+    /// Which request slot.
+    pub slot: Slot,
+    /// Which operation of that slot.
+    pub epoch: Epoch,
+    /// How it ended.
+    pub completion: Completion,
+}
+
+/// What a client did that no client library does. It is to be cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub enum Violation {
+    /// The epoch is not the slot's next (or, to cancel, its current) one.
+    #[error("slot {slot}: epoch {found} where {expected} was due")]
+    WrongEpoch { slot: Slot, found: Epoch, expected: Epoch },
+    /// A request is initialised on a slot that has one.
+    #[error("slot {slot} is in use")]
+    SlotInUse { slot: Slot },
+    /// A command needs a request and the slot has none.
+    #[error("slot {slot} has no request")]
+    NoRequest { slot: Slot },
+    /// A request that is active, or not persistent, is started or freed.
+    #[error("slot {slot}: the request can't be started or freed now")]
+    WrongState { slot: Slot },
+    /// A rank outside of the job.
+    #[error("rank {rank} is outside of a job of {size}")]
+    RankOutOfRange { rank: Rank, size: u32 },
+}
+
+/// What a peer daemon did that no daemon does. The link is to be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub enum ProtocolError {
+    /// The envelope names ranks that don't live where the frame comes from or goes to.
+    #[error("a frame from node {from} claims to go from rank {source_rank} to rank {dest}")]
+    ForeignRank { from: u16, source_rank: Rank, dest: Rank },
+    /// The envelope's tag is none.
+    #[error("a frame carries the tag {tag}")]
+    BadTag { tag: Tag },
+    /// The channel exists but belongs to another node, or is of the other direction.
+    #[error("a frame addresses a channel that is not its sender's")]
+    ForeignChannel,
+    /// More eager messages than there was credit for.
+    #[error("a message was sent without credit")]
+    NoCredit,
+    /// Data that were not asked for, or pieces out of order.
+    #[error("unexpected data: bytes {offset} of {total}, {arrived} have arrived")]
+    UnexpectedData { offset: u64, total: u64, arrived: u64 },
+    /// A frame that a link handles itself.
+    #[error("a link frame reached the engine")]
+    LinkFrame,
+}
+
+/// Whether messages with a rank are possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RankState {
+    /// As far as anybody knows.
+    Alive,
+    /// Its process died.
+    Failed,
+    /// It has left in an orderly way.
+    Left,
+}
+
+/// Counted facts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Queue entries looked at while matching.
+    pub entries_visited: u64,
+    /// Sends matched with receives: channels bound and one-shot messages.
+    pub matches: u64,
+    /// Messages that came before their receive.
+    pub stashed: u64,
+}
+
+/// What an engine holds at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Requests, freed ones that wait for their other end among them.
+    pub requests: usize,
+    /// Messages in the stash.
+    pub stashed: usize,
+    /// One-shot messages that no receive has asked for, stashed or announced.
+    pub unexpected: usize,
+    /// Envelopes with sends or receives that wait for their other end.
+    pub unbound: usize,
+}
+
+/// One rank of this node.
+#[derive(Default)]
+pub(crate) struct LocalRank {
+    /// Its client is gone. Everybody else, here too, learns that from `RankGone`, behind the rank's last messages.
+    pub(crate) is_gone: bool,
+    pub(crate) slots: Vec<SlotState>,
+    pub(crate) posted: Posted,
+    pub(crate) unexpected: Unexpected,
+    /// Probes that wait for a message.
+    pub(crate) probes: Vec<(Pattern, ChannelId)>,
+}
+
+/// Eager one-shot messages that came from one rank to another.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PairReceived {
+    /// Stashed, and not asked for yet.
+    pub(crate) waiting: u32,
+    /// Taken, and not returned the credit of.
+    pub(crate) owed: u32,
+}
+
+/// The progress engine of one job on one node.
+pub struct Engine {
+    pub(crate) config: Config,
+    pub(crate) ranks: Vec<RankState>,
+    pub(crate) is_lost: Vec<bool>,
+    pub(crate) locals: Vec<LocalRank>,
+    pub(crate) requests: RequestTable,
+    pub(crate) bindings: Bindings,
+    pub(crate) stash: Stash,
+    pub(crate) outgoing: Vec<Outgoing>,
+    /// Eager one-shot messages not yet taken, by (source, dest): what local senders have outstanding.
+    pub(crate) pair_used: HashMap<(Rank, Rank), u32>,
+    /// The other side of that: what local receivers have not returned the credit of, by (source, dest).
+    pub(crate) pair_received: HashMap<(Rank, Rank), PairReceived>,
+    pub(crate) completions: VecDeque<CompletionOf>,
+    pub(crate) stash_work: VecDeque<StashWork>,
+    pub(crate) statistics: Statistics,
+}
+
+impl Engine {
+    /// An engine for the node `config.spec.node`. The spec must be valid.
+    pub fn new(config: Config) -> Self {
+        assert!(config.spec.is_valid(), "whoever takes a job from a launcher checks it");
+        let nodes = config.spec.nodes.len();
+        Self {
+            ranks: vec![RankState::Alive; config.spec.size() as usize],
+            is_lost: vec![false; nodes],
+            locals: config.spec.local_ranks().map(|_| LocalRank::default()).collect(),
+            requests: RequestTable::default(),
+            bindings: Bindings::default(),
+            stash: Stash::default(),
+            outgoing: (0..nodes).map(|_| Outgoing::default()).collect(),
+            pair_used: HashMap::new(),
+            pair_received: HashMap::new(),
+            completions: VecDeque::new(),
+            stash_work: VecDeque::new(),
+            statistics: Statistics::default(),
+            config,
+        }
+    }
+
+    /// A client's command, already copied out of its ring and with its layout checked against its arena.
+    pub fn handle_command(&mut self, local_rank: u32, command: Command) -> Result<(), Violation> {
+        match command {
+            Command::InitSend { slot, epoch, endpoint, layout } => {
+                let id = self.open_slot(local_rank, slot, epoch, endpoint, layout)?;
+                self.init_send(id);
+            }
+            Command::InitRecv { slot, epoch, endpoint, layout } => {
+                let id = self.open_slot(local_rank, slot, epoch, endpoint, layout)?;
+                self.init_recv(id);
+            }
+            Command::Start { slot, epoch } => {
+                let id = self.idle_request(local_rank, slot, epoch)?;
+                self.requests[id].epoch = epoch;
+                match self.requests[id].kind {
+                    Kind::Send(_) => self.start_send(id),
+                    _ => self.start_recv(id),
+                }
+            }
+            Command::Free { slot, epoch } => self.free(local_rank, slot, epoch)?,
+            Command::Cancel { slot, epoch } => {
+                let state = *self.slot_state(local_rank, slot);
+                if state.epoch != epoch {
+                    return Err(Violation::WrongEpoch { slot, found: epoch, expected: state.epoch });
+                }
+                // Nothing is there if the operation has just ended: then it was simply too late.
+                if let Some(id) = self.request_of(state) {
+                    self.cancel(id);
+                }
+            }
+            Command::Send { slot, epoch, endpoint, layout } => {
+                let id = self.open_slot(local_rank, slot, epoch, endpoint, layout)?;
+                self.send_once(id);
+            }
+            Command::Recv { slot, epoch, endpoint, layout } => {
+                let id = self.open_slot(local_rank, slot, epoch, endpoint, layout)?;
+                self.recv_once(id);
+            }
+            Command::Probe { slot, epoch, endpoint, wait } => {
+                let id = self.open_slot(local_rank, slot, epoch, endpoint, Layout::contiguous(0, 0))?;
+                self.probe(id, wait);
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame header from node `from`. Its payload, if any, goes where the placement says.
+    pub fn handle_frame(&mut self, from: NodeId, frame: Frame) -> Result<Placement, ProtocolError> {
+        match frame {
+            Frame::Eager { channel, payload_bytes } => return self.handle_eager(from, channel, payload_bytes),
+            Frame::Data { channel, offset, total, payload_bytes } => {
+                return self.handle_data(from, channel, (offset, total, payload_bytes));
+            }
+            Frame::Message { envelope, payload_bytes } => {
+                self.check_envelope(from, &envelope)?;
+                return self.handle_message(&envelope, payload_bytes);
+            }
+            Frame::Announce { envelope, send, bytes } => {
+                self.check_envelope(from, &envelope)?;
+                self.handle_announce(from, envelope, send, bytes);
+            }
+            Frame::Bind { envelope, recv, capacity: _ } => {
+                let Envelope { source, dest, .. } = envelope;
+                // The envelope is that of the messages to come, so it is the sender who must live here.
+                self.check_envelope(from, &Envelope { source: dest, dest: source, ..envelope })?;
+                self.handle_bind(from, envelope, recv);
+            }
+            Frame::Bound { recv, send, bytes: _, is_rendezvous } => {
+                self.handle_bound(from, recv, send, is_rendezvous)?
+            }
+            Frame::Unbind { channel } => self.handle_unbind(from, channel)?,
+            Frame::Credit { channel, count } => self.handle_credit(from, channel, count)?,
+            Frame::Armed { channel } => self.handle_armed(from, channel)?,
+            Frame::Disarm { channel } => self.handle_disarm(from, channel)?,
+            Frame::Disarmed { channel } => self.handle_disarmed(from, channel)?,
+            Frame::Accept { send, recv } => self.handle_accept(from, send, recv)?,
+            Frame::Withdraw { envelope, send } => {
+                self.check_envelope(from, &envelope)?;
+                self.handle_withdraw(from, envelope, send);
+            }
+            Frame::Withdrawn { send } => self.handle_withdrawn(from, send)?,
+            Frame::MessageCredit { source, dest, count } => {
+                let envelope = Envelope { comm: CommId::WORLD, source: dest, dest: source, tag: 0 };
+                self.check_envelope(from, &envelope)?;
+                self.handle_message_credit(source, dest, count)?;
+            }
+            Frame::RankGone { rank, has_failed } => self.handle_rank_gone(from, rank, has_failed)?,
+            _ => return Err(ProtocolError::LinkFrame),
+        }
+        Ok(Placement { place: Place::Discard, arrival: Arrival::Nothing })
+    }
+
+    /// The payload of a frame is where the placement said.
+    pub fn handle_arrived(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Message { operation, bytes } => self.arrived_in_buffer(operation, bytes),
+            Arrival::Stash(stash) => self.arrived_in_stash(stash),
+            Arrival::Nothing => {}
+        }
+    }
+
+    /// The device is done with that many bytes of an operation's payload: the buffer may change under it.
+    pub fn handle_transmitted(&mut self, operation: Token, bytes: u64) {
+        self.transmitted(operation, bytes);
+    }
+
+    /// A copy out of the stash is done.
+    pub fn handle_copied(&mut self, stash: StashId, operation: Token) {
+        self.stash.remove(stash);
+        if self.find_operation(operation).is_some() {
+            let completion = self.requests[operation.request].received(Status::Success);
+            self.complete(operation.request, completion);
+        }
+    }
+
+    /// The next frame for a node; `None` when there is nothing to send to it now.
+    pub fn poll_transmit(&mut self, to: NodeId) -> Option<Transmit> {
+        let node = usize::from(to.0);
+        if let Some(frame) = self.outgoing[node].pop_frame() {
+            return Some(Transmit { frame, payload: None, token: None });
+        }
+        while let Some(index) = self.outgoing[node].pop_ready() {
+            let Some(id) = self.requests.occupant(index) else { continue };
+            let request = &mut self.requests[id];
+            // A place that was freed may have been taken by a request towards another node.
+            if request.node != to || !std::mem::take(&mut request.is_queued) {
+                continue;
+            }
+            let transmit = match request.kind {
+                Kind::Send(_) => self.emit_send(id),
+                _ => self.emit_recv(id),
+            };
+            if transmit.is_some() {
+                return transmit;
+            }
+        }
+        None
+    }
+
+    /// The next operation that has ended.
+    pub fn poll_completion(&mut self) -> Option<CompletionOf> {
+        self.completions.pop_front()
+    }
+
+    /// The next thing to do with a stashed message.
+    pub fn poll_stash_work(&mut self) -> Option<StashWork> {
+        self.stash_work.pop_front()
+    }
+
+    /// Whether a node has frames waiting.
+    pub fn has_transmit(&self, to: NodeId) -> bool {
+        !self.outgoing[usize::from(to.0)].is_empty()
+    }
+
+    /// Counted facts so far.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// What exists now. All zero when every client has freed and received everything: the simulator's "nothing left over".
+    pub fn leftovers(&self) -> Leftovers {
+        Leftovers {
+            requests: self.requests.len(),
+            stashed: self.stash.len(),
+            unexpected: self.locals.iter().map(|local| local.unexpected.len()).sum(),
+            unbound: self.bindings.len(),
+        }
+    }
+
+    /// The job, and which of its nodes this is.
+    pub fn spec(&self) -> &JobSpec {
+        &self.config.spec
+    }
+
+    /// A rank's state, as far as this node knows.
+    pub fn rank_state(&self, rank: Rank) -> RankState {
+        self.ranks[rank as usize]
+    }
+
+    // ---- life and end of a request
+
+    fn init_send(&mut self, id: ChannelId) {
+        let is_eager = self.requests[id].layout.bytes() <= self.config.eager_bytes_max;
+        let (protocol, permits) =
+            if is_eager { (Protocol::Eager, self.config.channel_credits) } else { (Protocol::Rendezvous, 0) };
+        self.requests[id].kind = Kind::Send(Send::new(protocol, true, permits));
+        self.outgoing[usize::from(self.requests[id].node.0)].admit_request();
+        self.bind_send(id);
+        self.acknowledge_init(id);
+    }
+
+    fn init_recv(&mut self, id: ChannelId) {
+        self.requests[id].kind = Kind::Recv(Recv::new(true));
+        self.outgoing[usize::from(self.requests[id].node.0)].admit_request();
+        let (envelope, capacity) = (self.envelope_of(id), self.requests[id].layout.bytes());
+        self.push_frame(self.requests[id].node, Frame::Bind { envelope, recv: id, capacity });
+        self.acknowledge_init(id);
+    }
+
+    fn acknowledge_init(&mut self, id: ChannelId) {
+        let Request { local_rank, slot, epoch, .. } = self.requests[id];
+        self.completions.push_back(CompletionOf {
+            local_rank,
+            slot,
+            epoch,
+            completion: Completion::bare(Status::Success),
+        });
+    }
+
+    fn free(&mut self, local_rank: u32, slot: Slot, epoch: Epoch) -> Result<(), Violation> {
+        let id = self.advance(local_rank, slot, epoch)?.ok_or(Violation::NoRequest { slot })?;
+        let request = &mut self.requests[id];
+        if request.is_freeing || !request.is_persistent() {
+            return Err(Violation::WrongState { slot });
+        }
+        request.is_freeing = true;
+        if request.is_active() {
+            self.cancel(id)
+        } else {
+            self.finish_free(id)
+        }
+        Ok(())
+    }
+
+    fn finish_free(&mut self, id: ChannelId) {
+        let Request { local_rank, slot, .. } = self.requests[id];
+        let completion = Completion::bare(Status::Freed);
+        let state = self.slot_state(local_rank, slot);
+        state.request = NO_REQUEST;
+        // Nothing has begun on the slot since.
+        let epoch = state.epoch;
+        self.completions.push_back(CompletionOf { local_rank, slot, epoch, completion });
+        self.unbind(id);
+    }
+
+    /// Withdraws an operation, if that is still possible. If not, it will complete by itself.
+    fn cancel(&mut self, id: ChannelId) {
+        match self.requests[id].kind {
+            Kind::Send(_) => self.cancel_send(id),
+            Kind::Recv(_) => self.cancel_recv(id),
+            Kind::Probe => {
+                let local_rank = self.requests[id].local_rank as usize;
+                self.locals[local_rank].probes.retain(|&(_, other)| other != id);
+                self.complete(id, Completion::bare(Status::Cancelled));
+            }
+        }
+    }
+
+    /// Ends the running operation: tells the client, and lets go of what does not outlive it.
+    pub(crate) fn complete(&mut self, id: ChannelId, completion: Completion) {
+        let request = &mut self.requests[id];
+        let Request { local_rank, slot, epoch, is_freeing, .. } = *request;
+        self.completions.push_back(CompletionOf { local_rank, slot, epoch, completion });
+        match &mut request.kind {
+            Kind::Send(send) => send.phase = SendPhase::Inactive,
+            Kind::Recv(recv) => recv.end_operation(),
+            Kind::Probe => {}
+        }
+        if is_freeing {
+            self.finish_free(id);
+        } else if !request.is_persistent() {
+            self.requests.remove(id);
+            self.slot_state(local_rank, slot).request = NO_REQUEST;
+        }
+    }
+
+    // ---- small things everybody needs
+
+    /// The request of an operation that still runs.
+    pub(crate) fn find_operation(&mut self, operation: Token) -> Option<&mut Request> {
+        let request = self.requests.find_mut(operation.request)?;
+        (request.epoch == operation.epoch && request.is_active()).then_some(request)
+    }
+
+    pub(crate) fn token(&self, id: ChannelId) -> Token {
+        Token { request: id, epoch: self.requests[id].epoch }
+    }
+
+    pub(crate) fn rank_of(&self, local_rank: u32) -> Rank {
+        self.config.spec.local_ranks().start + local_rank
+    }
+
+    /// The envelope of the messages of a persistent request or one-shot send.
+    pub(crate) fn envelope_of(&self, id: ChannelId) -> Envelope {
+        let request = &self.requests[id];
+        let Pattern { comm, source, tag } = request.pattern();
+        let why = "only receives and probes have wildcards";
+        let (own, peer, tag) = (self.rank_of(request.local_rank), source.expect(why), tag.expect(why));
+        let (source, dest) = if matches!(request.kind, Kind::Send(_)) { (own, peer) } else { (peer, own) };
+        Envelope { comm, source, dest, tag }
+    }
+
+    pub(crate) fn local_of(&mut self, rank: Rank) -> &mut LocalRank {
+        let first = self.config.spec.local_ranks().start;
+        &mut self.locals[(rank - first) as usize]
+    }
+
+    pub(crate) fn push_frame(&mut self, to: NodeId, frame: Frame) {
+        if !self.is_lost[usize::from(to.0)] {
+            self.outgoing[usize::from(to.0)].push_frame(frame);
+        }
+    }
+
+    /// Puts a request into its node's ready queue, unless it is there.
+    pub(crate) fn make_ready(&mut self, id: ChannelId) {
+        let request = &mut self.requests[id];
+        if !request.is_queued && !self.is_lost[usize::from(request.node.0)] {
+            request.is_queued = true;
+            self.outgoing[usize::from(request.node.0)].push_ready(id);
+        }
+    }
+
+    fn check_envelope(&self, from: NodeId, envelope: &Envelope) -> Result<(), ProtocolError> {
+        let spec = &self.config.spec;
+        let is_right = spec.node_of(envelope.source) == Some(from) && spec.local_ranks().contains(&envelope.dest);
+        let Envelope { source: source_rank, dest, tag, .. } = *envelope;
+        if !is_right {
+            return Err(ProtocolError::ForeignRank { from: from.0, source_rank, dest });
+        }
+        if (0..=limits::TAG_MAX).contains(&tag) { Ok(()) } else { Err(ProtocolError::BadTag { tag }) }
+    }
+}

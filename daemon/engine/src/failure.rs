@@ -1,0 +1,169 @@
+//! Ranks and links that are gone. Nothing here is fast, and nothing here may forget anybody: whoever waits for what
+//! can't come any more gets an error that names the cause.
+//!
+//! Messages that were sent before are still delivered: a failure travels behind them on the same link.
+
+use ropeway_proto::{ChannelId, Completion, Frame, NodeId, Rank, Status};
+
+use crate::engine::{Arrival, Engine, LocalRank, ProtocolError, RankState, StashId};
+use crate::matching::Content;
+use crate::request::{Kind, RecvPhase, Request};
+use crate::stash::StashState;
+
+impl Engine {
+    /// A local rank's process has died (`has_failed`) or left. Its requests end with it, and everybody is told.
+    pub fn handle_client_gone(&mut self, local_rank: u32, has_failed: bool) {
+        for id in self.requests.select(|request| request.local_rank == local_rank) {
+            self.abandon(id);
+        }
+        let local = std::mem::take(&mut self.locals[local_rank as usize]);
+        self.drop_unexpected(local);
+        let rank = self.rank_of(local_rank);
+        self.bindings.forget(|envelope| envelope.source == rank || envelope.dest == rank);
+        self.completions.retain(|completion| completion.local_rank != local_rank);
+        self.pair_received.retain(|&(_, dest), _| dest != rank);
+        self.locals[local_rank as usize].is_gone = true;
+        for node in 0..self.outgoing.len() {
+            self.push_frame(NodeId(node as u16), Frame::RankGone { rank, has_failed });
+        }
+    }
+
+    /// The link to a node is lost for good. `interrupted` is what was arriving over it, if anything was.
+    pub fn handle_link_down(&mut self, node: NodeId, interrupted: Option<Arrival>) {
+        if std::mem::replace(&mut self.is_lost[usize::from(node.0)], true) {
+            return;
+        }
+        self.outgoing[usize::from(node.0)].clear();
+        let failure = Completion { source: u32::from(node.0), ..Completion::bare(Status::PeerLost) };
+        if let Some(Arrival::Stash(stash)) = interrupted {
+            self.break_stash(stash, failure);
+        }
+        let spec = self.config.spec.clone();
+        self.fail_all(failure, |request| request.node == node, |rank| spec.node_of(rank) == Some(node));
+    }
+
+    pub(crate) fn handle_rank_gone(&mut self, from: NodeId, rank: Rank, has_failed: bool) -> Result<(), ProtocolError> {
+        if self.config.spec.node_of(rank) != Some(from) {
+            return Err(ProtocolError::ForeignRank { from: from.0, source_rank: rank, dest: rank });
+        }
+        self.ranks[rank as usize] = if has_failed { RankState::Failed } else { RankState::Left };
+        let status = if has_failed { Status::RankFailed } else { Status::RankLeft };
+        let failure = Completion { source: rank, ..Completion::bare(status) };
+        self.fail_all(failure, |request| request.peer() == Some(rank), |other| other == rank);
+        Ok(())
+    }
+
+    /// Why messages with the request's peer are impossible, if they are.
+    ///
+    /// A wildcard receive is hopeless only when every other rank is gone.
+    pub(crate) fn unreachable(&self, id: ChannelId) -> Option<Completion> {
+        let request = &self.requests[id];
+        if let Some(peer) = request.peer() {
+            return self.why_gone(peer);
+        }
+        let own = self.rank_of(request.local_rank);
+        let mut others = (0..self.config.spec.size()).filter(|&rank| rank != own).map(|rank| self.why_gone(rank));
+        let first = others.next()??;
+        others.all(|gone| gone.is_some()).then_some(first)
+    }
+
+    fn why_gone(&self, rank: Rank) -> Option<Completion> {
+        let node = self.config.spec.node_of(rank)?;
+        match self.ranks[rank as usize] {
+            RankState::Failed => Some(Completion { source: rank, ..Completion::bare(Status::RankFailed) }),
+            RankState::Left => Some(Completion { source: rank, ..Completion::bare(Status::RankLeft) }),
+            RankState::Alive if self.is_lost[usize::from(node.0)] => {
+                Some(Completion { source: u32::from(node.0), ..Completion::bare(Status::PeerLost) })
+            }
+            RankState::Alive => None,
+        }
+    }
+
+    /// Fails every operation that waits for one of the gone, and drops what they had promised.
+    fn fail_all(
+        &mut self,
+        failure: Completion,
+        is_with_gone: impl Fn(&Request) -> bool,
+        is_gone: impl Fn(Rank) -> bool,
+    ) {
+        self.bindings.forget(|envelope| is_gone(envelope.source) || is_gone(envelope.dest));
+        for local in &mut self.locals {
+            local.unexpected.take_if(|message| {
+                matches!(message.content, Content::Announced { .. }) && is_gone(message.envelope.source)
+            });
+        }
+        // An orderly leave does not end wildcard receives: whoever leaves has sent what it wanted to send.
+        let ends_wildcards = failure.status != Status::RankLeft;
+        let affected = self.requests.select(|request| match request.peer() {
+            Some(_) => is_with_gone(request),
+            None => true,
+        });
+        for id in affected {
+            let request = &self.requests[id];
+            match &request.kind {
+                Kind::Recv(recv) if recv.phase == RecvPhase::Orphaned => self.remove_persistent(id),
+                // Its message is here already; only the copy is to be made.
+                Kind::Recv(recv) if recv.phase == RecvPhase::Copying => {}
+                _ if !request.is_active() => {}
+                _ if request.peer().is_none() && !ends_wildcards && self.unreachable(id).is_none() => {}
+                _ => self.fail(id, failure),
+            }
+        }
+    }
+
+    /// The rest of a stashed message will never come.
+    fn break_stash(&mut self, stash: StashId, failure: Completion) {
+        let Some(stashed) = self.stash.find_mut(stash) else { return };
+        match std::mem::replace(&mut stashed.state, StashState::Broken) {
+            StashState::Arriving { taker: None, is_wanted: true } => {}
+            StashState::Arriving { taker, .. } => {
+                self.drop_stash(stash);
+                if let Some(operation) = taker.filter(|&operation| self.find_operation(operation).is_some()) {
+                    self.complete(operation.request, failure);
+                }
+            }
+            StashState::Complete | StashState::Broken => {}
+        }
+    }
+
+    fn fail(&mut self, id: ChannelId, failure: Completion) {
+        self.unpost(id);
+        self.complete(id, failure);
+    }
+
+    /// Takes a one-shot receive or probe out of the queues it waits in.
+    fn unpost(&mut self, id: ChannelId) {
+        let request = &self.requests[id];
+        let local = &mut self.locals[request.local_rank as usize];
+        match &request.kind {
+            Kind::Recv(recv) if !recv.is_persistent => {
+                local.posted.remove(request.pattern(), id);
+            }
+            Kind::Probe => local.probes.retain(|&(_, other)| other != id),
+            _ => {}
+        }
+    }
+
+    /// Removes a request whose client is gone, telling nobody: `RankGone` will.
+    fn abandon(&mut self, id: ChannelId) {
+        if let Some(recv) = self.requests[id].recv_mut() {
+            let mut stashed = std::mem::take(&mut recv.stashed);
+            while let Some(stash) = stashed.pop(&mut self.stash) {
+                self.drop_stash(stash);
+            }
+        }
+        if self.requests[id].is_persistent() {
+            self.remove_persistent(id);
+        } else {
+            self.requests.remove(id);
+        }
+    }
+
+    fn drop_unexpected(&mut self, mut local: LocalRank) {
+        for message in local.unexpected.take_if(|_| true) {
+            if let Content::Stashed(stash) = message.content {
+                self.drop_stash(stash);
+            }
+        }
+    }
+}

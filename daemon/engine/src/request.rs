@@ -1,0 +1,325 @@
+//! A request and its states, and the table that names requests.
+
+use ropeway_proto::{
+    ChannelId, CommId, Completion, Endpoint, Envelope, Epoch, Layout, NodeId, Rank, Slot, Status, Tag,
+};
+use slab::Slab;
+
+use crate::matching::Pattern;
+use crate::stash::StashQueue;
+
+/// One request of a local rank.
+///
+/// Small on purpose: an idle channel costs little more than its two requests, and a node may have very many of them.
+/// Hence the options without a word of their own, behind [`Request::peer`], [`Send::peer`] and the like.
+pub(crate) struct Request {
+    /// Index of the rank that owns it, among the node's ranks.
+    pub(crate) local_rank: u32,
+    /// Its slot in that rank's request table.
+    pub(crate) slot: Slot,
+    /// The operation that runs, or ran last.
+    pub(crate) epoch: Epoch,
+    pub(crate) comm: CommId,
+    /// −1 is the wildcard, as in [`Command`](ropeway_proto::Command).
+    peer: i32,
+    tag: Tag,
+    /// Tells it from earlier requests at its place of the table.
+    generation: u32,
+    /// Node of the other end.
+    pub(crate) node: NodeId,
+    /// Waits in its node's ready queue.
+    pub(crate) is_queued: bool,
+    /// The client wants it freed as soon as nothing refers to its buffer.
+    pub(crate) is_freeing: bool,
+    pub(crate) layout: Layout,
+    pub(crate) kind: Kind,
+}
+
+pub(crate) enum Kind {
+    Send(Send),
+    Recv(Recv),
+    Probe,
+}
+
+/// How a send travels. Decided at init, or at the start of a one-shot send, and never again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Protocol {
+    /// Channel: pushed at once, under the channel's credit.
+    Eager,
+    /// Channel: pushed once the receiver's `Armed` is here.
+    Rendezvous,
+    /// One-shot: pushed at once, under the pair's credit.
+    Message,
+    /// One-shot: announced, pushed once accepted.
+    Announced,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SendPhase {
+    /// Not started.
+    Inactive,
+    /// Started; waits to be bound, for credit, for `Armed` or for `Accept`.
+    Waiting,
+    /// One-shot: the announcement waits for the link.
+    Announcing,
+    /// May be pushed: frames wait for the link, or are in the device.
+    Released,
+}
+
+pub(crate) struct Send {
+    /// The receiving request, if `is_bound`.
+    channel: ChannelId,
+    is_bound: bool,
+    pub(crate) protocol: Protocol,
+    pub(crate) phase: SendPhase,
+    pub(crate) is_persistent: bool,
+    /// The receive at the other end was freed.
+    pub(crate) is_peer_freed: bool,
+    /// Messages of a channel that may still be pushed: credits if eager; if not, the receiver's start, unless it is used.
+    pub(crate) permits: u16,
+    /// Bytes handed to the device.
+    pub(crate) emitted: u64,
+    /// Bytes the device is done with.
+    pub(crate) transmitted: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RecvPhase {
+    /// Not started.
+    Inactive,
+    /// Started; no byte of its message is here.
+    Waiting,
+    /// Its message is arriving straight into the buffer.
+    Arriving,
+    /// Its message is in the stash and is being copied out.
+    Copying,
+    /// Freed before it was bound: stays until the sender's `Bound` comes, to answer it.
+    Orphaned,
+}
+
+/// What a receive has told the sender of a large message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arming {
+    Unarmed,
+    /// `Armed` waits for the link.
+    Owed,
+    /// `Armed`, or the `Accept` of a one-shot message, was sent.
+    Armed,
+    /// `Disarm` was sent as well.
+    Disarming,
+}
+
+pub(crate) struct Recv {
+    /// The sending request, if `is_bound`.
+    channel: ChannelId,
+    is_bound: bool,
+    pub(crate) phase: RecvPhase,
+    pub(crate) is_persistent: bool,
+    pub(crate) is_rendezvous: bool,
+    /// The send at the other end was freed; what is stashed is all that will come.
+    pub(crate) is_peer_freed: bool,
+    /// Whether it has asked for data that have not begun to come.
+    pub(crate) arming: Arming,
+    /// Eager messages taken whose credit was not returned yet.
+    pub(crate) owed_credits: u16,
+    /// Bytes of the message being received.
+    pub(crate) total: u64,
+    /// How many of them are here.
+    pub(crate) arrived: u64,
+    /// Messages that came before their start.
+    pub(crate) stashed: StashQueue,
+}
+
+impl Request {
+    /// A probe on a slot of a local rank, to become what else it may be.
+    pub(crate) fn new((local_rank, slot): (u32, Slot), epoch: Epoch, endpoint: Endpoint, layout: Layout) -> Self {
+        let Endpoint { comm, peer, tag } = endpoint;
+        Self {
+            local_rank,
+            slot,
+            epoch,
+            comm,
+            peer: peer.map_or(ANY, |rank| rank as i32),
+            tag: tag.unwrap_or(ANY),
+            generation: 0,
+            node: NodeId(0),
+            is_queued: false,
+            is_freeing: false,
+            layout,
+            kind: Kind::Probe,
+        }
+    }
+
+    /// The other end; `None` is the wildcard of a receive or probe that has not matched.
+    pub(crate) fn peer(&self) -> Option<Rank> {
+        Rank::try_from(self.peer).ok()
+    }
+
+    /// What it asks for, on the one-shot path.
+    pub(crate) fn pattern(&self) -> Pattern {
+        Pattern { comm: self.comm, source: self.peer(), tag: self.tag() }
+    }
+
+    /// The tag; `None` is the wildcard, as for the peer.
+    pub(crate) fn tag(&self) -> Option<Tag> {
+        (self.tag != ANY).then_some(self.tag)
+    }
+
+    /// A receive has found its message: its wildcards are filled in.
+    pub(crate) fn make_definite(&mut self, envelope: &Envelope, node: NodeId) {
+        (self.peer, self.tag, self.node) = (envelope.source as i32, envelope.tag, node);
+    }
+
+    /// Whether an operation runs.
+    pub(crate) fn is_active(&self) -> bool {
+        match &self.kind {
+            Kind::Send(send) => send.phase != SendPhase::Inactive,
+            Kind::Recv(recv) => !matches!(recv.phase, RecvPhase::Inactive | RecvPhase::Orphaned),
+            Kind::Probe => true,
+        }
+    }
+
+    /// Whether it outlives its operation.
+    pub(crate) fn is_persistent(&self) -> bool {
+        match &self.kind {
+            Kind::Send(send) => send.is_persistent,
+            Kind::Recv(recv) => recv.is_persistent,
+            Kind::Probe => false,
+        }
+    }
+
+    pub(crate) fn send_mut(&mut self) -> Option<&mut Send> {
+        if let Kind::Send(send) = &mut self.kind { Some(send) } else { None }
+    }
+
+    pub(crate) fn recv_mut(&mut self) -> Option<&mut Recv> {
+        if let Kind::Recv(recv) = &mut self.kind { Some(recv) } else { None }
+    }
+
+    /// The completion of a receive whose message is all here.
+    pub(crate) fn received(&self, status: Status) -> Completion {
+        let Kind::Recv(recv) = &self.kind else { return Completion::bare(status) };
+        Completion { status, source: self.peer().unwrap_or(0), tag: self.tag, bytes: recv.total }
+    }
+}
+
+impl Send {
+    pub(crate) fn new(protocol: Protocol, is_persistent: bool, permits: u16) -> Self {
+        Self {
+            channel: NOWHERE,
+            is_bound: false,
+            protocol,
+            phase: SendPhase::Inactive,
+            is_persistent,
+            is_peer_freed: false,
+            permits,
+            emitted: 0,
+            transmitted: 0,
+        }
+    }
+
+    /// The receiving request, once known.
+    pub(crate) fn peer(&self) -> Option<ChannelId> {
+        self.is_bound.then_some(self.channel)
+    }
+
+    pub(crate) fn bind(&mut self, channel: ChannelId) {
+        (self.channel, self.is_bound) = (channel, true);
+    }
+}
+
+impl Recv {
+    pub(crate) fn new(is_persistent: bool) -> Self {
+        Self {
+            channel: NOWHERE,
+            is_bound: false,
+            phase: if is_persistent { RecvPhase::Inactive } else { RecvPhase::Waiting },
+            is_persistent,
+            is_rendezvous: false,
+            is_peer_freed: false,
+            arming: Arming::Unarmed,
+            owed_credits: 0,
+            total: 0,
+            arrived: 0,
+            stashed: StashQueue::default(),
+        }
+    }
+
+    /// The sending request, once bound.
+    pub(crate) fn peer(&self) -> Option<ChannelId> {
+        self.is_bound.then_some(self.channel)
+    }
+
+    pub(crate) fn bind(&mut self, channel: ChannelId) {
+        (self.channel, self.is_bound) = (channel, true);
+    }
+}
+
+/// All requests of a job on a node, by [`ChannelId`].
+#[derive(Default)]
+pub(crate) struct RequestTable {
+    entries: Slab<Request>,
+    /// Every id ever given out differs: the generation counts all insertions.
+    generation: u32,
+}
+
+const ANY: i32 = -1;
+const NOWHERE: ChannelId = ChannelId { index: 0, generation: 0 };
+/// The table grows by at least this many entries, and by a small part of itself, not by doubling: memory is promised per channel.
+const GROWTH: usize = 256;
+const GROWTH_PART: usize = 32;
+
+impl RequestTable {
+    pub(crate) fn insert(&mut self, request: Request) -> ChannelId {
+        if self.entries.len() == self.entries.capacity() {
+            self.entries.reserve_exact(GROWTH.max(self.entries.len() / GROWTH_PART));
+        }
+        self.generation = self.generation.wrapping_add(1);
+        let generation = self.generation;
+        let index = self.entries.insert(Request { generation, ..request }) as u32;
+        ChannelId { index, generation }
+    }
+
+    /// The request at a place of the table.
+    pub(crate) fn occupant(&self, index: u32) -> Option<ChannelId> {
+        let generation = self.entries.get(index as usize)?.generation;
+        Some(ChannelId { index, generation })
+    }
+
+    pub(crate) fn find(&self, id: ChannelId) -> Option<&Request> {
+        self.entries.get(id.index as usize).filter(|request| request.generation == id.generation)
+    }
+
+    pub(crate) fn find_mut(&mut self, id: ChannelId) -> Option<&mut Request> {
+        self.entries.get_mut(id.index as usize).filter(|request| request.generation == id.generation)
+    }
+
+    pub(crate) fn remove(&mut self, id: ChannelId) -> Option<Request> {
+        self.find(id)?;
+        Some(self.entries.remove(id.index as usize))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Ids of the requests that satisfy `wanted`. Walks the whole table: for failures, not for messages.
+    pub(crate) fn select(&self, wanted: impl Fn(&Request) -> bool) -> Vec<ChannelId> {
+        let found = self.entries.iter().filter(|(_, request)| wanted(request));
+        found.map(|(index, request)| ChannelId { index: index as u32, generation: request.generation }).collect()
+    }
+}
+
+impl std::ops::Index<ChannelId> for RequestTable {
+    type Output = Request;
+
+    fn index(&self, id: ChannelId) -> &Request {
+        self.find(id).expect("the id of a live request")
+    }
+}
+
+impl std::ops::IndexMut<ChannelId> for RequestTable {
+    fn index_mut(&mut self, id: ChannelId) -> &mut Request {
+        self.find_mut(id).expect("the id of a live request")
+    }
+}

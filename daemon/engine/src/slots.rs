@@ -1,0 +1,91 @@
+//! Request slots: which request is on a slot, and which epoch a command on it must carry.
+
+use ropeway_proto::{ChannelId, Endpoint, Epoch, Layout, Slot};
+
+use crate::engine::{Engine, Violation};
+use crate::request::Request;
+
+/// One slot of a rank's request table.
+#[derive(Clone, Copy)]
+pub(crate) struct SlotState {
+    /// Its place in the table of requests, or `NO_REQUEST`.
+    pub(crate) request: u32,
+    pub(crate) epoch: Epoch,
+}
+
+impl Default for SlotState {
+    fn default() -> Self {
+        Self { request: NO_REQUEST, epoch: 0 }
+    }
+}
+
+pub(crate) const NO_REQUEST: u32 = u32::MAX;
+/// By how many a rank's slots grow.
+const SLOT_BLOCK: usize = 512;
+
+impl Engine {
+    pub(crate) fn slot_state(&mut self, local_rank: u32, slot: Slot) -> &mut SlotState {
+        let slots = &mut self.locals[local_rank as usize].slots;
+        if slots.len() <= slot as usize {
+            // By blocks, not by doubling, for the same reason as the table of requests.
+            let count = (slot as usize + 1).next_multiple_of(SLOT_BLOCK);
+            slots.reserve_exact(count - slots.len());
+            slots.resize(count, SlotState::default());
+        }
+        &mut slots[slot as usize]
+    }
+
+    pub(crate) fn request_of(&self, state: SlotState) -> Option<ChannelId> {
+        self.requests.occupant(state.request)
+    }
+
+    pub(crate) fn advance(
+        &mut self,
+        local_rank: u32,
+        slot: Slot,
+        epoch: Epoch,
+    ) -> Result<Option<ChannelId>, Violation> {
+        let state = self.slot_state(local_rank, slot);
+        let expected = state.epoch.wrapping_add(1);
+        if epoch != expected {
+            return Err(Violation::WrongEpoch { slot, found: epoch, expected });
+        }
+        state.epoch = epoch;
+        let state = *state;
+        Ok(self.request_of(state))
+    }
+
+    /// Puts a new request on an empty slot.
+    pub(crate) fn open_slot(
+        &mut self,
+        local_rank: u32,
+        slot: Slot,
+        epoch: Epoch,
+        endpoint: Endpoint,
+        layout: Layout,
+    ) -> Result<ChannelId, Violation> {
+        if self.advance(local_rank, slot, epoch)?.is_some() {
+            return Err(Violation::SlotInUse { slot });
+        }
+        let node = match endpoint.peer {
+            None => self.config.spec.node,
+            Some(rank) => self
+                .config
+                .spec
+                .node_of(rank)
+                .ok_or(Violation::RankOutOfRange { rank, size: self.config.spec.size() })?,
+        };
+        let mut request = Request::new((local_rank, slot), epoch, endpoint, layout);
+        request.node = node;
+        let id = self.requests.insert(request);
+        self.slot_state(local_rank, slot).request = id.index;
+        Ok(id)
+    }
+
+    pub(crate) fn idle_request(&mut self, local_rank: u32, slot: Slot, epoch: Epoch) -> Result<ChannelId, Violation> {
+        let id = self.advance(local_rank, slot, epoch)?.ok_or(Violation::NoRequest { slot })?;
+        let request = &self.requests[id];
+        let is_idle = request.is_persistent() && !request.is_active() && !request.is_freeing;
+        if is_idle { Ok(id) } else { Err(Violation::WrongState { slot }) }
+    }
+}

@@ -1,0 +1,10 @@
+//! The engine's behaviour, one statement a test: engines of several nodes over links that the test holds in its hands.
+
+mod cancellation;
+mod channels;
+mod cluster;
+mod failures;
+mod liars;
+mod matching;
+mod one_shot;
+mod violations;

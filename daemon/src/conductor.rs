@@ -1,0 +1,210 @@
+//! The control plane: what clients and launchers ask on their control sockets, and what becomes of them.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use mio::Interest;
+use mio::event::Event;
+use mio::unix::SourceFd;
+use ropeway_proto::control::{Attached, JobSpec, Refusal, Reply, Request};
+use ropeway_proto::hello::VersionRange;
+use ropeway_proto::{JobId, NodeId, Rank};
+use ropeway_shm::{ControlSegment, Counter, eventfd};
+
+use crate::client::ClientError;
+use crate::job::Job;
+use crate::server::{Server, Source};
+
+impl Server {
+    pub(crate) fn handle_client_event(&mut self, index: usize, event: &Event, now: Instant) {
+        if let Err(error) = self.serve_client(index, event, now) {
+            match error {
+                ClientError::Closed => {}
+                ClientError::Io(_) => tracing::debug!(%error, index, "client connection failed"),
+                ClientError::Control(_) | ClientError::NotReading => {
+                    return self.evict(index, &format!("its control socket: {error}"));
+                }
+            }
+            self.remove_client(index);
+        }
+    }
+
+    fn serve_client(&mut self, index: usize, event: &Event, now: Instant) -> Result<(), ClientError> {
+        if event.is_writable()
+            && let Some(client) = self.clients.get_mut(index)
+        {
+            client.flush()?;
+        }
+        if !(event.is_readable() || event.is_read_closed()) {
+            return Ok(());
+        }
+        let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
+        // What was asked before the connection closed is still answered.
+        let result = client.read();
+        while let Some(request) = self.clients.get_mut(index).map_or(Ok(None), |client| client.next_request())? {
+            self.handle_request(index, request, now)?;
+        }
+        result
+    }
+
+    fn handle_request(&mut self, index: usize, request: Request, now: Instant) -> Result<(), ClientError> {
+        let result = match request {
+            Request::CreateJob { versions, spec } => self.create_job(index, versions, spec, now),
+            Request::Attach { versions, job, rank } => match self.attach(index, versions, job, rank) {
+                Ok(()) => return Ok(()),
+                Err(AttachError::Refusal(refusal)) => Err(refusal),
+                Err(AttachError::Client(error)) => return Err(error),
+            },
+            Request::Reserve { arena_bytes } => self.reserve(index, arena_bytes),
+            Request::Detach => Ok(self.detach(index)),
+        };
+        let reply = result.unwrap_or_else(Reply::Refused);
+        self.clients[index].reply(&reply)
+    }
+
+    fn create_job(
+        &mut self,
+        index: usize,
+        versions: VersionRange,
+        spec: JobSpec,
+        now: Instant,
+    ) -> Result<Reply, Refusal> {
+        self.common_version(versions)?;
+        if !spec.is_valid() {
+            return Err(Refusal::Invalid("the job's description is not valid".into()));
+        }
+        if self.jobs.contains_key(&spec.job) || self.clients[index].created.is_some() {
+            return Err(Refusal::Invalid("the job exists already".into()));
+        }
+        let user = self.clients[index].user;
+        let job = Job::new(spec.clone(), user, &self.config);
+        let job = job.map_err(|error| Refusal::Invalid(format!("can't create the job's memory: {error}")))?;
+        self.jobs.insert(spec.job, job);
+        self.clients[index].created = Some(spec.job);
+        for node in (0..spec.nodes.len() as u16).map(NodeId).filter(|&node| node != spec.node) {
+            self.links.add_route(&spec, node, self.poll.registry(), now);
+        }
+        tracing::debug!(job = spec.job.0, ranks = spec.size(), "job created");
+        Ok(Reply::JobCreated)
+    }
+
+    fn attach(&mut self, index: usize, versions: VersionRange, id: JobId, rank: Rank) -> Result<(), AttachError> {
+        let version = self.common_version(versions)?;
+        let client = &mut self.clients[index];
+        let user = client.user;
+        let job = self.jobs.get_mut(&id).filter(|job| job.user == user && !job.is_ending).ok_or(Refusal::NoSuchJob)?;
+        let bad_rank = |why: &str| Refusal::BadRank { rank, why: why.into() };
+        if client.rank.is_some() {
+            return Err(bad_rank("this connection is a rank already").into());
+        }
+        let local_rank = job.local_rank(rank).ok_or_else(|| bad_rank("it is not on this node"))?;
+        let control = Arc::new(ControlSegment::create().map_err(ClientError::from)?);
+        let bell = eventfd::eventfd().map_err(ClientError::from)?;
+        job.attach(local_rank, index, Arc::clone(&control)).map_err(bad_rank)?;
+        client.rank = Some((id, local_rank));
+        let geometry = job.segment.geometry();
+        let reply = Reply::Attached(Attached {
+            version,
+            size: job.engine.spec().size(),
+            local_ranks: geometry.local_ranks,
+            local_index: local_rank,
+            arena_bytes_max: geometry.arena_bytes_max,
+        });
+        let descriptor = bell.as_raw_fd();
+        let token = Source::Ring(index).token();
+        self.poll
+            .registry()
+            .register(&mut SourceFd(&descriptor), token, Interest::READABLE)
+            .map_err(ClientError::from)?;
+        client.reply_with(&reply, &[job.segment.fd(), control.fd(), bell.as_fd()])?;
+        client.eventfd = Some(bell);
+        Ok(())
+    }
+
+    fn common_version(&self, client: VersionRange) -> Result<u16, Refusal> {
+        self.versions.common(client).map_err(|_| Refusal::Version { daemon: self.versions, client })
+    }
+
+    fn reserve(&mut self, index: usize, arena_bytes: u64) -> Result<Reply, Refusal> {
+        let not_attached = || Refusal::Invalid("attach before reserving memory".into());
+        let (id, local_rank) = self.clients[index].rank.ok_or_else(not_attached)?;
+        let job = self.jobs.get_mut(&id).ok_or(Refusal::NoSuchJob)?;
+        job.reserve_arena(local_rank, arena_bytes).map(|arena_bytes| Reply::Reserved { arena_bytes })
+    }
+
+    fn detach(&mut self, index: usize) -> Reply {
+        self.leave(index, false);
+        Reply::Detached
+    }
+
+    /// A client's rank, if it is one, ends.
+    fn leave(&mut self, index: usize, has_failed: bool) {
+        let client = &mut self.clients[index];
+        if let Some(eventfd) = client.eventfd.take() {
+            // The client has a duplicate, so closing ours is not enough to end the registration.
+            let descriptor = eventfd.as_raw_fd();
+            if let Err(error) = self.poll.registry().deregister(&mut SourceFd(&descriptor)) {
+                tracing::warn!(%error, "can't deregister an eventfd");
+            }
+        }
+        if let Some((id, local_rank)) = client.rank.take()
+            && let Some(job) = self.jobs.get_mut(&id)
+        {
+            job.detach(local_rank, has_failed);
+        }
+    }
+
+    /// Cuts a client off that does what no client library does.
+    pub(crate) fn evict(&mut self, index: usize, reason: &str) {
+        let Some(client) = self.clients.get_mut(index) else { return };
+        tracing::warn!(client = index, reason, "client evicted");
+        self.counters.add(Counter::ClientsEvicted, 1);
+        // It may not read its socket any more; then it does not learn why.
+        let _ = client.reply(&Reply::Evicted { reason: reason.into() });
+        self.remove_client(index);
+    }
+
+    /// The connection is over, and with it the rank and the job that depend on it.
+    fn remove_client(&mut self, index: usize) {
+        if !self.clients.contains(index) {
+            return;
+        }
+        self.leave(index, true);
+        let client = self.clients.remove(index);
+        if self.only_client == Some(index) {
+            self.is_stopping = true;
+        }
+        let ended = client.created.and_then(|id| self.jobs.get_mut(&id)).map(Job::end);
+        for client in ended.into_iter().flatten().filter(|&other| other != index) {
+            if let Some(other) = self.clients.get_mut(client) {
+                let _ = other.reply(&Reply::Evicted { reason: "the job has ended: its launcher is gone".into() });
+                self.remove_client(client);
+            }
+        }
+    }
+}
+
+enum AttachError {
+    Refusal(Refusal),
+    Client(ClientError),
+}
+
+impl From<Refusal> for AttachError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refusal(refusal)
+    }
+}
+
+impl From<ClientError> for AttachError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<io::Error> for AttachError {
+    fn from(error: io::Error) -> Self {
+        Self::Client(error.into())
+    }
+}

@@ -1,0 +1,355 @@
+//! One suite for every device: what is sent arrives, once, in order, where the receiver wants it.
+//!
+//! Each test is a function over a [`Rig`], a pair of connected ends; the macro at the end runs all of them on each device.
+
+use std::collections::VecDeque;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ropeway_engine::Arrival;
+use ropeway_proto::{ChannelId, Envelope, Frame, JobId, Layout};
+use ropeway_shm::{Counter, JobGeometry, JobSegment};
+
+use super::{Device, Inbound, LinkError, LoopbackDevice, Outbound, ShmDevice, Target, TcpDevice, Traffic};
+
+const JOB: JobId = JobId(7);
+const CHANNEL: ChannelId = ChannelId { index: 3, generation: 1 };
+const ARENA_BYTES: u64 = 8 << 20;
+
+/// An engine's part, played by lists.
+struct Script {
+    segment: Arc<JobSegment>,
+    outgoing: VecDeque<Outbound>,
+    /// Where the next payloads go; without an entry they go nowhere.
+    targets: VecDeque<Target>,
+    arrived: Vec<Frame>,
+    stashed: Vec<Vec<u8>>,
+    accepted: VecDeque<Frame>,
+    copies: u64,
+}
+
+impl Script {
+    fn new() -> Self {
+        let segment = JobSegment::create(JobGeometry { local_ranks: 1, arena_bytes_max: ARENA_BYTES }).unwrap();
+        segment.reserve_arena(0, ARENA_BYTES).unwrap();
+        Self {
+            segment: Arc::new(segment),
+            outgoing: VecDeque::new(),
+            targets: VecDeque::new(),
+            arrived: Vec::new(),
+            stashed: Vec::new(),
+            accepted: VecDeque::new(),
+            copies: 0,
+        }
+    }
+
+    fn layout(&self, at: u64, bytes: u64) -> Layout {
+        Layout::contiguous(self.segment.arena(0).start + at, bytes)
+    }
+
+    fn send(&mut self, frame: Frame, from: Option<(Layout, u64)>) {
+        let payload = from.map(|(layout, at)| (Arc::clone(&self.segment), layout, at));
+        self.outgoing.push_back(Outbound { job: JOB, frame, payload, token: None });
+    }
+
+    fn receive_into(&mut self, layout: Layout, at: u64) {
+        self.targets.push_back(Target::Buffer { segment: Arc::clone(&self.segment), layout, at });
+    }
+
+    fn fill(&self, layout: &Layout, seed: u64) -> Vec<u8> {
+        let bytes: Vec<u8> = (0..layout.bytes()).map(|index| (index.wrapping_mul(seed) >> 3) as u8).collect();
+        self.segment.write(layout, 0, &bytes).unwrap();
+        bytes
+    }
+
+    fn content(&self, layout: &Layout) -> Vec<u8> {
+        let mut bytes = vec![0; layout.bytes() as usize];
+        self.segment.read(layout, 0, &mut bytes).unwrap();
+        bytes
+    }
+}
+
+impl Traffic for Script {
+    fn poll(&mut self) -> Option<Outbound> {
+        self.outgoing.pop_front()
+    }
+
+    fn transmitted(&mut self, _: JobId, _: ropeway_engine::Token, _: u64) {}
+
+    fn accept(&mut self, job: JobId, frame: Frame) -> Result<Inbound, LinkError> {
+        self.accepted.push_back(frame);
+        let target = match frame.payload_bytes() {
+            0 => Target::Discard,
+            _ => self.targets.pop_front().unwrap_or(Target::Discard),
+        };
+        Ok(Inbound { job, target, arrival: Arrival::Nothing })
+    }
+
+    fn arrived(&mut self, inbound: Inbound) {
+        assert_eq!(inbound.job, JOB);
+        self.arrived.push(self.accepted.pop_front().expect("accepted before it arrives"));
+        if let Target::Stash(bytes) = inbound.target {
+            self.stashed.push(bytes);
+        }
+    }
+
+    fn count(&mut self, counter: Counter, amount: u64) {
+        if counter == Counter::PayloadBytesCopied {
+            self.copies += amount;
+        }
+    }
+}
+
+/// Two connected ends, or one that is connected to itself.
+struct Rig<D> {
+    ends: Vec<D>,
+    scripts: Vec<Script>,
+}
+
+impl<D: Device> Rig<D> {
+    fn new(ends: Vec<D>) -> Self {
+        let scripts = ends.iter().map(|_| Script::new()).collect();
+        Self { ends, scripts }
+    }
+
+    fn sender(&mut self) -> &mut Script {
+        &mut self.scripts[0]
+    }
+
+    fn receiver(&mut self) -> &mut Script {
+        self.scripts.last_mut().expect("a rig has an end")
+    }
+
+    /// Lets both ends work until `frames` have arrived at the receiver.
+    fn run_until(&mut self, frames: usize) {
+        let give_up = Instant::now() + Duration::from_secs(20);
+        while self.receiver().arrived.len() < frames {
+            assert!(Instant::now() < give_up, "only {} of {frames} frames arrived", self.receiver().arrived.len());
+            for (end, script) in self.ends.iter_mut().zip(&mut self.scripts) {
+                end.progress(script, Instant::now()).unwrap();
+            }
+        }
+    }
+}
+
+fn eager(bytes: u64) -> Frame {
+    Frame::Eager { channel: CHANNEL, payload_bytes: bytes as u32 }
+}
+
+fn frames_arrive_once_and_in_order<D: Device>(mut rig: Rig<D>) {
+    let envelope = Envelope { comm: ropeway_proto::CommId(1), source: 0, dest: 1, tag: 2 };
+    let frames: Vec<Frame> = (0..500)
+        .map(|number| match number % 3 {
+            0 => Frame::Credit { channel: CHANNEL, count: number },
+            1 => eager(0),
+            _ => Frame::Bind { envelope, recv: CHANNEL, capacity: number.into() },
+        })
+        .collect();
+    for &frame in &frames {
+        rig.sender().send(frame, None);
+    }
+    rig.run_until(frames.len());
+    assert_eq!(rig.receiver().arrived, frames);
+}
+
+fn payload_goes_where_the_receiver_wants_it<D: Device>(mut rig: Rig<D>) {
+    for bytes in [1, 8, 63, 4096, 8192] {
+        let (from, to) = (rig.sender().layout(0, bytes), rig.receiver().layout(1 << 20, bytes));
+        let sent = rig.sender().fill(&from, bytes + 3);
+        rig.sender().send(eager(bytes), Some((from, 0)));
+        rig.receiver().receive_into(to, 0);
+        let arrived = rig.receiver().arrived.len();
+        rig.run_until(arrived + 1);
+        assert_eq!(rig.receiver().content(&to), sent, "{bytes} bytes");
+    }
+}
+
+fn strided_payload_is_packed_and_unpacked<D: Device>(mut rig: Rig<D>) {
+    let start = rig.sender().layout(0, 0).offset;
+    let from = Layout { offset: start, block_bytes: 24, stride_bytes: 100, blocks: 1000 };
+    let to = Layout { offset: start + (1 << 20), block_bytes: 8, stride_bytes: 64, blocks: 3000 };
+    let sent = rig.sender().fill(&from, 77);
+    rig.receiver().receive_into(to, 0);
+    let bytes = from.bytes() as u32;
+    rig.sender()
+        .send(Frame::Data { channel: CHANNEL, offset: 0, total: bytes.into(), payload_bytes: bytes }, Some((from, 0)));
+    rig.run_until(1);
+    assert_eq!(rig.receiver().content(&to), sent);
+}
+
+fn a_large_message_arrives_in_pieces<D: Device>(mut rig: Rig<D>) {
+    let (total, chunk) = (1 << 20, 100_000);
+    let (from, to) = (rig.sender().layout(0, total), rig.receiver().layout(2 << 20, total));
+    let sent = rig.sender().fill(&from, 12345);
+    let mut pieces = 0;
+    for offset in (0..total).step_by(chunk) {
+        let payload_bytes = (total - offset).min(chunk as u64) as u32;
+        rig.sender().send(Frame::Data { channel: CHANNEL, offset, total, payload_bytes }, Some((from, offset)));
+        rig.receiver().receive_into(to, offset);
+        pieces += 1;
+    }
+    rig.run_until(pieces);
+    assert_eq!(rig.receiver().content(&to), sent);
+}
+
+fn payload_can_be_stashed_or_discarded<D: Device>(mut rig: Rig<D>) {
+    let from = rig.sender().layout(0, 5000);
+    let sent = rig.sender().fill(&from, 5);
+    for target in [Target::Discard, Target::Stash(vec![0; 5000]), Target::Discard] {
+        rig.receiver().targets.push_back(target);
+        rig.sender().send(eager(5000), Some((from, 0)));
+    }
+    rig.run_until(3);
+    assert_eq!(rig.receiver().stashed, [sent]);
+}
+
+fn a_receiver_that_does_not_read_blocks_nobody<D: Device>(mut rig: Rig<D>) {
+    let from = rig.sender().layout(0, 1 << 20);
+    let frame = Frame::Data { channel: CHANNEL, offset: 0, total: 1 << 20, payload_bytes: 1 << 20 };
+    let frames = 64;
+    for _ in 0..frames {
+        rig.sender().send(frame, Some((from, 0)));
+    }
+    // However often it is asked, the sender's end returns; what does not fit stays with the engine.
+    for _ in 0..200 {
+        rig.ends[0].progress(&mut rig.scripts[0], Instant::now()).unwrap();
+    }
+    rig.run_until(frames);
+}
+
+fn both_directions_work_at_once<D: Device>(mut rig: Rig<D>) {
+    let count = 200;
+    for index in 0..rig.scripts.len() {
+        for number in 0..count {
+            rig.scripts[index].send(Frame::Credit { channel: CHANNEL, count: number }, None);
+        }
+    }
+    rig.run_until(count as usize);
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while rig.sender().arrived.len() < count as usize {
+        assert!(Instant::now() < give_up);
+        for (end, script) in rig.ends.iter_mut().zip(&mut rig.scripts) {
+            end.progress(script, Instant::now()).unwrap();
+        }
+    }
+}
+
+fn shm() -> Rig<ShmDevice> {
+    Rig::new(vec![ShmDevice])
+}
+
+fn loopback() -> Rig<LoopbackDevice> {
+    let (a, b) = LoopbackDevice::pair();
+    Rig::new(vec![a, b])
+}
+
+/// A connected pair of sockets, one of them as a device.
+fn tcp_streams() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (b, _) = listener.accept().unwrap();
+    (a, b)
+}
+
+fn tcp_device(stream: TcpStream, timeout: Duration) -> TcpDevice {
+    stream.set_nonblocking(true).unwrap();
+    TcpDevice::new(mio::net::TcpStream::from_std(stream), timeout, Instant::now())
+}
+
+/// Readiness without a poll loop: the tests just try again, so every try must look ready.
+struct AlwaysReady(TcpDevice);
+
+impl Device for AlwaysReady {
+    fn progress(&mut self, traffic: &mut dyn Traffic, now: Instant) -> Result<usize, LinkError> {
+        self.0.set_ready(true, true);
+        self.0.progress(traffic, now)
+    }
+
+    fn interrupted(&mut self) -> Option<Inbound> {
+        self.0.interrupted()
+    }
+}
+
+fn tcp() -> Rig<AlwaysReady> {
+    let (a, b) = tcp_streams();
+    let timeout = Duration::from_secs(60);
+    Rig::new(vec![AlwaysReady(tcp_device(a, timeout)), AlwaysReady(tcp_device(b, timeout))])
+}
+
+macro_rules! conformance {
+    ($device:ident: $($property:ident),* $(,)?) => {
+        mod $device {
+            $(#[test] fn $property() { super::$property(super::$device()); })*
+        }
+    };
+}
+
+macro_rules! conformance_of_all {
+    ($($properties:tt)*) => {
+        conformance!(shm: $($properties)*);
+        conformance!(loopback: $($properties)*);
+        conformance!(tcp: $($properties)*);
+    };
+}
+
+conformance_of_all!(
+    frames_arrive_once_and_in_order,
+    payload_goes_where_the_receiver_wants_it,
+    strided_payload_is_packed_and_unpacked,
+    a_large_message_arrives_in_pieces,
+    payload_can_be_stashed_or_discarded,
+    a_receiver_that_does_not_read_blocks_nobody,
+    both_directions_work_at_once,
+);
+
+#[test]
+fn a_closed_tcp_link_is_an_error() {
+    let (a, b) = tcp_streams();
+    let mut device = tcp_device(a, Duration::from_secs(60));
+    drop(b);
+    let result = device.progress(&mut Script::new(), Instant::now());
+    assert!(matches!(result, Err(LinkError::Closed | LinkError::Io(_))), "{result:?}");
+}
+
+#[test]
+fn a_silent_tcp_link_is_an_error() {
+    let (a, _b) = tcp_streams();
+    let timeout = Duration::from_secs(4);
+    let mut device = tcp_device(a, timeout);
+    let (mut script, start) = (Script::new(), Instant::now());
+    for second in 0..=3 {
+        device.progress(&mut script, start + Duration::from_secs(second)).unwrap();
+    }
+    let result = device.progress(&mut script, start + Duration::from_secs(5));
+    assert!(matches!(result, Err(LinkError::Silent(_))), "{result:?}");
+}
+
+#[test]
+fn garbage_on_a_tcp_link_is_an_error() {
+    use std::io::Write;
+    let (a, mut b) = tcp_streams();
+    b.write_all(&[0x5a; 64]).unwrap();
+    let mut device = AlwaysReady(tcp_device(a, Duration::from_secs(60)));
+    let give_up = Instant::now() + Duration::from_secs(20);
+    let error = loop {
+        assert!(Instant::now() < give_up);
+        if let Err(error) = device.progress(&mut Script::new(), Instant::now()) {
+            break error;
+        }
+    };
+    assert!(matches!(error, LinkError::Decode(_)), "{error}");
+}
+
+#[test]
+fn large_payload_is_not_copied_on_a_tcp_link() {
+    let mut rig = tcp();
+    rig.receiver().send(Frame::Armed { channel: CHANNEL }, None);
+    rig.ends[1].progress(&mut rig.scripts[1], Instant::now()).unwrap();
+    let (from, to) = (rig.sender().layout(0, 1 << 20), rig.receiver().layout(1 << 20, 1 << 20));
+    rig.receiver().receive_into(to, 0);
+    rig.sender()
+        .send(Frame::Data { channel: CHANNEL, offset: 0, total: 1 << 20, payload_bytes: 1 << 20 }, Some((from, 0)));
+    rig.run_until(1);
+    assert_eq!(rig.receiver().copies, 0);
+}

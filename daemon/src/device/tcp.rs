@@ -1,0 +1,364 @@
+//! To another node, over TCP: vectored I/O straight from and into bound buffers.
+//!
+//! *Out*: frames wait in a short queue; one `sendmsg` takes as many headers and payloads as fit. The queue is short so that
+//! the engine, which knows what is fair, decides late.
+//!
+//! *In*: one read fills the rest of the payload that is arriving and, behind it, a staging buffer with what follows. From
+//! there small frames are parsed without a system call each. While a large message is due, only a header's worth is
+//! staged, so that none of its payload takes the detour.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use ropeway_engine::Token;
+use ropeway_proto::frame::{HEADER_BYTES, Header};
+use ropeway_proto::{Frame, JobId, Layout};
+use ropeway_shm::{Counter, Gather, JobSegment, Scatter};
+
+use super::{Device, Inbound, LinkError, Target, Traffic, count_copy};
+
+/// A connected link, past its hello.
+pub struct TcpDevice {
+    stream: TcpStream,
+    is_readable: bool,
+    is_writable: bool,
+    out: Out,
+    input: Input,
+    timeout: Duration,
+    last_sent: Instant,
+    last_heard: Instant,
+    last_cycle: Instant,
+}
+
+#[derive(Default)]
+struct Out {
+    queue: VecDeque<Pending>,
+    /// Bytes of the first queued frame, header included, that have left.
+    sent_of_first: u64,
+    queued_bytes: u64,
+    sequence: u64,
+}
+
+/// A frame on its way into the socket.
+struct Pending {
+    header: [u8; HEADER_BYTES],
+    job: JobId,
+    payload: Option<(Arc<JobSegment>, Layout, u64)>,
+    payload_bytes: u64,
+    token: Option<Token>,
+}
+
+struct Input {
+    staging: Box<[u8]>,
+    /// The part of `staging` that holds bytes not looked at yet.
+    start: usize,
+    end: usize,
+    arriving: Option<Arriving>,
+    sequence: u64,
+    /// Large messages we have asked for that have not begun to arrive.
+    large_due: u64,
+    scratch: Vec<u8>,
+}
+
+/// A frame whose payload is not complete.
+struct Arriving {
+    inbound: Inbound,
+    filled: u64,
+    bytes: u64,
+}
+
+const STAGING_BYTES: usize = 16 << 10;
+const SCRATCH_BYTES: usize = 64 << 10;
+const QUEUE_FRAMES: usize = 64;
+const QUEUE_BYTES: u64 = 512 << 10;
+/// System calls of one kind in one cycle.
+const CALLS_PER_CYCLE: usize = 4;
+
+impl TcpDevice {
+    /// Takes a connection over. `timeout`: a peer that is silent for so long is lost.
+    pub fn new(stream: TcpStream, timeout: Duration, now: Instant) -> Self {
+        Self {
+            stream,
+            is_readable: true,
+            is_writable: true,
+            out: Out::default(),
+            input: Input::new(),
+            timeout,
+            last_sent: now,
+            last_heard: now,
+            last_cycle: now,
+        }
+    }
+
+    /// The connection, for registration with the poll loop.
+    pub fn stream_mut(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// The poll loop says that the connection is worth another try.
+    pub fn set_ready(&mut self, is_readable: bool, is_writable: bool) {
+        self.is_readable |= is_readable;
+        self.is_writable |= is_writable;
+    }
+
+    /// When [`progress`](Device::progress) has to be called again even if nothing happens.
+    pub fn deadline(&self) -> Instant {
+        (self.last_sent + self.timeout / 4).min(self.last_heard + self.timeout)
+    }
+
+    fn keep_alive(&mut self, now: Instant) -> Result<(), LinkError> {
+        // Whoever was stopped itself must not blame the peer for the silence.
+        if now.duration_since(self.last_cycle) > self.timeout / 2 {
+            self.last_heard = now;
+        }
+        self.last_cycle = now;
+        if now.duration_since(self.last_heard) > self.timeout {
+            return Err(LinkError::Silent(self.timeout));
+        }
+        if now.duration_since(self.last_sent) >= self.timeout / 4 {
+            self.last_sent = now;
+            let frame = Frame::Heartbeat { acknowledged: self.input.sequence };
+            self.out.push(JobId(0), frame, None, None);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, traffic: &mut dyn Traffic, now: Instant) -> Result<usize, LinkError> {
+        let mut done = 0;
+        for _ in 0..CALLS_PER_CYCLE {
+            self.fill(traffic);
+            if !self.is_writable || self.out.queue.is_empty() {
+                break;
+            }
+            let (wanted, result) = self.out.write(&self.stream)?;
+            traffic.count(Counter::SystemCalls, 1);
+            match result {
+                Ok(written) => {
+                    self.is_writable = written as u64 == wanted;
+                    self.last_sent = now;
+                    traffic.count(Counter::BytesSent, written as u64);
+                    done += self.out.advance(written as u64, traffic);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(done)
+    }
+
+    fn fill(&mut self, traffic: &mut dyn Traffic) {
+        while self.out.queue.len() < QUEUE_FRAMES && self.out.queued_bytes < QUEUE_BYTES {
+            let Some(outbound) = traffic.poll() else { break };
+            if matches!(outbound.frame, Frame::Armed { .. } | Frame::Accept { .. }) {
+                self.input.large_due += 1;
+            }
+            self.out.push(outbound.job, outbound.frame, outbound.payload, outbound.token);
+        }
+    }
+
+    fn receive(&mut self, traffic: &mut dyn Traffic, now: Instant) -> Result<usize, LinkError> {
+        let mut done = 0;
+        for _ in 0..CALLS_PER_CYCLE {
+            if !self.is_readable {
+                break;
+            }
+            let (wanted, result) = self.input.read(&self.stream)?;
+            traffic.count(Counter::SystemCalls, 1);
+            match result {
+                Ok(0) => return Err(LinkError::Closed),
+                Ok(read) => {
+                    self.is_readable = read as u64 == wanted;
+                    self.last_heard = now;
+                    traffic.count(Counter::BytesReceived, read as u64);
+                    done += 1 + self.input.parse(traffic)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_readable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl Device for TcpDevice {
+    fn progress(&mut self, traffic: &mut dyn Traffic, now: Instant) -> Result<usize, LinkError> {
+        self.keep_alive(now)?;
+        Ok(self.receive(traffic, now)? + self.send(traffic, now)?)
+    }
+
+    fn interrupted(&mut self) -> Option<Inbound> {
+        self.input.arriving.take().map(|arriving| arriving.inbound)
+    }
+}
+
+impl Out {
+    fn push(
+        &mut self,
+        job: JobId,
+        frame: Frame,
+        payload: Option<(Arc<JobSegment>, Layout, u64)>,
+        token: Option<Token>,
+    ) {
+        self.sequence += 1;
+        let header = Header { sequence: self.sequence, job, frame }.encode();
+        let payload_bytes = u64::from(frame.payload_bytes());
+        self.queued_bytes += HEADER_BYTES as u64 + payload_bytes;
+        self.queue.push_back(Pending { header, job, payload, payload_bytes, token });
+    }
+
+    /// One system call with as much of the queue as fits: how many bytes were offered, and what became of them.
+    fn write(&self, stream: &TcpStream) -> Result<(u64, io::Result<usize>), LinkError> {
+        let mut gather = Gather::new();
+        let mut skip = self.sent_of_first;
+        for pending in &self.queue {
+            let header_left = pending.header.get(skip as usize..).unwrap_or_default();
+            if !header_left.is_empty() && !gather.push_bytes(header_left) {
+                break;
+            }
+            let from = skip.saturating_sub(HEADER_BYTES as u64);
+            let bytes = pending.payload_bytes - from;
+            if let Some((segment, layout, at)) = &pending.payload
+                && gather.push_memory(segment, layout, at + from, bytes)? < bytes
+            {
+                break;
+            }
+            skip = 0;
+        }
+        Ok((gather.bytes(), gather.write(stream.as_fd())))
+    }
+
+    /// So many bytes have left. Says how many frames are through.
+    fn advance(&mut self, written: u64, traffic: &mut dyn Traffic) -> usize {
+        self.sent_of_first += written;
+        self.queued_bytes -= written;
+        let mut done = 0;
+        while let Some(first) = self.queue.front() {
+            let bytes = HEADER_BYTES as u64 + first.payload_bytes;
+            if self.sent_of_first < bytes {
+                break;
+            }
+            self.sent_of_first -= bytes;
+            if let Some(token) = first.token {
+                traffic.transmitted(first.job, token, first.payload_bytes);
+            }
+            self.queue.pop_front();
+            done += 1;
+        }
+        traffic.count(Counter::FramesSent, done as u64);
+        done
+    }
+}
+
+impl Input {
+    fn new() -> Self {
+        Self {
+            staging: vec![0; STAGING_BYTES].into(),
+            start: 0,
+            end: 0,
+            arriving: None,
+            sequence: 0,
+            large_due: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// One system call: the rest of the arriving payload first, then staging.
+    fn read(&mut self, stream: &TcpStream) -> Result<(u64, io::Result<usize>), LinkError> {
+        self.staging.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let stage_end = if self.large_due > 0 { HEADER_BYTES } else { STAGING_BYTES };
+        let mut scatter = Scatter::new();
+        let mut payload = 0;
+        let mut is_whole = true;
+        if let Some(Arriving { inbound, filled, bytes }) = &mut self.arriving {
+            let left = *bytes - *filled;
+            payload = match &mut inbound.target {
+                Target::Buffer { segment, layout, at } => scatter.push_memory(segment, layout, *at + *filled, left)?,
+                Target::Stash(stash) => {
+                    scatter.push_bytes(&mut stash[*filled as usize..]);
+                    left
+                }
+                Target::Discard => {
+                    self.scratch.resize(SCRATCH_BYTES, 0);
+                    let part = left.min(SCRATCH_BYTES as u64);
+                    scatter.push_bytes(&mut self.scratch[..part as usize]);
+                    part
+                }
+            };
+            is_whole = payload == left;
+        }
+        if is_whole {
+            scatter.push_bytes(&mut self.staging[self.end..stage_end.max(self.end)]);
+        }
+        let (wanted, result) = (scatter.bytes(), scatter.read(stream.as_fd()));
+        if let Ok(read) = result {
+            let into_payload = (read as u64).min(payload);
+            if let Some(arriving) = &mut self.arriving {
+                arriving.filled += into_payload;
+            }
+            self.end += read - into_payload as usize;
+        }
+        Ok((wanted, result))
+    }
+
+    /// Makes of the staged bytes what can be made of them. Says how many frames are complete.
+    fn parse(&mut self, traffic: &mut dyn Traffic) -> Result<usize, LinkError> {
+        let mut done = 0;
+        loop {
+            if let Some(arriving) = &mut self.arriving {
+                let taken = arriving.take_staged(&self.staging[self.start..self.end], traffic)?;
+                self.start += taken;
+                if arriving.filled < arriving.bytes {
+                    break;
+                }
+            }
+            if let Some(Arriving { inbound, .. }) = self.arriving.take() {
+                traffic.arrived(inbound);
+                done += 1;
+            }
+            let Some(header) = self.staging[self.start..self.end].first_chunk::<HEADER_BYTES>() else { break };
+            let Header { sequence, job, frame } = Header::decode(header)?;
+            self.start += HEADER_BYTES;
+            self.sequence += 1;
+            if sequence != self.sequence {
+                return Err(LinkError::Sequence { found: sequence, expected: self.sequence });
+            }
+            match frame {
+                Frame::Heartbeat { .. } => continue,
+                Frame::Data { offset: 0, .. } | Frame::Disarmed { .. } => {
+                    self.large_due = self.large_due.saturating_sub(1);
+                }
+                _ => {}
+            }
+            let inbound = traffic.accept(job, frame)?;
+            self.arriving = Some(Arriving { inbound, filled: 0, bytes: frame.payload_bytes().into() });
+        }
+        traffic.count(Counter::FramesReceived, done as u64);
+        Ok(done)
+    }
+}
+
+impl Arriving {
+    /// Moves payload that has come through staging to where it belongs.
+    fn take_staged(&mut self, staged: &[u8], traffic: &mut dyn Traffic) -> Result<usize, LinkError> {
+        let take = staged.len().min((self.bytes - self.filled) as usize);
+        if take == 0 {
+            return Ok(0);
+        }
+        let (staged, from) = (&staged[..take], self.filled as usize);
+        match &mut self.inbound.target {
+            Target::Buffer { segment, layout, at } => segment.write(layout, *at + self.filled, staged)?,
+            Target::Stash(stash) => stash[from..from + take].copy_from_slice(staged),
+            Target::Discard => {}
+        }
+        count_copy(traffic, take as u64);
+        self.filled += take as u64;
+        Ok(take)
+    }
+}

@@ -1,0 +1,288 @@
+//! A job on this node: its engine, its memory, and the rings of its ranks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ropeway_engine::{Arrival, Engine, Place, StashId, StashWork, Statistics, Violation};
+use ropeway_proto::command::CommandError;
+use ropeway_proto::control::{JobSpec, Refusal};
+use ropeway_proto::{Command, Frame, JobId, Layout, NodeId, Rank, limits};
+use ropeway_shm::{Consumer, ControlSegment, Counter, Counters, JobGeometry, JobSegment, OutOfBounds, RingViolation};
+
+use crate::config::{Config, memory_available};
+use crate::device::{Inbound, LinkError, Outbound, Target};
+
+/// One job on this node.
+pub(crate) struct Job {
+    pub(crate) engine: Engine,
+    pub(crate) segment: Arc<JobSegment>,
+    /// Whose job it is: nobody else attaches.
+    pub(crate) user: u32,
+    /// It has ended; kept until its last frames have left.
+    pub(crate) is_ending: bool,
+    ports: Vec<Port>,
+    stash: HashMap<StashId, Vec<u8>>,
+    /// Memory of stashed messages, for the next ones.
+    spare: Vec<Vec<u8>>,
+    memory_bytes_max: u64,
+    counted: Statistics,
+}
+
+/// What a local rank has to do with this daemon.
+#[derive(Default)]
+struct Port {
+    attached: Option<Attached>,
+    is_gone: bool,
+    slots_reserved: u32,
+    arena_reserved: u64,
+}
+
+struct Attached {
+    client: usize,
+    control: Arc<ControlSegment>,
+    consumer: Consumer,
+}
+
+/// What a client did that gets it cut off.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Offence {
+    #[error("its command ring: {0}")]
+    Ring(#[from] RingViolation),
+    #[error("a command: {0}")]
+    Command(#[from] CommandError),
+    #[error("a command: {0}")]
+    Violation(#[from] Violation),
+    #[error("a command: bytes {offset} to {end} are outside of its arena")]
+    OutsideArena { offset: u64, end: u64 },
+    #[error("no memory for its request table: {0}")]
+    NoMemory(std::io::Error),
+}
+
+/// Commands taken from one ring in one cycle.
+const COMMANDS_PER_CYCLE: usize = 64;
+/// Slots whose pages are made sure of at once.
+const SLOTS_PER_RESERVATION: u32 = 1024;
+const SPARE_STASHES: usize = 64;
+
+impl Job {
+    pub(crate) fn new(spec: JobSpec, user: u32, config: &Config) -> std::io::Result<Self> {
+        let local_ranks = spec.local_ranks().len() as u32;
+        let geometry = JobGeometry { local_ranks, arena_bytes_max: config.arena_bytes_max };
+        Ok(Self {
+            segment: Arc::new(JobSegment::create(geometry)?),
+            engine: Engine::new(ropeway_engine::Config::new(spec)),
+            user,
+            is_ending: false,
+            ports: (0..local_ranks).map(|_| Port::default()).collect(),
+            stash: HashMap::new(),
+            spare: Vec::new(),
+            memory_bytes_max: config.job_memory_bytes_max,
+            counted: Statistics::default(),
+        })
+    }
+
+    /// The index of a rank among this node's, if it lives here.
+    pub(crate) fn local_rank(&self, rank: Rank) -> Option<u32> {
+        let local = self.engine.spec().local_ranks();
+        local.contains(&rank).then(|| rank - local.start)
+    }
+
+    /// Connects a rank's ring.
+    pub(crate) fn attach(
+        &mut self,
+        local_rank: u32,
+        client: usize,
+        control: Arc<ControlSegment>,
+    ) -> Result<(), &'static str> {
+        let port = &mut self.ports[local_rank as usize];
+        if port.is_gone {
+            return Err("it was attached before and has ended");
+        }
+        if port.attached.is_some() {
+            return Err("it is attached already");
+        }
+        let consumer = control.consumer();
+        port.attached = Some(Attached { client, control, consumer });
+        Ok(())
+    }
+
+    /// A rank's client has left, or died.
+    pub(crate) fn detach(&mut self, local_rank: u32, has_failed: bool) {
+        let port = &mut self.ports[local_rank as usize];
+        if !std::mem::replace(&mut port.is_gone, true) {
+            // What it had asked for before it left in order still counts.
+            port.attached = None;
+            self.engine.handle_client_gone(local_rank, has_failed);
+        }
+    }
+
+    /// Ends every rank that has not ended; returns the clients that were attached.
+    pub(crate) fn end(&mut self) -> Vec<usize> {
+        self.is_ending = true;
+        let clients = self.ports.iter().filter_map(|port| Some(port.attached.as_ref()?.client)).collect();
+        for local_rank in 0..self.ports.len() as u32 {
+            self.detach(local_rank, true);
+        }
+        clients
+    }
+
+    /// Makes a rank's arena usable up to `bytes`, if the node and the quota have the memory.
+    pub(crate) fn reserve_arena(&mut self, local_rank: u32, bytes: u64) -> Result<u64, Refusal> {
+        let used: u64 = self.ports.iter().map(|port| port.arena_reserved).sum();
+        let port = &mut self.ports[local_rank as usize];
+        let more = bytes.saturating_sub(port.arena_reserved);
+        let quota_left = self.memory_bytes_max.saturating_sub(used);
+        let node_left = memory_available().unwrap_or(u64::MAX);
+        let arena_left = self.segment.geometry().arena_bytes_max - port.arena_reserved;
+        let available = quota_left.min(node_left).min(arena_left);
+        let refusal = |available| Refusal::OutOfMemory { requested: bytes, available };
+        if more > available {
+            return Err(refusal(available));
+        }
+        self.segment.reserve_arena(local_rank, bytes.max(port.arena_reserved)).map_err(|_| refusal(0))?;
+        port.arena_reserved += more;
+        Ok(port.arena_reserved)
+    }
+
+    // ---- the duty cycle's parts
+
+    /// Takes commands from every ring. Offenders are added to `offenders`, with their client.
+    pub(crate) fn poll_commands(&mut self, counters: &Counters, offenders: &mut Vec<(usize, Offence)>) -> usize {
+        let mut handled = 0;
+        for local_rank in 0..self.ports.len() as u32 {
+            match self.poll_ring(local_rank) {
+                Ok(count) => handled += count,
+                Err((client, offence)) => offenders.push((client, offence)),
+            }
+        }
+        if handled > 0 {
+            counters.add(Counter::CommandsHandled, handled as u64);
+        }
+        handled
+    }
+
+    fn poll_ring(&mut self, local_rank: u32) -> Result<usize, (usize, Offence)> {
+        for count in 0..COMMANDS_PER_CYCLE {
+            let Some(Attached { consumer, client, .. }) = &mut self.ports[local_rank as usize].attached else {
+                return Ok(count);
+            };
+            let client = *client;
+            let words = consumer.pop().map_err(|violation| (client, violation.into()))?;
+            let Some(words) = words else { return Ok(count) };
+            self.handle_command(local_rank, words).map_err(|offence| (client, offence))?;
+        }
+        Ok(COMMANDS_PER_CYCLE)
+    }
+
+    /// `words` is a copy of the entry: what is checked here is what is acted on.
+    fn handle_command(&mut self, local_rank: u32, words: [u64; 8]) -> Result<(), Offence> {
+        let command = Command::decode(words)?;
+        let (slot, layout) = match command {
+            Command::InitSend { slot, layout, .. }
+            | Command::InitRecv { slot, layout, .. }
+            | Command::Send { slot, layout, .. }
+            | Command::Recv { slot, layout, .. } => (slot, Some(layout)),
+            Command::Start { slot, .. }
+            | Command::Free { slot, .. }
+            | Command::Cancel { slot, .. }
+            | Command::Probe { slot, .. } => (slot, None),
+        };
+        if let Some(layout) = layout {
+            self.check_layout(local_rank, &layout)?;
+        }
+        let port = &mut self.ports[local_rank as usize];
+        if slot >= port.slots_reserved {
+            let slots = (slot + 1).next_multiple_of(SLOTS_PER_RESERVATION).min(limits::SLOTS_PER_RANK);
+            self.segment.reserve_slots(local_rank, slots).map_err(Offence::NoMemory)?;
+            port.slots_reserved = slots;
+        }
+        Ok(self.engine.handle_command(local_rank, command)?)
+    }
+
+    fn check_layout(&self, local_rank: u32, layout: &Layout) -> Result<(), Offence> {
+        let arena = self.segment.arena(local_rank);
+        let usable = arena.start..arena.start + self.ports[local_rank as usize].arena_reserved;
+        // The layout is valid, so this does not overflow.
+        let (offset, end) = (layout.offset, layout.offset + layout.span());
+        let is_inside = layout.bytes() == 0 || (usable.contains(&offset) && end <= usable.end);
+        if is_inside { Ok(()) } else { Err(Offence::OutsideArena { offset, end }) }
+    }
+
+    pub(crate) fn poll_transmit(&mut self, job: JobId, to: NodeId) -> Option<Outbound> {
+        let transmit = self.engine.poll_transmit(to)?;
+        let payload = transmit.payload.map(|(layout, at)| (Arc::clone(&self.segment), layout, at));
+        Some(Outbound { job, frame: transmit.frame, payload, token: transmit.token })
+    }
+
+    pub(crate) fn accept(&mut self, job: JobId, from: NodeId, frame: Frame) -> Result<Inbound, LinkError> {
+        let placement = self.engine.handle_frame(from, frame)?;
+        let target = match placement.place {
+            Place::Buffer { layout, at } => Target::Buffer { segment: Arc::clone(&self.segment), layout, at },
+            Place::Stash(_) => {
+                let mut memory = self.spare.pop().unwrap_or_default();
+                memory.resize(frame.payload_bytes() as usize, 0);
+                Target::Stash(memory)
+            }
+            Place::Discard => Target::Discard,
+        };
+        Ok(Inbound { job, target, arrival: placement.arrival })
+    }
+
+    pub(crate) fn arrived(&mut self, inbound: Inbound) {
+        if let (Arrival::Stash(stash), Target::Stash(memory)) = (inbound.arrival, inbound.target) {
+            self.stash.insert(stash, memory);
+        }
+        self.engine.handle_arrived(inbound.arrival);
+    }
+
+    /// Carries out what the engine wants: copies out of the stash, completions into slots.
+    pub(crate) fn deliver(&mut self, counters: &Counters) -> Result<usize, OutOfBounds> {
+        let mut done = 0;
+        while let Some(work) = self.engine.poll_stash_work() {
+            let (StashWork::Copy { stash, .. } | StashWork::Drop { stash }) = work;
+            let memory = self.stash.remove(&stash).unwrap_or_default();
+            if let StashWork::Copy { to, bytes, operation, .. } = work {
+                self.segment.write(&to, 0, &memory[..bytes as usize])?;
+                counters.add(Counter::PayloadCopies, 1);
+                counters.add(Counter::PayloadBytesCopied, bytes);
+                self.engine.handle_copied(stash, operation);
+            }
+            if self.spare.len() < SPARE_STASHES {
+                self.spare.push(memory);
+            }
+            done += 1;
+        }
+        while let Some(ended) = self.engine.poll_completion() {
+            let Some(slot) = self.segment.slot(ended.local_rank, ended.slot) else { continue };
+            let doorbell = slot.complete(ended.epoch, &ended.completion);
+            let attached = self.ports[ended.local_rank as usize].attached.as_ref();
+            // The number comes from the client: a doorbell it does not have wakes nobody.
+            if let Some(doorbell) = doorbell.and_then(|index| attached?.control.doorbell(index)) {
+                doorbell.wake();
+                counters.add(Counter::WakeUps, 1);
+            }
+            done += 1;
+        }
+        if done > 0 {
+            self.count_statistics(counters);
+        }
+        Ok(done)
+    }
+
+    fn count_statistics(&mut self, counters: &Counters) {
+        let now = self.engine.statistics();
+        counters.add(Counter::EntriesVisited, now.entries_visited - self.counted.entries_visited);
+        counters.add(Counter::MessagesMatched, now.matches - self.counted.matches);
+        self.counted = now;
+    }
+
+    /// Announces on every ring that the daemon is about to sleep. False if a ring is not empty.
+    pub(crate) fn arm(&mut self) -> bool {
+        self.ports.iter_mut().filter_map(|port| port.attached.as_mut()).all(|attached| attached.consumer.arm())
+    }
+
+    /// The daemon is awake.
+    pub(crate) fn disarm(&mut self) {
+        self.ports.iter_mut().filter_map(|port| port.attached.as_mut()).for_each(|attached| attached.consumer.disarm());
+    }
+}

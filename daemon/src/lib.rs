@@ -1,0 +1,29 @@
+//! The per-node progress daemon: the only place with sockets, a clock and threads.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`config`] | every setting, once |
+//! | [`embed`] | a daemon on a thread of its own, inside another program |
+//! | `server` | the duty cycle: commands → devices → completions → idle |
+//! | `idle` | what a cycle without work does: yield, then sleep |
+//! | `conductor` | control sockets: jobs are created, clients attach, detach, die |
+//! | `client` | one control connection |
+//! | `job` | an engine, its segment, its ranks' rings |
+//! | `link` | connections to other daemons: dialling, hello, routes |
+//! | [`device`] | the contract of a device, and the three that keep it |
+#![forbid(unsafe_code)]
+
+mod client;
+mod conductor;
+pub mod config;
+pub mod device;
+pub mod embed;
+mod idle;
+mod job;
+mod link;
+mod server;
+mod service;
+
+pub use config::Config;
+pub use embed::{Daemon, DaemonError};
+pub use service::run;

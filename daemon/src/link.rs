@@ -1,0 +1,365 @@
+//! Links to other daemons: dialling, the hello, and which jobs travel over which link.
+//!
+//! A link is identified by the daemon at its other end. When a job is created, its lower-numbered node dials the higher;
+//! the other waits to be called. One link serves all jobs the two daemons share. Until a link is up, what is meant for it
+//! waits in the engines; if it does not come up in time, or breaks, the engines are told that the node is lost.
+
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry};
+use ropeway_engine::Token as Operation;
+use ropeway_proto::control::JobSpec;
+use ropeway_proto::hello::{HELLO_BYTES, Hello, HelloError};
+use ropeway_proto::{Frame, JobId, NodeId};
+use ropeway_shm::{Counter, Counters};
+use slab::Slab;
+use socket2::SockRef;
+
+use crate::device::{AnyDevice, Device, Inbound, LinkError, Outbound, TcpDevice, Traffic};
+use crate::server::{Jobs, Source};
+
+/// All links of a daemon, and the routes over them.
+pub(crate) struct Links {
+    links: Slab<Link>,
+    routes: Vec<Route>,
+    hello: Hello,
+    timeout: Duration,
+}
+
+struct Link {
+    state: State,
+    /// The daemon at the other end: known from the start to who dials, from the hello to who is called.
+    daemon: Option<u64>,
+    /// Jobs take turns.
+    next_route: usize,
+}
+
+enum State {
+    Greeting(Greeting),
+    Up(AnyDevice),
+}
+
+/// A connection whose hello is not complete.
+struct Greeting {
+    stream: TcpStream,
+    sent: usize,
+    received: Vec<u8>,
+    deadline: Instant,
+}
+
+/// A job's node, and the daemon that is it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub(crate) job: JobId,
+    pub(crate) node: NodeId,
+    pub(crate) daemon: u64,
+    /// The link has to be up by then.
+    deadline: Instant,
+}
+
+/// Why a link did not come up.
+#[derive(Debug, thiserror::Error)]
+enum GreetingError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Hello(#[from] HelloError),
+    #[error("the peer closed the connection before its hello was complete")]
+    Closed,
+    #[error("another daemon answered than the one that was dialled")]
+    OtherDaemon,
+}
+
+impl Links {
+    pub(crate) fn new(hello: Hello, timeout: Duration) -> Self {
+        Self { links: Slab::new(), routes: Vec::new(), hello, timeout }
+    }
+
+    /// Adds a route to another node of a job, and dials its daemon if that is for us to do and not done yet.
+    pub(crate) fn add_route(&mut self, spec: &JobSpec, node: NodeId, registry: &Registry, now: Instant) {
+        let Some(address) = spec.nodes[usize::from(node.0)].address else { return };
+        let daemon = address.daemon;
+        self.routes.push(Route { job: spec.job, node, daemon, deadline: now + self.timeout });
+        let is_known = self.links.iter().any(|(_, link)| link.daemon == Some(daemon));
+        if spec.node < node && !is_known {
+            // A failure to dial shows when the route's deadline passes.
+            let dialled =
+                TcpStream::connect(address.link).and_then(|stream| self.add(stream, Some(daemon), registry, now));
+            if let Err(error) = dialled {
+                tracing::warn!(%error, address = %address.link, "can't dial");
+            }
+        }
+    }
+
+    /// Takes a new connection: dialled, if `daemon` is given, or accepted.
+    pub(crate) fn add(
+        &mut self,
+        stream: TcpStream,
+        daemon: Option<u64>,
+        registry: &Registry,
+        now: Instant,
+    ) -> io::Result<()> {
+        let greeting = Greeting { stream, sent: 0, received: Vec::new(), deadline: now + self.timeout };
+        let index = self.links.insert(Link { state: State::Greeting(greeting), daemon, next_route: 0 });
+        let State::Greeting(greeting) = &mut self.links[index].state else { return Ok(()) };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let result = registry.register(&mut greeting.stream, Source::Link(index).token(), interest);
+        if result.is_err() {
+            self.links.remove(index);
+        }
+        result
+    }
+
+    /// The poll loop has news of a connection.
+    pub(crate) fn handle_event(&mut self, index: usize, is_readable: bool, is_writable: bool, now: Instant) {
+        let (hello, timeout) = (self.hello, self.timeout);
+        let Some(link) = self.links.get_mut(index) else { return };
+        match &mut link.state {
+            State::Up(device) => {
+                if let AnyDevice::Tcp(device) = device {
+                    device.set_ready(is_readable, is_writable);
+                }
+            }
+            State::Greeting(greeting) => match greeting.advance(&hello, link.daemon) {
+                Ok(None) => {}
+                Ok(Some(daemon)) => {
+                    let Link { state: State::Greeting(greeting), .. } = self.links.remove(index) else { return };
+                    let device = TcpDevice::new(greeting.stream, timeout, now);
+                    let state = State::Up(AnyDevice::Tcp(Box::new(device)));
+                    // The place that was just freed is the one that is filled, so the token stays right.
+                    let same = self.links.insert(Link { state, daemon: Some(daemon), next_route: 0 });
+                    debug_assert_eq!(same, index);
+                    tracing::debug!(daemon, "link is up");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "link refused");
+                    self.links.remove(index);
+                }
+            },
+        }
+    }
+
+    /// Lets every link do some work, and tells the jobs of those that are lost.
+    pub(crate) fn progress(&mut self, jobs: &mut Jobs, counters: &Counters, now: Instant) -> usize {
+        let mut done = 0;
+        let mut lost = Vec::new();
+        for (index, link) in &mut self.links {
+            let device = match &mut link.state {
+                State::Up(device) => device,
+                State::Greeting(greeting) => {
+                    if now > greeting.deadline {
+                        lost.push((index, None));
+                    }
+                    continue;
+                }
+            };
+            let daemon = link.daemon;
+            let mut traffic = LinkTraffic { jobs, routes: &self.routes, daemon, next: &mut link.next_route, counters };
+            match device.progress(&mut traffic, now) {
+                Ok(count) => done += count,
+                Err(error) => {
+                    let interrupted = device.interrupted();
+                    tracing::info!(%error, daemon, "link is down");
+                    lost.push((index, interrupted));
+                }
+            }
+        }
+        for (index, interrupted) in lost {
+            let link = self.links.remove(index);
+            if let Some(daemon) = link.daemon {
+                self.lose(daemon, interrupted, jobs);
+            }
+            done += 1;
+        }
+        done + self.check_deadlines(jobs, now)
+    }
+
+    /// Forgets the routes of a job that has ended.
+    pub(crate) fn remove_routes(&mut self, job: JobId) {
+        self.routes.retain(|route| route.job != job);
+    }
+
+    /// Whether frames to that node can leave.
+    pub(crate) fn is_up(&self, job: JobId, node: NodeId) -> bool {
+        let route = self.routes.iter().find(|route| route.job == job && route.node == node);
+        route.is_some_and(|route| self.is_daemon_up(route.daemon))
+    }
+
+    /// When something has to be done even if nothing happens.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let links = self.links.iter().map(|(_, link)| match &link.state {
+            State::Greeting(greeting) => greeting.deadline,
+            State::Up(device) => match device {
+                AnyDevice::Tcp(device) => device.deadline(),
+                AnyDevice::Shm(_) | AnyDevice::Loopback(_) => unreachable!("links between daemons are TCP"),
+            },
+        });
+        let waiting = self.routes.iter().filter(|route| !self.is_daemon_up(route.daemon)).map(|route| route.deadline);
+        links.chain(waiting).min()
+    }
+
+    fn is_daemon_up(&self, daemon: u64) -> bool {
+        self.links.iter().any(|(_, link)| link.daemon == Some(daemon) && matches!(link.state, State::Up(_)))
+    }
+
+    fn check_deadlines(&mut self, jobs: &mut Jobs, now: Instant) -> usize {
+        let late = |route: &&Route| now > route.deadline && !self.is_daemon_up(route.daemon);
+        let late: Vec<u64> = self.routes.iter().filter(late).map(|route| route.daemon).collect();
+        for &daemon in &late {
+            tracing::warn!(daemon, "link did not come up in time");
+            self.lose(daemon, None, jobs);
+        }
+        late.len()
+    }
+
+    /// No more traffic with that daemon: every job that had a route to it learns it.
+    fn lose(&mut self, daemon: u64, interrupted: Option<Inbound>, jobs: &mut Jobs) {
+        for route in self.routes.iter().filter(|route| route.daemon == daemon) {
+            let arrival =
+                interrupted.as_ref().filter(|inbound| inbound.job == route.job).map(|inbound| inbound.arrival);
+            if let Some(job) = jobs.get_mut(&route.job) {
+                job.engine.handle_link_down(route.node, arrival);
+            }
+        }
+        self.routes.retain(|route| route.daemon != daemon);
+    }
+}
+
+impl Greeting {
+    /// Sends and receives what is possible. When both hellos are through: the daemon at the other end.
+    fn advance(&mut self, ours: &Hello, expected: Option<u64>) -> Result<Option<u64>, GreetingError> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error.into());
+        }
+        if !is_connected(&self.stream)? {
+            return Ok(None);
+        }
+        let bytes = ours.encode();
+        while self.sent < HELLO_BYTES {
+            match self.stream.write(&bytes[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        while self.received.len() < HELLO_BYTES {
+            let mut buffer = [0; HELLO_BYTES];
+            let missing = HELLO_BYTES - self.received.len();
+            match self.stream.read(&mut buffer[..missing]) {
+                Ok(0) => return Err(GreetingError::Closed),
+                Ok(count) => self.received.extend(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let Some(theirs) = self.received.first_chunk() else { return Ok(None) };
+        let theirs = Hello::decode(theirs)?;
+        ours.accept(&theirs)?;
+        if expected.is_some_and(|daemon| daemon != theirs.daemon) {
+            return Err(GreetingError::OtherDaemon);
+        }
+        let socket = SockRef::from(&self.stream);
+        socket.set_tcp_nodelay(true)?;
+        Ok((self.sent == HELLO_BYTES).then_some(theirs.daemon))
+    }
+}
+
+fn is_connected(stream: &TcpStream) -> io::Result<bool> {
+    match stream.peer_addr() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The engines behind one link.
+struct LinkTraffic<'a> {
+    jobs: &'a mut Jobs,
+    routes: &'a [Route],
+    daemon: Option<u64>,
+    next: &'a mut usize,
+    counters: &'a Counters,
+}
+
+impl Traffic for LinkTraffic<'_> {
+    fn poll(&mut self) -> Option<Outbound> {
+        let routes = self.routes.len();
+        for step in 0..routes {
+            let index = (*self.next + step) % routes;
+            let Route { job, node, daemon, .. } = self.routes[index];
+            if Some(daemon) != self.daemon {
+                continue;
+            }
+            if let Some(outbound) = self.jobs.get_mut(&job).and_then(|found| found.poll_transmit(job, node)) {
+                *self.next = index + 1;
+                return Some(outbound);
+            }
+        }
+        None
+    }
+
+    fn transmitted(&mut self, job: JobId, operation: Operation, bytes: u64) {
+        if let Some(job) = self.jobs.get_mut(&job) {
+            job.engine.handle_transmitted(operation, bytes);
+        }
+    }
+
+    fn accept(&mut self, job: JobId, frame: Frame) -> Result<Inbound, LinkError> {
+        let route = self.routes.iter().find(|route| route.job == job && Some(route.daemon) == self.daemon);
+        match (route, self.jobs.get_mut(&job)) {
+            (Some(route), Some(found)) => found.accept(job, route.node, frame),
+            // The job has ended here and not yet there.
+            _ => Ok(Inbound::unwanted(job)),
+        }
+    }
+
+    fn arrived(&mut self, inbound: Inbound) {
+        if let Some(job) = self.jobs.get_mut(&inbound.job) {
+            job.arrived(inbound);
+        }
+    }
+
+    fn count(&mut self, counter: Counter, amount: u64) {
+        self.counters.add(counter, amount);
+    }
+}
+
+/// The engines behind the self link: every job's own node.
+pub(crate) struct SelfTraffic<'a> {
+    pub(crate) jobs: &'a mut Jobs,
+    pub(crate) counters: &'a Counters,
+    /// The job whose turn it is.
+    pub(crate) job: JobId,
+}
+
+impl Traffic for SelfTraffic<'_> {
+    fn poll(&mut self) -> Option<Outbound> {
+        let job = self.jobs.get_mut(&self.job)?;
+        let node = job.engine.spec().node;
+        job.poll_transmit(self.job, node)
+    }
+
+    fn transmitted(&mut self, job: JobId, operation: Operation, bytes: u64) {
+        if let Some(job) = self.jobs.get_mut(&job) {
+            job.engine.handle_transmitted(operation, bytes);
+        }
+    }
+
+    fn accept(&mut self, job: JobId, frame: Frame) -> Result<Inbound, LinkError> {
+        let Some(found) = self.jobs.get_mut(&job) else { return Ok(Inbound::unwanted(job)) };
+        let node = found.engine.spec().node;
+        found.accept(job, node, frame)
+    }
+
+    fn arrived(&mut self, inbound: Inbound) {
+        if let Some(job) = self.jobs.get_mut(&inbound.job) {
+            job.arrived(inbound);
+        }
+    }
+
+    fn count(&mut self, counter: Counter, amount: u64) {
+        self.counters.add(counter, amount);
+    }
+}

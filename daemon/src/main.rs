@@ -1,0 +1,55 @@
+//! `ropewayd`: flags → configuration → run.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use ropeway_daemon::Config;
+use tracing_subscriber::EnvFilter;
+
+/// The Ropeway daemon: moves the messages of this node's programs.
+///
+/// It runs in the foreground and tells systemd when it is ready. Programs started with `ropeway run` find it by its
+/// control socket.
+#[derive(Parser)]
+#[command(name = "ropewayd", version, after_help = "Log: set RUST_LOG, for example RUST_LOG=debug.")]
+struct Flags {
+    /// Configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Path of the control socket [default: /run/ropeway/ropewayd.sock].
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
+    /// Serve one inherited connection and end with it.
+    #[arg(long, value_name = "FD", conflicts_with = "socket")]
+    serve_fd: Option<i32>,
+}
+
+const DEFAULT_SOCKET: &str = "/run/ropeway/ropewayd.sock";
+
+fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match start(Flags::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ropewayd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(flags: Flags) -> Result<(), Box<dyn std::error::Error>> {
+    let mut config = flags.config.as_deref().map_or_else(|| Ok(Config::default()), Config::from_file)?;
+    if let Some(number) = flags.serve_fd {
+        config.socket = None;
+        let stream = ropeway_shm::descriptor::take_inherited(number)
+            .map_err(|error| format!("--serve-fd {number}: {error}; pass the number of an inherited socket"))?;
+        return Ok(ropeway_daemon::run(config, Some(stream.into()))?);
+    }
+    config.socket = flags.socket.or(config.socket).or_else(|| Some(DEFAULT_SOCKET.into()));
+    Ok(ropeway_daemon::run(config, None)?)
+}

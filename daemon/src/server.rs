@@ -1,0 +1,368 @@
+//! The daemon's one thread: commands → devices → completions → idle.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use mio::event::Event;
+use mio::net::{TcpListener, UnixListener, UnixStream};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use nix::sys::signalfd::SignalFd;
+use ropeway_proto::JobId;
+use ropeway_proto::hello::VersionRange;
+use ropeway_shm::{Counter, Counters, eventfd};
+use slab::Slab;
+
+use crate::client::Client;
+use crate::config::Config;
+use crate::device::{Device, ShmDevice};
+use crate::idle::{Idle, Rest};
+use crate::job::Job;
+use crate::link::{Links, SelfTraffic};
+
+/// All jobs on this node.
+pub(crate) type Jobs = HashMap<JobId, Job>;
+
+/// Where an event comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Somebody connects to the control socket.
+    ControlListener,
+    /// Another daemon dials.
+    LinkListener,
+    /// The owner of an embedded daemon wants something.
+    Waker,
+    /// A signal has come.
+    Signal,
+    /// A client's control connection.
+    Client(usize),
+    /// A client has put commands into its ring while the daemon slept.
+    Ring(usize),
+    /// A link.
+    Link(usize),
+}
+
+impl Source {
+    pub(crate) fn token(self) -> Token {
+        Token(match self {
+            Self::ControlListener => 0,
+            Self::LinkListener => 1,
+            Self::Waker => 2,
+            Self::Signal => 3,
+            Self::Client(index) => 4 + index * 3,
+            Self::Ring(index) => 5 + index * 3,
+            Self::Link(index) => 6 + index * 3,
+        })
+    }
+
+    fn of(token: Token) -> Self {
+        match token.0 {
+            0 => Self::ControlListener,
+            1 => Self::LinkListener,
+            2 => Self::Waker,
+            3 => Self::Signal,
+            number => {
+                let (index, kind) = ((number - 4) / 3, (number - 4) % 3);
+                [Self::Client, Self::Ring, Self::Link][kind](index)
+            }
+        }
+    }
+}
+
+/// What the owner of an embedded daemon asks of it.
+pub(crate) enum Order {
+    /// Serve this connection.
+    Serve(StdUnixStream),
+    /// Stop.
+    Stop,
+}
+
+/// Everything the daemon's thread has.
+pub(crate) struct Server {
+    pub(crate) config: Config,
+    pub(crate) versions: VersionRange,
+    pub(crate) poll: Poll,
+    pub(crate) clients: Slab<Client>,
+    pub(crate) jobs: Jobs,
+    pub(crate) links: Links,
+    pub(crate) counters: Arc<Counters>,
+    /// Stop when this client is gone: it is the one the daemon was started for.
+    pub(crate) only_client: Option<usize>,
+    pub(crate) is_stopping: bool,
+    shm: ShmDevice,
+    idle: Idle,
+    orders: Option<Receiver<Order>>,
+    control_listener: Option<UnixListener>,
+    link_listener: Option<TcpListener>,
+    signals: Option<SignalFd>,
+}
+
+/// What a server listens to besides its clients.
+#[derive(Default)]
+pub(crate) struct Inputs {
+    pub(crate) orders: Option<Receiver<Order>>,
+    pub(crate) control_listener: Option<UnixListener>,
+    pub(crate) link_listener: Option<TcpListener>,
+    pub(crate) signals: Option<SignalFd>,
+}
+
+/// A busy daemon looks at its sockets' readiness every so many cycles.
+const CYCLES_PER_POLL: u32 = 8;
+
+impl Server {
+    pub(crate) fn new(
+        config: Config,
+        poll: Poll,
+        links: Links,
+        counters: Arc<Counters>,
+        mut inputs: Inputs,
+    ) -> io::Result<Self> {
+        let registry = poll.registry();
+        if let Some(listener) = &mut inputs.control_listener {
+            registry.register(listener, Source::ControlListener.token(), Interest::READABLE)?;
+        }
+        if let Some(listener) = &mut inputs.link_listener {
+            registry.register(listener, Source::LinkListener.token(), Interest::READABLE)?;
+        }
+        if let Some(signals) = &inputs.signals {
+            let descriptor = signals.as_raw_fd();
+            registry.register(&mut SourceFd(&descriptor), Source::Signal.token(), Interest::READABLE)?;
+        }
+        Ok(Self {
+            idle: Idle::new(config.idle_yield),
+            versions: config.versions,
+            config,
+            poll,
+            clients: Slab::new(),
+            jobs: Jobs::new(),
+            links,
+            counters,
+            only_client: None,
+            is_stopping: false,
+            shm: ShmDevice,
+            orders: inputs.orders,
+            control_listener: inputs.control_listener,
+            link_listener: inputs.link_listener,
+            signals: inputs.signals,
+        })
+    }
+
+    /// Runs until it is told to stop.
+    pub(crate) fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(256);
+        let mut cycles = 0;
+        while !self.is_stopping {
+            let now = Instant::now();
+            let work = self.cycle(now)?;
+            cycles += 1;
+            let rest = self.idle.after(work, now);
+            match rest {
+                Rest::None if cycles % CYCLES_PER_POLL != 0 => {}
+                Rest::None => self.look(&mut events, Some(Duration::ZERO))?,
+                Rest::Yield => {
+                    self.look(&mut events, Some(Duration::ZERO))?;
+                    if events.is_empty() {
+                        std::thread::yield_now();
+                    }
+                }
+                Rest::Sleep => self.sleep(&mut events, now)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// One pass over everything that may have work. Says how much it did.
+    fn cycle(&mut self, now: Instant) -> io::Result<usize> {
+        let mut work = 0;
+        let mut offenders = Vec::new();
+        for job in self.jobs.values_mut() {
+            work += job.poll_commands(&self.counters, &mut offenders);
+        }
+        for (client, offence) in offenders {
+            self.evict(client, &offence.to_string());
+        }
+        work += self.progress_self_links(now)?;
+        work += self.links.progress(&mut self.jobs, &self.counters, now);
+        for job in self.jobs.values_mut() {
+            work += job.deliver(&self.counters).map_err(io::Error::other)?;
+        }
+        self.sweep_jobs();
+        Ok(work)
+    }
+
+    fn progress_self_links(&mut self, now: Instant) -> io::Result<usize> {
+        let mut work = 0;
+        let waiting = |(&id, job): (&JobId, &Job)| job.engine.has_transmit(job.engine.spec().node).then_some(id);
+        // Collecting does not allocate when there is nothing to do.
+        let waiting: Vec<JobId> = self.jobs.iter().filter_map(waiting).collect();
+        for job in waiting {
+            let mut traffic = SelfTraffic { jobs: &mut self.jobs, counters: &self.counters, job };
+            // The other end is ourselves: an error is a bug, and a daemon with a bug must not go on.
+            work += self.shm.progress(&mut traffic, now).map_err(io::Error::other)?;
+        }
+        Ok(work)
+    }
+
+    /// Forgets jobs that have ended and whose last frames have left.
+    fn sweep_jobs(&mut self) {
+        let (links, mut swept) = (&self.links, Vec::new());
+        self.jobs.retain(|&id, job| {
+            let spec = job.engine.spec();
+            let mut nodes = (0..spec.nodes.len() as u16).map(ropeway_proto::NodeId);
+            let has_frames =
+                nodes.any(|node| node != spec.node && links.is_up(id, node) && job.engine.has_transmit(node));
+            let is_kept = !job.is_ending || has_frames;
+            if !is_kept {
+                swept.push(id);
+            }
+            is_kept
+        });
+        for id in swept {
+            self.links.remove_routes(id);
+        }
+    }
+
+    /// Sleeps until something happens, unless something has.
+    fn sleep(&mut self, events: &mut Events, now: Instant) -> io::Result<()> {
+        // SYNC ring-asleep: every ring is told first and looked at afterwards, so a command that is pushed meanwhile
+        // either is seen here or rings the eventfd.
+        let is_quiet = self.jobs.values_mut().all(Job::arm);
+        if is_quiet {
+            let timeout = self.links.deadline().map(|deadline| deadline.saturating_duration_since(now));
+            self.counters.add(Counter::Sleeps, 1);
+            // A millisecond more, so that the deadline has passed when the poll returns.
+            self.look(events, timeout.map(|timeout| timeout + Duration::from_millis(1)))?;
+        }
+        self.jobs.values_mut().for_each(Job::disarm);
+        self.idle.has_slept();
+        Ok(())
+    }
+
+    /// Takes the events that are there, waiting for one up to `timeout`.
+    fn look(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        match self.poll.poll(events, timeout) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        self.counters.add(Counter::SystemCalls, 1);
+        let now = Instant::now();
+        for event in events.iter() {
+            self.handle_event(event, now);
+        }
+        Ok(())
+    }
+
+    fn handle_event(&mut self, event: &Event, now: Instant) {
+        match Source::of(event.token()) {
+            Source::ControlListener => self.accept_clients(),
+            Source::LinkListener => self.accept_links(now),
+            Source::Waker => self.take_orders(),
+            Source::Signal => self.is_stopping = true,
+            Source::Client(index) => self.handle_client_event(index, event, now),
+            Source::Ring(index) => {
+                if let Some(descriptor) = self.clients.get(index).and_then(|client| client.eventfd.as_ref()) {
+                    eventfd::drain(descriptor);
+                }
+            }
+            Source::Link(index) => {
+                let is_readable = event.is_readable() || event.is_read_closed() || event.is_error();
+                self.links.handle_event(index, is_readable, event.is_writable(), now);
+            }
+        }
+    }
+
+    fn accept_clients(&mut self) {
+        while let Some(listener) = &self.control_listener {
+            match listener.accept() {
+                Ok((stream, _)) => drop(self.add_client(stream)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    tracing::warn!(%error, "can't accept a client");
+                    break;
+                }
+            }
+        }
+    }
+
+    fn accept_links(&mut self, now: Instant) {
+        while let Some(listener) = &self.link_listener {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    if let Err(error) = self.links.add(stream, None, self.poll.registry(), now) {
+                        tracing::warn!(%error, "can't take a link");
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    tracing::warn!(%error, "can't accept a link");
+                    break;
+                }
+            }
+        }
+    }
+
+    fn take_orders(&mut self) {
+        while let Some(order) = self.orders.as_ref().and_then(|orders| orders.try_recv().ok()) {
+            match order {
+                Order::Stop => self.is_stopping = true,
+                Order::Serve(stream) => {
+                    if let Err(error) = self.serve(stream) {
+                        tracing::warn!(%error, "can't serve a connection");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Serves a connected control socket. Returns the client's index.
+    pub(crate) fn serve(&mut self, stream: StdUnixStream) -> io::Result<usize> {
+        stream.set_nonblocking(true)?;
+        self.add_client(UnixStream::from_std(stream))
+    }
+
+    fn add_client(&mut self, stream: UnixStream) -> io::Result<usize> {
+        let entry = self.clients.vacant_entry();
+        let index = entry.key();
+        let client = entry.insert(Client::new(stream)?);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let result = self.poll.registry().register(&mut client.stream, Source::Client(index).token(), interest);
+        if let Err(error) = result {
+            self.clients.remove(index);
+            return Err(error);
+        }
+        Ok(index)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let path = self.config.socket.take().filter(|_| self.control_listener.is_some());
+        if let Some(path) = path
+            && let Err(error) = std::fs::remove_file(&path)
+        {
+            tracing::warn!(%error, path = %path.display(), "can't remove the control socket");
+        }
+        drop(self.signals.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_names_its_source() {
+        use Source::*;
+        for source in
+            [ControlListener, LinkListener, Waker, Signal, Client(0), Ring(0), Link(0), Client(7), Ring(8), Link(9)]
+        {
+            assert_eq!(Source::of(source.token()), source);
+        }
+    }
+}

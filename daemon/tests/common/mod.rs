@@ -1,0 +1,214 @@
+//! A job on daemons of this process: ranks are sessions in threads, or processes that can be killed.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use ropeway::Session;
+use ropeway::control::ControlSocket;
+use ropeway_daemon::{Config, Daemon};
+use ropeway_proto::control::{DaemonAddress, JobSpec, Reply, Request};
+use ropeway_proto::hello::{ClusterKey, VersionRange};
+use ropeway_proto::{JobId, NodeId};
+
+/// What a failure may take to be noticed.
+pub(crate) const NOTICE: Duration = Duration::from_secs(1);
+
+/// Daemons, and one job on them.
+pub(crate) struct Cluster {
+    pub(crate) daemons: Vec<Daemon>,
+    pub(crate) job: JobId,
+    /// Kept open: the job lives as long as they do.
+    pub(crate) launchers: Vec<ControlSocket>,
+    spec: JobSpec,
+}
+
+/// A configuration for tests: failures show soon.
+pub(crate) fn config() -> Config {
+    Config { link_timeout: Duration::from_millis(600), ..Config::on_loopback(ClusterKey([9; 32])) }
+}
+
+impl Cluster {
+    /// `ranks` ranks on `nodes` daemons.
+    pub(crate) fn start(nodes: usize, ranks: u32) -> Self {
+        Self::start_with(ranks, (0..nodes).map(|_| config()).collect(), |address| address)
+    }
+
+    /// The same, with configurations to choose, and a chance to put something between the nodes: `route` maps the
+    /// address of a daemon to the one that the others are told.
+    pub(crate) fn start_with(ranks: u32, configs: Vec<Config>, route: impl Fn(DaemonAddress) -> DaemonAddress) -> Self {
+        let daemons: Vec<Daemon> = configs.into_iter().map(|config| Daemon::start(config).unwrap()).collect();
+        let addresses: Vec<_> = daemons.iter().map(|daemon| route(daemon.address().unwrap())).collect();
+        let job = JobId(0x1234_5678_9abc_def0);
+        let spec = JobSpec { job, nodes: JobSpec::deal(ranks, &addresses), node: NodeId(0) };
+        let create = |(node, daemon): (usize, &Daemon)| {
+            let mut launcher = ControlSocket::new(daemon.connect().unwrap());
+            let spec = JobSpec { node: NodeId(node as u16), ..spec.clone() };
+            let reply = launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec }).unwrap();
+            assert_eq!(reply, Reply::JobCreated);
+            launcher
+        };
+        let launchers = daemons.iter().enumerate().map(create).collect();
+        Self { launchers, daemons, job, spec }
+    }
+
+    /// The daemon of a rank.
+    pub(crate) fn daemon_of(&self, rank: u32) -> &Daemon {
+        &self.daemons[usize::from(self.spec.node_of(rank).unwrap().0)]
+    }
+
+    /// Becomes a rank, in this process.
+    pub(crate) fn attach(&self, rank: u32) -> Session {
+        Session::attach(self.daemon_of(rank).connect().unwrap(), self.job, rank).unwrap()
+    }
+
+    /// Starts a process that plays `role` as `rank`, and waits until it says that it is ready.
+    pub(crate) fn spawn(&self, rank: u32, role: &str) -> Rank {
+        // Descriptors are inherited by whatever is started meanwhile, so only one is started at a time.
+        static SPAWNING: Mutex<()> = Mutex::new(());
+        let guard = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = self.daemon_of(rank).connect().unwrap();
+        fcntl(stream.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "rank_role", "--nocapture", "--test-threads=1"])
+            .env("TEST_ROLE", role)
+            .env("ROPEWAY_FD", stream.as_raw_fd().to_string())
+            .env("ROPEWAY_JOB", format!("{:016x}", self.job.0))
+            .env("ROPEWAY_RANK", rank.to_string())
+            .env("ROPEWAY_SIZE", self.spec.size().to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(stream);
+        drop(guard);
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        wait_for_line(&mut output, "ready");
+        Rank { child, output }
+    }
+
+    pub(crate) fn counter(&self, node: usize, name: &str) -> u64 {
+        self.daemons[node].counters().into_iter().find(|(label, _)| *label == name).unwrap().1
+    }
+}
+
+/// A rank in a process of its own. Dropping it kills it.
+pub(crate) struct Rank {
+    pub(crate) child: Child,
+    pub(crate) output: BufReader<ChildStdout>,
+}
+
+impl Rank {
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits until the process has stopped itself.
+    pub(crate) fn wait_until_stopped(&self) {
+        use nix::sys::wait::{Id, WaitPidFlag, waitid};
+        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
+        waitid(Id::Pid(pid), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT).unwrap();
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn wait_for_line(output: &mut impl BufRead, wanted: &str) {
+    let mut line = String::new();
+    while output.read_line(&mut line).unwrap() > 0 {
+        if line.trim_end().ends_with(wanted) {
+            return;
+        }
+        line.clear();
+    }
+    panic!("the process ended before it said {wanted:?}");
+}
+
+/// Runs `act`, which has to end within [`NOTICE`].
+pub(crate) fn soon<T>(act: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = act();
+    assert!(start.elapsed() < NOTICE, "took {:?}", start.elapsed());
+    result
+}
+
+/// A wire between two daemons that can be cut, or just stop carrying anything.
+pub(crate) struct Wire {
+    pub(crate) address: SocketAddr,
+    stop: std::sync::mpsc::Sender<Cut>,
+}
+
+/// How a wire fails.
+pub(crate) enum Cut {
+    /// Both ends see the connection close.
+    Close,
+    /// Both ends see nothing.
+    Silence,
+}
+
+impl Wire {
+    pub(crate) fn to(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let Ok((near, _)) = listener.accept() else { return };
+            let Ok(far) = TcpStream::connect(target) else { return };
+            for (mut from, mut to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+                from.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+                let (tell, told) = std::sync::mpsc::channel::<()>();
+                CUTS.lock().unwrap().push((address, tell));
+                std::thread::spawn(move || forward(&mut from, &mut to, &told));
+            }
+            if let Ok(Cut::Silence) = stopped.recv() {
+                // The sockets stay open, and nobody carries anything between them.
+                CUTS.lock().unwrap().retain(|(other, tell)| *other != address || tell.send(()).is_err());
+                let _ = stopped.recv();
+            }
+            CUTS.lock().unwrap().retain(|(other, _)| *other != address);
+        });
+        Self { address, stop }
+    }
+
+    pub(crate) fn cut(&self, how: Cut) {
+        self.stop.send(how).unwrap();
+    }
+}
+
+/// Senders that stop the forwarding threads of a wire: a message silences, a hang-up closes.
+static CUTS: Mutex<Vec<(SocketAddr, std::sync::mpsc::Sender<()>)>> = Mutex::new(Vec::new());
+
+fn forward(from: &mut TcpStream, to: &mut TcpStream, told: &std::sync::mpsc::Receiver<()>) {
+    use std::io::{ErrorKind, Read, Write};
+    use std::sync::mpsc::TryRecvError;
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match told.try_recv() {
+            Err(TryRecvError::Empty) => {}
+            Ok(()) => {
+                let _ = told.recv();
+                return;
+            }
+            Err(TryRecvError::Disconnected) => {
+                let _ = from.shutdown(std::net::Shutdown::Both);
+                return;
+            }
+        }
+        match from.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) if to.write_all(&buffer[..count]).is_ok() => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            _ => return,
+        }
+    }
+}

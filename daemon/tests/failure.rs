@@ -1,0 +1,301 @@
+//! What everybody sees when a process, a link or a daemon fails: an error that names the cause, within a second.
+
+mod common;
+
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Cluster, Cut, Wire, config, soon};
+use ropeway::control::ControlSocket;
+use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, Request as _, WaitMode};
+use ropeway_daemon::Config;
+use ropeway_proto::JobId;
+use ropeway_proto::control::{DaemonAddress, JobSpec, Reply, Request};
+use ropeway_proto::hello::{ClusterKey, VersionRange};
+
+const EAGER: usize = 8;
+const LARGE: usize = 1 << 20;
+
+/// The part of this file that runs in processes of their own.
+#[test]
+fn rank_role() {
+    let Ok(role) = std::env::var("TEST_ROLE") else { return };
+    let session = ropeway::init().unwrap();
+    let world = session.world();
+    println!("ready");
+    match role.as_str() {
+        "send_for_ever" => {
+            for bytes in [EAGER, LARGE].iter().cycle() {
+                world.send(&vec![7u8; *bytes], 0, 1).unwrap();
+            }
+        }
+        "receive_for_ever" => loop {
+            world.recv(&mut vec![0u8; LARGE], 0, 1).unwrap();
+        },
+        "idle" => drop(world.recv(&mut [0u8], ANY_SOURCE, ANY_TAG)),
+        "leave" => {}
+        other => panic!("no such role: {other}"),
+    }
+}
+
+/// Ranks 0 and 2 go on with each other.
+fn others_go_on(zero: &Communicator, two: &Communicator) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| two.send(&[1u32, 2, 3], 0, 5).unwrap());
+        let mut message = [0u32; 3];
+        zero.recv(&mut message, 2, 5).unwrap();
+        assert_eq!(message, [1, 2, 3]);
+    });
+}
+
+#[test]
+fn a_client_killed_while_sending_fails_its_receivers() {
+    for nodes in [1, 2] {
+        let cluster = Cluster::start(nodes, 3);
+        let (zero, two) = (cluster.attach(0), cluster.attach(2));
+        let mut rank = cluster.spawn(1, "send_for_ever");
+        let world = zero.world();
+        for _ in 0..20 {
+            world.recv(&mut vec![0u8; LARGE], 1, 1).unwrap();
+        }
+        rank.kill();
+        let error = soon(|| {
+            loop {
+                // What it had sent before still arrives.
+                if let Err(error) = world.recv(&mut vec![0u8; LARGE], 1, 1) {
+                    break error;
+                }
+            }
+        });
+        assert!(matches!(error, Error::RankFailed { rank: 1 }), "{error}");
+        others_go_on(&world, &two.world());
+    }
+}
+
+#[test]
+fn a_client_killed_while_receiving_fails_its_senders() {
+    for nodes in [1, 2] {
+        let cluster = Cluster::start(nodes, 3);
+        let (zero, two) = (cluster.attach(0), cluster.attach(2));
+        let mut rank = cluster.spawn(1, "receive_for_ever");
+        let world = zero.world();
+        for _ in 0..20 {
+            world.send(&vec![0u8; LARGE], 1, 1).unwrap();
+        }
+        rank.kill();
+        let error = soon(|| {
+            loop {
+                if let Err(error) = world.send(&vec![0u8; LARGE], 1, 1) {
+                    break error;
+                }
+            }
+        });
+        assert!(matches!(error, Error::RankFailed { rank: 1 }), "{error}");
+        others_go_on(&world, &two.world());
+    }
+}
+
+#[test]
+fn a_client_killed_while_idle_fails_those_who_wait_for_it() {
+    for nodes in [1, 2] {
+        let cluster = Cluster::start(nodes, 3);
+        let (zero, two) = (cluster.attach(0), cluster.attach(2));
+        let mut rank = cluster.spawn(1, "idle");
+        let world = zero.world();
+        let mut recv = world.recv_init(world.alloc::<u8>(LARGE).unwrap(), 1, 3).unwrap();
+        let active = recv.start().unwrap();
+        rank.kill();
+        let error = soon(|| active.wait().unwrap_err());
+        assert!(matches!(error, Error::RankFailed { rank: 1 }), "{error}");
+        // And so does everything that is started later.
+        let error = soon(|| recv.start().and_then(|active| active.wait()).unwrap_err());
+        assert!(matches!(error, Error::RankFailed { rank: 1 }), "{error}");
+        others_go_on(&world, &two.world());
+    }
+}
+
+#[test]
+fn a_wildcard_receive_learns_of_a_death() {
+    let cluster = Cluster::start(1, 3);
+    let (zero, _two) = (cluster.attach(0), cluster.attach(2));
+    let mut rank = cluster.spawn(1, "idle");
+    let world = zero.world();
+    let pending = world.irecv(world.alloc::<u8>(1).unwrap(), ANY_SOURCE, ANY_TAG).unwrap();
+    rank.kill();
+    let error = soon(|| pending.wait().unwrap_err());
+    assert!(matches!(error, Error::RankFailed { rank: 1 }), "{error}");
+}
+
+#[test]
+fn a_rank_that_leaves_is_told_from_one_that_dies() {
+    let cluster = Cluster::start(1, 2);
+    let zero = cluster.attach(0);
+    let mut rank = cluster.spawn(1, "leave");
+    rank.child.wait().unwrap();
+    let error = soon(|| zero.world().recv(&mut [0u8], 1, 1).unwrap_err());
+    assert!(matches!(error, Error::RankLeft { rank: 1 }), "{error}");
+}
+
+#[test]
+fn a_daemon_that_stops_is_noticed_in_every_wait_mode() {
+    for mode in [WaitMode::Polling, WaitMode::Blocking, WaitMode::Adaptive] {
+        let mut cluster = Cluster::start(1, 2);
+        let zero = cluster.attach(0);
+        zero.set_wait_mode(mode);
+        let daemon = cluster.daemons.remove(0);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| zero.world().recv(&mut [0u8], 1, 1).unwrap_err());
+            daemon.stop().unwrap();
+            let error = soon(|| waiting.join().unwrap());
+            assert!(matches!(error, Error::DaemonGone), "{mode}: {error}");
+        });
+        let error = soon(|| zero.world().send(&[0u8], 1, 1).unwrap_err());
+        assert!(matches!(error, Error::DaemonGone), "{mode}: {error}");
+    }
+}
+
+#[test]
+fn a_daemon_that_is_killed_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ropewayd.sock");
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_ropewayd"))
+        .args(["--socket".as_ref(), path.as_os_str()])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let give_up = Instant::now() + Duration::from_secs(20);
+    let connect = || {
+        loop {
+            match UnixStream::connect(&path) {
+                Ok(stream) => return stream,
+                Err(error) => assert!(Instant::now() < give_up, "{error}"),
+            }
+            std::thread::yield_now();
+        }
+    };
+    let job = JobId(77);
+    let mut launcher = ControlSocket::new(connect());
+    let spec = JobSpec::single_node(job, 2);
+    launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec }).unwrap();
+    let session = ropeway::Session::attach(connect(), job, 0).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| session.world().recv(&mut [0u8], 1, 1).unwrap_err());
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        let error = soon(|| waiting.join().unwrap());
+        assert!(matches!(error, Error::DaemonGone), "{error}");
+    });
+}
+
+#[test]
+fn a_daemon_ends_cleanly_on_sigterm() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ropewayd.sock");
+    let notify = folder.path().join("notify.sock");
+    let manager = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_ropewayd"))
+        .args(["--socket".as_ref(), path.as_os_str()])
+        .env("NOTIFY_SOCKET", &notify)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut message = [0; 64];
+    let count = manager.recv(&mut message).unwrap();
+    assert!(message[..count].starts_with(b"READY=1"));
+    assert!(UnixStream::connect(&path).is_ok());
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(daemon.id() as i32), nix::sys::signal::Signal::SIGTERM).unwrap();
+    let status = soon(|| daemon.wait().unwrap());
+    assert!(status.success(), "{status}");
+    assert!(!path.exists(), "the control socket is left behind");
+}
+
+fn link_failure(how: Cut) {
+    let wires = std::sync::Mutex::new(Vec::new());
+    let route = |address: DaemonAddress| {
+        let wire = Wire::to(address.link);
+        let link = wire.address;
+        wires.lock().unwrap().push(wire);
+        DaemonAddress { link, ..address }
+    };
+    let cluster = Cluster::start_with(2, vec![config(), config()], route);
+    let (zero, one) = (cluster.attach(0), cluster.attach(1));
+    let (zero, one) = (zero.world(), one.world());
+    zero.send(&[1u8], 1, 1).unwrap();
+    one.recv(&mut [0u8], 0, 1).unwrap();
+    std::thread::scope(|scope| {
+        let near = scope.spawn(|| zero.recv(&mut [0u8], 1, 1).unwrap_err());
+        let far = scope.spawn(|| one.recv(&mut [0u8], 0, 1).unwrap_err());
+        // Node 0 dials node 1, so the connection goes through the wire to node 1.
+        wires.lock().unwrap()[1].cut(how);
+        let (near, far) = soon(|| (near.join().unwrap(), far.join().unwrap()));
+        assert!(matches!(near, Error::PeerLost { node: 1 }), "{near}");
+        assert!(matches!(far, Error::PeerLost { node: 0 }), "{far}");
+    });
+}
+
+#[test]
+fn a_link_that_closes_fails_both_sides() {
+    link_failure(Cut::Close);
+}
+
+#[test]
+fn a_link_that_falls_silent_fails_both_sides() {
+    link_failure(Cut::Silence);
+}
+
+#[test]
+fn unequal_protocol_versions_are_refused_by_name() {
+    let newer = VersionRange { min: 2, max: 3 };
+    let daemon = ropeway_daemon::Daemon::start(Config { versions: newer, ..Config::default() }).unwrap();
+    let error = ropeway::Session::attach(daemon.connect().unwrap(), JobId(1), 0).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("2 to 3") && text.contains('1'), "{text}");
+    let mut launcher = ControlSocket::new(daemon.connect().unwrap());
+    let spec = JobSpec::single_node(JobId(1), 1);
+    let reply = launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec });
+    assert!(!matches!(reply, Ok(Reply::JobCreated)));
+}
+
+#[test]
+fn a_daemon_of_another_version_or_cluster_is_refused() {
+    let newer = Config { versions: VersionRange { min: 1, max: 2 }, ..config() };
+    let stranger = Config { key: ClusterKey([1; 32]), ..config() };
+    // With a version in common they talk.
+    let cluster = Cluster::start_with(2, vec![config(), newer], |address| address);
+    let (zero, one) = (cluster.attach(0), cluster.attach(1));
+    zero.world().send(&[1u8], 1, 1).unwrap();
+    one.world().recv(&mut [0u8], 0, 1).unwrap();
+
+    let cluster = Cluster::start_with(2, vec![config(), stranger], |address| address);
+    let zero = cluster.attach(0);
+    let error = zero.world().recv(&mut [0u8], 1, 1).unwrap_err();
+    assert!(matches!(error, Error::PeerLost { node: 1 }), "{error}");
+}
+
+#[test]
+fn memory_that_is_not_there_is_an_error_at_alloc() {
+    let small = Config { job_memory_bytes_max: 32 << 20, ..config() };
+    let cluster = Cluster::start_with(1, vec![small], |address| address);
+    let session = cluster.attach(0);
+    let world = session.world();
+    let kept = world.alloc::<u8>(8 << 20).unwrap();
+    let error = world.alloc::<u8>(64 << 20).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+    // And what there is can still be had.
+    assert_eq!(world.alloc::<u8>(8 << 20).unwrap().len(), kept.len());
+}
+
+#[test]
+fn an_ended_job_lets_its_ranks_go() {
+    let mut cluster = Cluster::start(1, 2);
+    let session = cluster.attach(0);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| session.world().recv(&mut [0u8], 1, 1).unwrap_err());
+        cluster.launchers.clear();
+        let error = soon(|| waiting.join().unwrap());
+        assert!(matches!(error, Error::Evicted { .. } | Error::DaemonGone), "{error}");
+    });
+    let again = ropeway::Session::attach(cluster.daemons[0].connect().unwrap(), cluster.job, 1);
+    assert!(again.is_err());
+}

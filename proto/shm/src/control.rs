@@ -1,0 +1,82 @@
+//! The control segment of one client: its command ring and its doorbells. Mapped by that client and the daemon only.
+
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use ropeway_proto::limits::{DOORBELLS, RING_ENTRIES};
+
+use crate::doorbell::Doorbell;
+use crate::ring::{RingConsumer, RingProducer, RingWords};
+use crate::segment::{Segment, SegmentError};
+
+/// What lies in the segment, from its start.
+#[repr(C)]
+struct Content {
+    ring: RingWords<RING_ENTRIES>,
+    doorbells: [Doorbell; DOORBELLS],
+}
+
+const BYTES: u64 = (size_of::<Content>() as u64).next_multiple_of(4096);
+
+/// A mapped control segment.
+pub struct ControlSegment {
+    segment: Segment,
+}
+
+/// A segment's ring.
+pub struct CommandRing(Arc<ControlSegment>);
+
+/// The client's end of the command ring.
+pub type Producer = RingProducer<CommandRing>;
+
+/// The daemon's end of the command ring.
+pub type Consumer = RingConsumer<CommandRing>;
+
+impl ControlSegment {
+    /// Creates one, with all its pages.
+    pub fn create() -> io::Result<Self> {
+        let segment = Segment::create("ropeway-control", BYTES)?;
+        segment.reserve(0, BYTES)?;
+        Ok(Self { segment })
+    }
+
+    /// Maps the one the daemon has handed over.
+    pub fn map(fd: OwnedFd) -> Result<Self, SegmentError> {
+        Ok(Self { segment: Segment::map(fd, BYTES)? })
+    }
+
+    /// The descriptor, to be handed to the client.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.segment.fd()
+    }
+
+    /// The producer's end of the fresh ring.
+    pub fn producer(self: &Arc<Self>) -> Producer {
+        RingProducer::new(CommandRing(Arc::clone(self)))
+    }
+
+    /// The consumer's end of the fresh ring.
+    pub fn consumer(self: &Arc<Self>) -> Consumer {
+        RingConsumer::new(CommandRing(Arc::clone(self)))
+    }
+
+    /// A doorbell, if there is one with that number.
+    pub fn doorbell(&self, index: u32) -> Option<&Doorbell> {
+        self.content().doorbells.get(index as usize)
+    }
+
+    fn content(&self) -> &Content {
+        // SAFETY: `Content` consists of atomics and padding.
+        unsafe { self.segment.shared(0) }.expect("every control segment has this size")
+    }
+}
+
+impl Deref for CommandRing {
+    type Target = RingWords<RING_ENTRIES>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0.content().ring
+    }
+}

@@ -1,0 +1,43 @@
+//! All shared-memory `unsafe` of Ropeway: segments, rings, doorbells, request slots, arenas, counters, vectored I/O.
+//!
+//! What the others get are safe types whose rules hold whatever the process at the other end does. The protocols, the races
+//! they avoid, and why they do: README.md of this crate.
+
+mod primitive;
+
+pub mod doorbell;
+pub mod request;
+pub mod ring;
+
+#[cfg(not(loom))]
+mod arena;
+#[cfg(not(loom))]
+mod control;
+#[cfg(not(loom))]
+mod counters;
+#[cfg(not(loom))]
+pub mod descriptor;
+#[cfg(not(loom))]
+pub mod eventfd;
+#[cfg(not(loom))]
+mod job;
+#[cfg(not(loom))]
+mod mapped;
+#[cfg(not(loom))]
+mod segment;
+#[cfg(not(loom))]
+mod vectored;
+
+pub use doorbell::Doorbell;
+pub use request::RequestSlot;
+pub use ring::RingViolation;
+
+#[cfg(not(loom))]
+pub use self::{
+    arena::{Arena, ArenaFull, ArenaSlot},
+    control::{Consumer, ControlSegment, Producer},
+    counters::{Counter, Counters},
+    job::{JobGeometry, JobSegment, OutOfBounds},
+    segment::{Segment, SegmentError},
+    vectored::{Gather, Scatter},
+};

@@ -1,0 +1,71 @@
+//! Request slots: where the daemon says that an operation has ended. Byte map: `ropeway_proto::completion`.
+
+use ropeway_proto::{Completion, Epoch, Status};
+
+use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// One slot of a request table, one cache line.
+#[repr(C, align(64))]
+pub struct RequestSlot {
+    /// The last operation that has ended.
+    epoch: AtomicU32,
+    /// Doorbell of whoever waits, plus one; zero if nobody does.
+    waiter: AtomicU32,
+    status: AtomicU32,
+    source: AtomicU32,
+    tag: AtomicU32,
+    reserved: AtomicU32,
+    bytes: AtomicU64,
+    reserved_end: [AtomicU64; 4],
+}
+
+const _: () = assert!(size_of::<RequestSlot>() == 64);
+
+impl RequestSlot {
+    /// Ends operation `epoch`. Returns the number of the doorbell to ring, if somebody waits; the number comes from the
+    /// client and may be anything.
+    pub fn complete(&self, epoch: Epoch, completion: &Completion) -> Option<u32> {
+        self.status.store(completion.status.code(), Ordering::Relaxed);
+        self.source.store(completion.source, Ordering::Relaxed);
+        self.tag.store(completion.tag as u32, Ordering::Relaxed);
+        self.bytes.store(completion.bytes, Ordering::Relaxed);
+        // SYNC slot-done (store): the outcome before the word that announces it.
+        self.epoch.store(epoch, Ordering::Release);
+        // SYNC slot-waiter: the word before the waiter here, the waiter before the word in `arm`; with both fences at
+        // least one side sees the other.
+        fence(Ordering::SeqCst);
+        match self.waiter.load(Ordering::Relaxed) {
+            0 => None,
+            _ => self.waiter.swap(0, Ordering::Relaxed).checked_sub(1),
+        }
+    }
+
+    /// Whether operation `epoch` has ended. The client's: it knows which one it has started.
+    #[inline]
+    pub fn is_done(&self, epoch: Epoch) -> bool {
+        // SYNC slot-done (load).
+        self.epoch.load(Ordering::Acquire) == epoch
+    }
+
+    /// How the operation ended, once it has. `None` if the daemon is newer and its status unknown.
+    pub fn completion(&self) -> Option<Completion> {
+        Some(Completion {
+            status: Status::from_code(self.status.load(Ordering::Relaxed))?,
+            source: self.source.load(Ordering::Relaxed),
+            tag: self.tag.load(Ordering::Relaxed) as i32,
+            bytes: self.bytes.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Leaves a doorbell's number. The caller looks again before it sleeps.
+    pub fn arm(&self, doorbell: u32) {
+        self.waiter.store(doorbell.wrapping_add(1), Ordering::Relaxed);
+        // SYNC slot-waiter: see `complete`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Takes the number back.
+    pub fn disarm(&self) {
+        self.waiter.store(0, Ordering::Relaxed);
+    }
+}

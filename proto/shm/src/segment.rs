@@ -1,0 +1,128 @@
+//! A memfd, sealed against resizing, mapped.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
+
+/// A mapping of a sealed memfd.
+pub struct Segment {
+    fd: OwnedFd,
+    start: NonNull<u8>,
+    bytes: u64,
+}
+
+/// Why a descriptor is not mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum SegmentError {
+    /// It could change its size under us, and then touching it would kill us.
+    #[error("the segment is not sealed against resizing")]
+    NotSealed,
+    /// It is not as large as it has to be.
+    #[error("the segment has {found} bytes where {expected} were expected")]
+    WrongSize {
+        /// Bytes it has.
+        found: u64,
+        /// Bytes it should have.
+        expected: u64,
+    },
+    /// The system refused something.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+const SEALS: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW).union(SealFlag::F_SEAL_SEAL);
+
+impl Segment {
+    /// Creates a segment of zeros. `name` shows in `/proc/PID/maps` and exists nowhere else.
+    pub fn create(name: &str, bytes: u64) -> io::Result<Self> {
+        let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+        let file = File::from(fd);
+        file.set_len(bytes)?;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(SEALS))?;
+        Self::map_sealed(file.into(), bytes)
+    }
+
+    /// Maps a segment that somebody else created, after checking that it can't be resized and has the right size.
+    pub fn map(fd: OwnedFd, bytes_expected: u64) -> Result<Self, SegmentError> {
+        // Plain files answer EINVAL, files in /dev/shm have the wrong bits.
+        let seals = fcntl(&fd, FcntlArg::F_GET_SEALS).map_err(|_| SegmentError::NotSealed)?;
+        if !SealFlag::from_bits_truncate(seals).contains(SEALS) {
+            return Err(SegmentError::NotSealed);
+        }
+        let file = File::from(fd);
+        let found = file.metadata()?.len();
+        if found != bytes_expected {
+            return Err(SegmentError::WrongSize { found, expected: bytes_expected });
+        }
+        Ok(Self::map_sealed(file.into(), found)?)
+    }
+
+    fn map_sealed(fd: OwnedFd, bytes: u64) -> io::Result<Self> {
+        let length = usize::try_from(bytes).ok().and_then(|bytes| bytes.try_into().ok());
+        let length = length.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let start = unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, flags, &fd, 0)? };
+        // SAFETY: the range is the mapping made above. The advice keeps terabytes of holes out of core dumps.
+        unsafe { madvise(start, length.get(), MmapAdvise::MADV_DONTDUMP)? };
+        Ok(Self { fd, start: start.cast(), bytes })
+    }
+
+    /// The descriptor, to be handed to others.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Makes sure of the pages of a range: they exist from now on, or this is the error.
+    pub fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        fallocate(&self.fd, FallocateFlags::empty(), offset as i64, bytes as i64)?;
+        Ok(())
+    }
+
+    /// The address of a range, if it lies within the segment.
+    pub(crate) fn range(&self, offset: u64, bytes: u64) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(bytes)?;
+        // SAFETY: `offset <= end <= self.bytes`, so the result is in or one past the mapping.
+        (end <= self.bytes).then(|| unsafe { self.start.add(offset as usize) })
+    }
+
+    /// A shared object in the segment. `T` must be made of atomics only, valid for every bit pattern.
+    ///
+    /// # Safety
+    /// `T` consists of atomics (and padding), so that any content is valid and concurrent change is no race.
+    pub(crate) unsafe fn shared<T>(&self, offset: u64) -> Option<&T> {
+        let pointer = self.range(offset, size_of::<T>() as u64)?.cast::<T>();
+        // SAFETY: in bounds and, checked here, aligned; the mapping lives as long as `self`; the caller vouches for `T`.
+        if pointer.is_aligned() { Some(unsafe { pointer.as_ref() }) } else { None }
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        self.start.as_ptr().addr()
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and references into it borrow from `self`.
+        let result = unsafe { munmap(self.start.cast(), self.bytes as usize) };
+        debug_assert!(result.is_ok());
+    }
+}
+
+// SAFETY: the mapping belongs to no thread; what lies in it is only reached through atomics and opaque copies.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}

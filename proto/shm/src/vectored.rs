@@ -1,0 +1,143 @@
+//! Sockets straight from and into shared memory: one system call for many pieces, no copy in between.
+
+use std::io;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+
+use ropeway_proto::Layout;
+
+use crate::job::{JobSegment, OutOfBounds};
+
+/// Pieces of one system call.
+const PIECES_MAX: usize = 256;
+
+/// A list of memory ranges, on the stack.
+struct Pieces {
+    list: [MaybeUninit<libc::iovec>; PIECES_MAX],
+    count: usize,
+    bytes: u64,
+}
+
+impl Pieces {
+    fn new() -> Self {
+        Self { list: [const { MaybeUninit::uninit() }; PIECES_MAX], count: 0, bytes: 0 }
+    }
+
+    fn push(&mut self, start: NonNull<u8>, bytes: usize) -> bool {
+        if bytes == 0 {
+            return true;
+        }
+        let Some(place) = self.list.get_mut(self.count) else { return false };
+        place.write(libc::iovec { iov_base: start.as_ptr().cast(), iov_len: bytes });
+        self.count += 1;
+        self.bytes += bytes as u64;
+        true
+    }
+
+    fn push_memory(&mut self, segment: &JobSegment, layout: &Layout, at: u64, bytes: u64) -> Result<u64, OutOfBounds> {
+        let mut taken = 0;
+        for (start, bytes) in segment.pieces(layout, at, bytes)? {
+            if !self.push(start, bytes) {
+                break;
+            }
+            taken += bytes as u64;
+        }
+        Ok(taken)
+    }
+
+    fn as_mut_ptr(&mut self) -> *mut libc::iovec {
+        self.list.as_mut_ptr().cast()
+    }
+}
+
+/// Pieces to be sent with one system call.
+pub struct Gather<'a> {
+    pieces: Pieces,
+    memory: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Gather<'a> {
+    /// Nothing yet.
+    #[expect(clippy::new_without_default, reason = "an empty gather is never wanted by default")]
+    pub fn new() -> Self {
+        Self { pieces: Pieces::new(), memory: PhantomData }
+    }
+
+    /// Adds private bytes. False if there is no room for another piece.
+    pub fn push_bytes(&mut self, bytes: &'a [u8]) -> bool {
+        self.pieces.push(NonNull::from(bytes).cast(), bytes.len())
+    }
+
+    /// Adds packed bytes of a layout. Says how many, which are fewer than asked for when there is no room for more pieces.
+    pub fn push_memory(
+        &mut self,
+        segment: &'a JobSegment,
+        layout: &Layout,
+        at: u64,
+        bytes: u64,
+    ) -> Result<u64, OutOfBounds> {
+        self.pieces.push_memory(segment, layout, at, bytes)
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.pieces.bytes
+    }
+
+    /// Sends them. Says how many bytes the socket took.
+    pub fn write(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        // SAFETY: an all-zero message header is a valid, empty one.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = self.pieces.as_mut_ptr();
+        message.msg_iovlen = self.pieces.count as _;
+        // SAFETY: the first `count` pieces are written and name memory borrowed for 'a, which the kernel only reads.
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// Pieces to be filled with one system call.
+pub struct Scatter<'a> {
+    pieces: Pieces,
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Scatter<'a> {
+    /// Nothing yet.
+    #[expect(clippy::new_without_default, reason = "an empty scatter is never wanted by default")]
+    pub fn new() -> Self {
+        Self { pieces: Pieces::new(), memory: PhantomData }
+    }
+
+    /// Adds private bytes. False if there is no room for another piece.
+    pub fn push_bytes(&mut self, bytes: &'a mut [u8]) -> bool {
+        let length = bytes.len();
+        self.pieces.push(NonNull::from(bytes).cast(), length)
+    }
+
+    /// Adds packed bytes of a layout. Says how many, which are fewer than asked for when there is no room for more pieces.
+    pub fn push_memory(
+        &mut self,
+        segment: &'a JobSegment,
+        layout: &Layout,
+        at: u64,
+        bytes: u64,
+    ) -> Result<u64, OutOfBounds> {
+        self.pieces.push_memory(segment, layout, at, bytes)
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.pieces.bytes
+    }
+
+    /// Fills them with what the socket has. Zero when the peer has closed.
+    pub fn read(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        // SAFETY: the first `count` pieces are written; they name memory borrowed mutably for 'a, or shared memory, of
+        // which nobody here holds a reference.
+        let read = unsafe { libc::readv(socket.as_raw_fd(), self.pieces.as_mut_ptr(), self.pieces.count as i32) };
+        usize::try_from(read).map_err(|_| io::Error::last_os_error())
+    }
+}

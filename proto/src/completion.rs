@@ -1,0 +1,101 @@
+//! Daemon → client: what a request slot says when an operation ends.
+//!
+//! A completion is written into the request's own 64-byte slot of the job segment
+//! (`ropeway-shm`, `request`), so that nobody has to search a queue for it:
+//!
+//! ```text
+//!  0        4        8        12       16       20       24               32        64
+//!  +--------+--------+--------+--------+--------+--------+----------------+---------+
+//!  | epoch  | waiter | status | source |  tag   |   0    |     bytes      |    0    |
+//!  +--------+--------+--------+--------+--------+--------+----------------+---------+
+//! ```
+
+use crate::ids::{Rank, Tag};
+
+/// How an operation ended. Stable on the wire and in C; the numbers are grouped by what is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum Status {
+    /// Done as asked.
+    Success = 0,
+
+    // 1..99: this operation only.
+    /// The message was longer than the buffer. The buffer's content is undefined.
+    Truncated = 1,
+    /// Withdrawn before it matched anything.
+    Cancelled = 2,
+    /// The request is freed and nothing refers to its buffer any more.
+    Freed = 3,
+    /// A probe that doesn't wait found no message.
+    NotFound = 4,
+    /// The request at the other end of the channel was freed; nothing will ever match here again.
+    PeerFreed = 5,
+
+    // 100..199: everything with that rank. `source` names it.
+    /// The peer's process died.
+    RankFailed = 100,
+    /// The peer's process has left the job in an orderly way.
+    RankLeft = 101,
+
+    // 200..299: everything over that link. `source` holds the node.
+    /// The connection to the peer's node is lost.
+    PeerLost = 200,
+}
+
+impl Status {
+    const ALL: [Self; 9] = [
+        Self::Success,
+        Self::Truncated,
+        Self::Cancelled,
+        Self::Freed,
+        Self::NotFound,
+        Self::PeerFreed,
+        Self::RankFailed,
+        Self::RankLeft,
+        Self::PeerLost,
+    ];
+
+    /// The code as it stands in memory.
+    pub fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The status with this code, if there is one.
+    pub fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.code() == code)
+    }
+}
+
+/// How an operation ended, and for receives and probes, with which message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// How it ended.
+    pub status: Status,
+    /// Rank that sent the message; the failed rank, or the lost node, after an error.
+    pub source: Rank,
+    /// Tag of the message.
+    pub tag: Tag,
+    /// Bytes of the message, also when it was truncated.
+    pub bytes: u64,
+}
+
+impl Completion {
+    /// An ending that carries no message.
+    pub fn bare(status: Status) -> Self {
+        Self { status, source: 0, tag: 0, bytes: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_round_trip_and_unknown_ones_are_refused() {
+        for status in Status::ALL {
+            assert_eq!(Status::from_code(status.code()), Some(status));
+        }
+        assert_eq!(Status::from_code(99), None);
+    }
+}

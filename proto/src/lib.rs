@@ -1,0 +1,27 @@
+//! What the parties of Ropeway agree on: client and daemon, daemon and daemon.
+//!
+//! Pure data. This crate reads no clock, opens no socket, spawns nothing and contains no `unsafe`.
+//!
+//! | module | between | what |
+//! |---|---|---|
+//! | [`command`] | client → daemon | 64-byte entries of the command ring |
+//! | [`completion`] | daemon → client | what a request slot says when an operation ends |
+//! | [`control`] | client ↔ daemon | attach, create a job, reserve memory: the control socket |
+//! | [`frame`] | daemon ↔ daemon | 64-byte headers in front of every payload |
+//! | [`hello`] | daemon ↔ daemon | the first bytes of a link: version range and key |
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod completion;
+pub mod control;
+pub mod frame;
+pub mod hello;
+pub mod ids;
+pub mod layout;
+pub mod limits;
+
+pub use command::{Command, Endpoint};
+pub use completion::{Completion, Status};
+pub use frame::{Envelope, Frame};
+pub use ids::{ChannelId, CommId, Epoch, JobId, NodeId, Rank, Slot, Tag};
+pub use layout::Layout;

@@ -1,0 +1,57 @@
+//! Every maximum, and the inequalities between them that the rest of the code relies on.
+
+/// Entries of a client's command ring. A full ring makes `start` wait for the daemon to catch up.
+pub const RING_ENTRIES: usize = 4096;
+
+/// Request slots of one rank: how many requests it may hold at once.
+pub const SLOTS_PER_RANK: u32 = 1 << 16;
+
+/// Doorbells in a control segment. Threads beyond that share one, and wake up together.
+pub const DOORBELLS: usize = 64;
+
+/// Ranks in a job.
+pub const RANKS_PER_JOB_MAX: u32 = 1 << 17;
+
+/// Nodes in a job.
+pub const NODES_PER_JOB_MAX: usize = 1 << 12;
+
+/// The largest tag. Tags are non-negative; the sign bit is left for wildcards.
+pub const TAG_MAX: i32 = (1 << 30) - 1;
+
+/// The largest message.
+pub const MESSAGE_BYTES_MAX: u64 = 1 << 40;
+
+/// Blocks of a strided layout.
+pub const BLOCKS_MAX: u32 = 1 << 24;
+
+/// Messages up to this size are sent eagerly: pushed at once, without asking.
+pub const EAGER_BYTES_MAX: u64 = 8 << 10;
+
+/// Eager messages a channel's sender may have outstanding before the receiver has taken them.
+pub const CHANNEL_CREDITS: u16 = 4;
+
+/// Eager one-shot messages outstanding from one rank to another; beyond that they announce themselves.
+pub const PAIR_CREDITS: u32 = 32;
+
+/// The piece in which large messages travel. Pieces of different messages take turns on a link.
+pub const CHUNK_BYTES: u64 = 256 << 10;
+
+/// Payload behind one frame header.
+pub const FRAME_PAYLOAD_MAX: u32 = 1 << 20;
+
+/// One message on the control socket.
+pub const CONTROL_BYTES_MAX: usize = 1 << 20;
+
+/// Alignment of registered buffers: a cache line, so that neighbours never share one.
+pub const BUFFER_ALIGN: u64 = 64;
+
+// A chunk and an eager message each fit behind one header.
+const _: () = assert!(CHUNK_BYTES <= FRAME_PAYLOAD_MAX as u64);
+const _: () = assert!(EAGER_BYTES_MAX <= CHUNK_BYTES);
+// Ring indices are masked, and count entries modulo 2^32.
+const _: () = assert!(RING_ENTRIES.is_power_of_two() && RING_ENTRIES < u32::MAX as usize / 2);
+// Credits are returned when half of them are used, so there must be a half.
+const _: () = assert!(CHANNEL_CREDITS >= 2 && PAIR_CREDITS >= 2);
+// A waiter's doorbell is stored as index + 1 in a u32.
+const _: () = assert!(DOORBELLS < u32::MAX as usize);
+const _: () = assert!(BUFFER_ALIGN.is_power_of_two());
