@@ -50,7 +50,8 @@ impl Communicator {
 
     /// Registers a send of the whole buffer to `dest`.
     ///
-    /// Sends and receives with the same partner and tag are matched in the order of their registration.
+    /// The first send to a rank with a tag is matched with that rank's first receive from here with that tag, the second
+    /// with the second, and so on. Whoever is freed early keeps its place; its partner gets [`Error::PeerFreed`].
     pub fn send_init<T: Plain>(&self, buffer: Buffer<T>, dest: u32, tag: i32) -> Result<SendRequest<T>, Error> {
         let whole = Strided::whole(buffer.len());
         self.send_init_strided(buffer, whole, dest, tag)

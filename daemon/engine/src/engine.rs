@@ -16,8 +16,7 @@ use std::collections::{HashMap, VecDeque};
 
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::{
-    ChannelId, CommId, Command, Completion, Endpoint, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, Tag,
-    limits,
+    ChannelId, CommId, Command, Completion, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, Tag, limits,
 };
 
 use crate::bind::Bindings;
@@ -502,10 +501,8 @@ impl Engine {
     fn finish_free(&mut self, id: ChannelId) {
         let Request { local_rank, slot, .. } = self.requests[id];
         let completion = Completion::bare(Status::Freed);
-        let state = self.slot_state(local_rank, slot);
-        state.request = NO_REQUEST;
         // Nothing has begun on the slot since.
-        let epoch = state.epoch;
+        let epoch = self.close_slot(local_rank, slot);
         self.completions.push_back(CompletionOf { local_rank, slot, epoch, completion });
         self.unbind(id);
     }
@@ -537,7 +534,7 @@ impl Engine {
             self.finish_free(id);
         } else if !request.is_persistent() {
             self.requests.remove(id);
-            self.slot_state(local_rank, slot).request = NO_REQUEST;
+            self.close_slot(local_rank, slot);
         }
     }
 

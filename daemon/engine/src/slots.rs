@@ -9,7 +9,7 @@ use crate::request::Request;
 #[derive(Clone, Copy)]
 pub(crate) struct SlotState {
     /// Its place in the table of requests, or `NO_REQUEST`.
-    pub(crate) request: u32,
+    request: u32,
     pub(crate) epoch: Epoch,
 }
 
@@ -19,7 +19,7 @@ impl Default for SlotState {
     }
 }
 
-pub(crate) const NO_REQUEST: u32 = u32::MAX;
+const NO_REQUEST: u32 = u32::MAX;
 /// By how many a rank's slots grow.
 const SLOT_BLOCK: usize = 512;
 
@@ -35,10 +35,12 @@ impl Engine {
         &mut slots[slot as usize]
     }
 
+    /// The request on a slot.
     pub(crate) fn request_of(&self, state: SlotState) -> Option<ChannelId> {
         self.requests.occupant(state.request)
     }
 
+    /// Begins an operation on a slot.
     pub(crate) fn advance(
         &mut self,
         local_rank: u32,
@@ -82,6 +84,14 @@ impl Engine {
         Ok(id)
     }
 
+    /// Takes a request off its slot; says which epoch the slot has come to.
+    pub(crate) fn close_slot(&mut self, local_rank: u32, slot: Slot) -> Epoch {
+        let state = self.slot_state(local_rank, slot);
+        state.request = NO_REQUEST;
+        state.epoch
+    }
+
+    /// The request to be started by a command.
     pub(crate) fn idle_request(&mut self, local_rank: u32, slot: Slot, epoch: Epoch) -> Result<ChannelId, Violation> {
         let id = self.advance(local_rank, slot, epoch)?.ok_or(Violation::NoRequest { slot })?;
         let request = &self.requests[id];

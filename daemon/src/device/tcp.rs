@@ -59,7 +59,7 @@ struct Input {
     end: usize,
     arriving: Option<Arriving>,
     sequence: u64,
-    /// Large messages we have asked for that have not begun to arrive.
+    /// Large messages we have asked for whose last piece has not begun to arrive.
     large_due: u64,
     scratch: Vec<u8>,
 }
@@ -331,9 +331,8 @@ impl Input {
             }
             match frame {
                 Frame::Heartbeat { .. } => continue,
-                Frame::Data { offset: 0, .. } | Frame::Disarmed { .. } => {
-                    self.large_due = self.large_due.saturating_sub(1);
-                }
+                Frame::Data { offset, total, payload_bytes, .. } if offset + u64::from(payload_bytes) < total => {}
+                Frame::Data { .. } | Frame::Disarmed { .. } => self.large_due = self.large_due.saturating_sub(1),
                 _ => {}
             }
             let inbound = traffic.accept(job, frame)?;

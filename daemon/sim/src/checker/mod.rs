@@ -1,0 +1,21 @@
+//! What must hold of every run. One property a file.
+
+pub mod exactly_once;
+pub mod in_order;
+pub mod nothing_left_over;
+pub mod right_bytes;
+pub mod terminates;
+pub mod truthful;
+
+use crate::cluster::Cluster;
+
+/// Checks everything; says what does not hold.
+pub fn check(cluster: &Cluster) -> Result<(), String> {
+    let (history, has_faults) = (cluster.history(), cluster.has_faults());
+    terminates::check(cluster)?;
+    right_bytes::check(history)?;
+    exactly_once::check(history, has_faults)?;
+    in_order::check(history)?;
+    truthful::check(history, cluster.nodes())?;
+    nothing_left_over::check(cluster)
+}

@@ -1,0 +1,189 @@
+//! Clients that lie are cut off with a reason; the daemon and everybody else go on.
+
+mod common;
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use common::{Cluster, config};
+use proptest::prelude::*;
+use ropeway_daemon::Daemon;
+use ropeway_proto::control::{self, Attached, JobSpec, Reply, Request};
+use ropeway_proto::hello::VersionRange;
+use ropeway_proto::{Command, CommId, Endpoint, JobId, Layout};
+use ropeway_shm::{ControlSegment, JobGeometry, JobSegment, Producer, descriptor, eventfd};
+
+/// A client without the library's manners.
+struct Liar {
+    stream: UnixStream,
+    inbox: Vec<u8>,
+    producer: Producer,
+    bell: std::os::fd::OwnedFd,
+    arena: std::ops::Range<u64>,
+}
+
+impl Liar {
+    fn attach(stream: UnixStream, job: JobId, rank: u32) -> Self {
+        use std::io::Write;
+        let request = Request::Attach { versions: VersionRange::CURRENT, job, rank };
+        (&stream).write_all(&control::encode(&request)).unwrap();
+        let (mut inbox, mut descriptors) = (Vec::new(), Vec::new());
+        let attached = loop {
+            let mut buffer = [0; 4096];
+            let count = descriptor::receive(stream.as_fd(), &mut buffer, &mut descriptors).unwrap();
+            inbox.extend(&buffer[..count]);
+            match control::decode::<Reply>(&mut inbox).unwrap() {
+                Some(Reply::Attached(attached)) => break attached,
+                Some(other) => panic!("{other:?}"),
+                None => {}
+            }
+        };
+        let mut descriptors = descriptors.into_iter();
+        let mut next = || descriptors.next().unwrap();
+        let Attached { local_ranks, arena_bytes_max, local_index, .. } = attached;
+        let segment = JobSegment::map(next(), JobGeometry { local_ranks, arena_bytes_max }).unwrap();
+        let control = Arc::new(ControlSegment::map(next()).unwrap());
+        Self { stream, inbox, producer: control.producer(), bell: next(), arena: segment.arena(local_index) }
+    }
+
+    fn push(&mut self, words: [u64; 8]) {
+        assert_eq!(self.producer.push(&[words]), 1);
+        eventfd::ring(self.bell.as_fd()).unwrap();
+    }
+
+    /// Waits until the daemon cuts the connection; the reason it gave.
+    fn reason(&mut self) -> Option<String> {
+        use std::io::Read;
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = self.stream.read(&mut buffer) {
+            self.inbox.extend(&buffer[..count]);
+        }
+        let mut reason = None;
+        while let Ok(Some(reply)) = control::decode::<Reply>(&mut self.inbox) {
+            if let Reply::Evicted { reason: text } = reply {
+                reason = Some(text);
+            }
+        }
+        reason
+    }
+}
+
+fn endpoint(peer: u32) -> Endpoint {
+    Endpoint { comm: CommId::WORLD, peer: Some(peer), tag: Some(0) }
+}
+
+/// The reason for which a client that pushes these commands is cut off.
+fn reason_for(commands: impl FnOnce(&Liar) -> Vec<[u64; 8]>) -> String {
+    let cluster = Cluster::start(1, 3);
+    let honest = (cluster.attach(0), cluster.attach(2));
+    let mut liar = Liar::attach(cluster.daemons[0].connect().unwrap(), cluster.job, 1);
+    for words in commands(&liar) {
+        liar.push(words);
+    }
+    let reason = liar.reason().expect("a reason was given");
+    // Its peers see it fail, and the others go on.
+    let error = honest.0.world().recv(&mut [0u8], 1, 0).unwrap_err();
+    assert!(matches!(error, ropeway::Error::RankFailed { rank: 1 }), "{error}");
+    honest.0.world().send(&[1u8], 2, 0).unwrap();
+    honest.1.world().recv(&mut [0u8], 0, 0).unwrap();
+    reason
+}
+
+#[test]
+fn a_buffer_outside_of_the_arena_is_refused() {
+    let reason = reason_for(|_| {
+        let layout = Layout::contiguous(0, 64);
+        vec![Command::InitRecv { slot: 0, epoch: 1, endpoint: endpoint(0), layout }.encode()]
+    });
+    assert!(reason.contains("outside of its arena"), "{reason}");
+}
+
+#[test]
+fn memory_that_was_not_reserved_is_refused() {
+    let reason = reason_for(|liar| {
+        let layout = Layout::contiguous(liar.arena.start, 64);
+        vec![Command::Send { slot: 0, epoch: 1, endpoint: endpoint(0), layout }.encode()]
+    });
+    assert!(reason.contains("outside of its arena"), "{reason}");
+}
+
+#[test]
+fn a_wrong_epoch_is_refused() {
+    let reason = reason_for(|_| {
+        let layout = Layout::contiguous(0, 0);
+        vec![Command::InitSend { slot: 3, epoch: 9, endpoint: endpoint(0), layout }.encode()]
+    });
+    assert!(reason.contains("epoch 9 where 1 was due"), "{reason}");
+}
+
+#[test]
+fn a_rank_outside_of_the_job_is_refused() {
+    let reason = reason_for(|_| {
+        let layout = Layout::contiguous(0, 0);
+        vec![Command::Send { slot: 0, epoch: 1, endpoint: endpoint(3), layout }.encode()]
+    });
+    assert!(reason.contains("rank 3 is outside of a job of 3"), "{reason}");
+}
+
+#[test]
+fn a_start_of_nothing_is_refused() {
+    let reason = reason_for(|_| vec![Command::Start { slot: 5, epoch: 1 }.encode()]);
+    assert!(reason.contains("slot 5 has no request"), "{reason}");
+}
+
+#[test]
+fn a_double_start_is_refused() {
+    let reason = reason_for(|_| {
+        let layout = Layout::contiguous(0, 0);
+        vec![
+            Command::InitRecv { slot: 0, epoch: 1, endpoint: endpoint(0), layout }.encode(),
+            Command::Start { slot: 0, epoch: 2 }.encode(),
+            Command::Start { slot: 0, epoch: 3 }.encode(),
+        ]
+    });
+    assert!(reason.contains("slot 0"), "{reason}");
+}
+
+#[test]
+fn garbage_on_the_control_socket_is_refused() {
+    use std::io::Write;
+    let cluster = Cluster::start(1, 2);
+    let mut liar = Liar::attach(cluster.daemons[0].connect().unwrap(), cluster.job, 1);
+    liar.stream.write_all(&[0xff; 64]).unwrap();
+    let reason = liar.reason().expect("a reason was given");
+    assert!(reason.contains("too long"), "{reason}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever stands in the ring: an error at most, and the daemon goes on.
+    #[test]
+    fn random_entries_never_harm_the_daemon(
+        entries in proptest::collection::vec((1u64..9, any::<[u64; 8]>(), any::<bool>()), 1..40)
+    ) {
+        let daemon = Daemon::start(config()).unwrap();
+        let mut launcher = ropeway::control::ControlSocket::new(daemon.connect().unwrap());
+        let spec = JobSpec::single_node(JobId(5), 2);
+        launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec }).unwrap();
+        let mut liar = Liar::attach(daemon.connect().unwrap(), JobId(5), 1);
+        for (op, mut words, is_tame) in entries {
+            // Some entries are nearly right, so that they get further than the decoder.
+            words[0] = words[0] & !0xffff_ff00_0000_00ff | op;
+            if is_tame {
+                words = [op | (words[1] & 3) << 32, words[2] & 3, words[3] & 1, words[4] & 0xffff, words[5] & 0xff, 0, 1, 0];
+                words[5] = words[4];
+            }
+            if liar.producer.push(&[words]) == 0 {
+                break;
+            }
+        }
+        eventfd::ring(liar.bell.as_fd()).unwrap();
+        let honest = ropeway::Session::attach(daemon.connect().unwrap(), JobId(5), 0).unwrap();
+        honest.world().send(&[1u8], 0, 9).unwrap();
+        honest.world().recv(&mut [0u8], 0, 9).unwrap();
+        drop(liar);
+        daemon.stop().unwrap();
+    }
+}
