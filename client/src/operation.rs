@@ -78,7 +78,7 @@ impl Operation {
     /// Begins an operation and returns the entry that tells the daemon. The caller publishes it, or calls `retract`.
     pub(crate) fn stage(&mut self, command: impl FnOnce(Slot, Epoch) -> Command) -> Entry {
         debug_assert!(!self.is_active, "one operation at a time");
-        if let Some(memory) = &self.memory {
+        if let Some(memory) = &mut self.memory {
             memory.lend();
         }
         self.is_active = true;

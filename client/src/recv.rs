@@ -3,9 +3,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::Plain;
 use crate::buffer::{self, Buffer};
 use crate::request::{Persistent, Request, sealed::Sealed};
+use crate::{Active, Error, Plain};
 
 /// A registered receive: from the same rank, with the same tag, into the same buffer, whenever it is started.
 ///
@@ -20,6 +20,16 @@ pub struct RecvRequest<T: Plain> {
 impl<T: Plain> RecvRequest<T> {
     pub(crate) fn new(persistent: Persistent, elements: usize) -> Self {
         Self { persistent, elements, element: PhantomData }
+    }
+
+    /// Starts the operation. No allocation, and no system call while the daemon is awake.
+    pub fn start(&mut self) -> Result<Active<'_>, Error> {
+        Request::start(self)
+    }
+
+    /// The running operation, if its [`Active`] was dropped without waiting.
+    pub fn active(&mut self) -> Option<Active<'_>> {
+        Request::active(self)
     }
 
     /// The whole buffer. Panics if an operation runs whose `Active` was dropped.

@@ -295,11 +295,12 @@ fn a_request_freed_before_it_was_matched_keeps_its_place() {
             drop(world.recv_init(buffer(), 1, 0).unwrap());
             let mut second = world.recv_init(buffer(), 1, 0).unwrap();
             assert_eq!(second.start().unwrap().wait().unwrap().count, SMALL);
+            world.barrier().unwrap();
         } else {
             let mut first = world.send_init(buffer(), 0, 0).unwrap();
             let mut second = world.send_init(buffer(), 0, 0).unwrap();
             second.start().unwrap().wait().unwrap();
-            // Freeing went ahead of what made the second message go.
+            world.barrier().unwrap();
             assert!(matches!(first.start().unwrap().wait(), Err(Error::PeerFreed)));
         }
         world.barrier().unwrap();
@@ -321,6 +322,7 @@ fn a_channel_whose_other_end_is_freed_says_so() {
             drop(send);
             world.barrier().unwrap();
         }
+        world.barrier().unwrap();
     });
 }
 

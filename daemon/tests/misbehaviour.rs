@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use ropeway_daemon::Daemon;
 use ropeway_proto::control::{self, Attached, JobSpec, Reply, Request};
 use ropeway_proto::hello::VersionRange;
-use ropeway_proto::{Command, CommId, Endpoint, JobId, Layout};
+use ropeway_proto::{CommId, Command, Endpoint, JobId, Layout};
 use ropeway_shm::{ControlSegment, JobGeometry, JobSegment, Producer, descriptor, eventfd};
 
 /// A client without the library's manners.

@@ -15,6 +15,6 @@ mod exchange;
 mod solver;
 mod system;
 
-pub use exchange::{AmongRanks, Exchange, Mode, OneShot, OneShotSwap, Persistent, PersistentSwap, Swap, UnknownMode};
+pub use exchange::{AmongRanks, Exchange, OneShot, OneShotSwap, Persistent, PersistentSwap, Swap};
 pub use solver::{Extremes, Settings, Solution, relative_difference, solve, solve_serially};
 pub use system::{NotDominant, System, row_block};

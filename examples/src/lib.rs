@@ -12,3 +12,6 @@
 
 pub mod jacobi;
 pub mod matrix_market;
+mod mode;
+
+pub use mode::{Mode, UnknownMode};

@@ -89,8 +89,8 @@ pub struct History {
     pub received: Vec<Received>,
     /// Operations that ended otherwise.
     pub ended: Vec<Ended>,
-    /// Channels of which one end was given up before all messages were through: that of the send if `true`.
-    pub given_up: HashSet<(Stream, bool)>,
+    /// Channels of which one end was given up before all messages were through.
+    pub given_up: HashSet<Stream>,
     /// What went wrong under a client's eyes.
     pub complaints: Vec<String>,
     /// Faults.
@@ -139,10 +139,5 @@ impl History {
             received.sort_by_key(|received| received.posted);
         }
         streams
-    }
-
-    /// Whether one end of a channel was given up early.
-    pub fn is_given_up(&self, stream: Stream) -> bool {
-        self.given_up.contains(&(stream, true)) || self.given_up.contains(&(stream, false))
     }
 }

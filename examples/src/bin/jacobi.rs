@@ -8,8 +8,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use ropeway::{Communicator, Error};
+use ropeway_examples::Mode;
 use ropeway_examples::jacobi::{
-    Mode, NotDominant, OneShot, Persistent, Settings, Solution, System, relative_difference, row_block, solve,
+    NotDominant, OneShot, Persistent, Settings, Solution, System, relative_difference, row_block, solve,
 };
 use ropeway_examples::matrix_market::{self, ReadError};
 

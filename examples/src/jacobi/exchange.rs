@@ -1,8 +1,5 @@
 //! The communication, written twice.
 
-use std::fmt;
-use std::str::FromStr;
-
 use ropeway::{Buffer, Communicator, Error, Pending, Plain, RecvRequest, SendRequest, start_all};
 
 use super::row_block;
@@ -18,41 +15,6 @@ pub trait Exchange {
 
     /// The largest of what all ranks have.
     fn maximum(&mut self, extremes: Extremes) -> Result<Extremes, Self::Error>;
-}
-
-/// Which of the two ways.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// [`OneShot`].
-    OneShot,
-    /// [`Persistent`].
-    Persistent,
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::OneShot => "oneshot",
-            Self::Persistent => "persistent",
-        })
-    }
-}
-
-/// A word that is not a [`Mode`].
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("is neither oneshot nor persistent")]
-pub struct UnknownMode;
-
-impl FromStr for Mode {
-    type Err = UnknownMode;
-
-    fn from_str(word: &str) -> Result<Self, UnknownMode> {
-        match word {
-            "oneshot" => Ok(Self::OneShot),
-            "persistent" => Ok(Self::Persistent),
-            _ => Err(UnknownMode),
-        }
-    }
 }
 
 /// A new operation for each message of each iteration: rank and tag are looked up and matched every time.

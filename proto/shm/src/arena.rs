@@ -154,8 +154,8 @@ impl ArenaSlot {
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.bytes as usize) }
     }
 
-    /// The daemon may read and write it from now on. The caller holds no slice of it, which borrowing can't see.
-    pub fn lend(&self) {
+    /// The daemon may read and write it from now on. `&mut self`: nobody holds a slice of it.
+    pub fn lend(&mut self) {
         self.is_lent.store(true, Ordering::Relaxed);
     }
 

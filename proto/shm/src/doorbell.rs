@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::primitive::{AtomicU32, Ordering};
 
 /// A word that counts wake-ups. Any number of threads may sleep on it; all of them wake.
+#[derive(Default)]
 #[repr(C, align(64))]
 pub struct Doorbell {
     sequence: AtomicU32,
@@ -19,7 +20,7 @@ impl Doorbell {
     }
 
     /// Changes the count: what [`wake`](Self::wake) does before it asks the kernel.
-    pub(crate) fn count_up(&self) {
+    pub fn count_up(&self) {
         self.sequence.fetch_add(1, Ordering::Release);
     }
 }

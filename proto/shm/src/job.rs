@@ -61,11 +61,11 @@ pub struct JobSegment {
 
 /// A range that is not inside the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("bytes {offset} to {offset}+{bytes} are outside of the segment")]
+#[error("{bytes} bytes of a layout at {offset} are outside of the segment")]
 pub struct OutOfBounds {
-    /// Where it starts.
+    /// Where the layout starts.
     pub offset: u64,
-    /// How long it is.
+    /// How many of its bytes were asked for.
     pub bytes: u64,
 }
 
@@ -168,9 +168,10 @@ impl JobSegment {
         at: u64,
         bytes: u64,
     ) -> Result<impl Iterator<Item = (NonNull<u8>, usize)> + use<'_>, OutOfBounds> {
+        // Sizes of a layout that is not valid mean nothing, and may overflow.
         let is_part = layout.is_valid() && at.checked_add(bytes).is_some_and(|end| end <= layout.bytes());
-        let start = self.segment.range(layout.offset, layout.span()).filter(|_| is_part);
-        let start = start.ok_or(OutOfBounds { offset: layout.offset, bytes: layout.span() })?;
+        let start = if is_part { self.segment.range(layout.offset, layout.span()) } else { None };
+        let start = start.ok_or(OutOfBounds { offset: layout.offset, bytes })?;
         let base = layout.offset;
         // SAFETY: every range of a layout lies within its span, which was checked as a whole.
         let piece = move |(offset, bytes): (u64, u64)| (unsafe { start.add((offset - base) as usize) }, bytes as usize);

@@ -34,7 +34,7 @@ unsafe fn copy_atomically(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) {
     // SAFETY: every access is in the ranges the caller vouches for, and the word accesses are aligned.
     unsafe {
         if from.addr().get() % 8 == to.addr().get() % 8 {
-            while at < bytes && from.add(at).addr().get() % 8 != 0 {
+            while at < bytes && !from.add(at).addr().get().is_multiple_of(8) {
                 to.add(at)
                     .cast::<AtomicU8>()
                     .as_ref()
@@ -66,4 +66,27 @@ unsafe fn copy_atomically(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) {
 pub(crate) unsafe fn clear(to: NonNull<u8>, bytes: usize) {
     // SAFETY: the caller vouches for the range; nobody else uses free memory.
     unsafe { to.as_ptr().write_bytes(0, bytes) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn both_ways_of_copying_agree(bytes in proptest::collection::vec(any::<u8>(), 0..200), from in 0usize..9, to in 0usize..9) {
+            let mut source = vec![0; from];
+            source.extend(&bytes);
+            let (mut atomic, mut string) = (vec![0u8; to + bytes.len()], vec![0u8; to + bytes.len()]);
+            let address = |slice: &mut [u8]| NonNull::from(slice).cast::<u8>();
+            // SAFETY: all ranges lie in vectors that live on.
+            unsafe {
+                copy_atomically(address(&mut source[from..]), address(&mut atomic[to..]), bytes.len());
+                copy(address(&mut source[from..]), address(&mut string[to..]), bytes.len());
+            }
+            prop_assert_eq!(&atomic[to..], &bytes);
+            prop_assert_eq!(&string[to..], &bytes);
+        }
+    }
 }

@@ -24,6 +24,16 @@ pub struct RingWords<const N: usize> {
     entries: [[AtomicU64; ENTRY_WORDS]; N],
 }
 
+impl<const N: usize> RingWords<N> {
+    /// An empty ring. In a segment of zeros it is there already; this makes one elsewhere, for tests.
+    #[expect(clippy::new_without_default, reason = "nobody wants a ring by default")]
+    pub fn new() -> Self {
+        let line = || Line(AtomicU32::new(0));
+        let entry = |_| std::array::from_fn(|_| AtomicU64::new(0));
+        Self { tail: line(), head: line(), asleep: line(), entries: std::array::from_fn(entry) }
+    }
+}
+
 /// A word alone on its two cache lines, so that the neighbour's writes don't slow its reader down.
 #[repr(C, align(128))]
 struct Line<T>(T);

@@ -20,7 +20,7 @@ fn is_true(history: &History, spec: &JobSpec, ended: &Ended) -> bool {
     let is_about_peer = peer.is_none_or(|peer| peer == named);
     match completion.status {
         Status::Cancelled => was_cancelled,
-        Status::PeerFreed => stream.is_some_and(|stream| history.is_given_up(stream)),
+        Status::PeerFreed => stream.is_some_and(|stream| history.given_up.contains(&stream)),
         Status::RankFailed => is_about_peer && history.faults.failed.contains(&named),
         Status::RankLeft => is_about_peer && history.faults.left.contains(&named),
         Status::PeerLost => {

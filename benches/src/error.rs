@@ -1,0 +1,18 @@
+//! What can go wrong in a rank.
+
+use std::io;
+
+/// Why a benchmark has no result.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub enum BenchError {
+    /// A message did not bring what was sent.
+    #[error("wrong data: byte {byte} of a message of {bytes} bytes, {contestant}")]
+    WrongData { contestant: String, bytes: usize, byte: usize },
+    /// Ropeway failed.
+    #[error(transparent)]
+    Ropeway(#[from] ropeway::Error),
+    /// The tool that started us, or the floor's TCP connection, failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}

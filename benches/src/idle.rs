@@ -1,0 +1,83 @@
+//! What waiting costs: all ranks are blocked in `wait`, and nothing happens.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use ropeway::{Communicator, Error, RecvRequest, Request, SendRequest, Session, start_all};
+use ropeway_examples::Mode;
+
+use crate::statistics::Summary;
+use crate::{BenchError, Console, Measured, Plan};
+
+pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
+    let world = session.world();
+    let mut recv = world.recv_init(world.alloc::<u8>(1)?, 0, WAKE)?;
+    // Rank 0 wakes all, itself too: so it can be blocked like the others.
+    let wakes = if world.rank() == 0 { 0..world.size() } else { 0..0 };
+    let mut sends =
+        wakes.map(|rank| world.send_init(world.alloc::<u8>(1)?, rank, WAKE)).collect::<Result<Vec<_>, Error>>()?;
+    let mut percents = Vec::new();
+    for _ in 0..plan.runs {
+        let waited = console.step(LABEL, || wait(&mut recv, &mut sends, Duration::from_secs_f64(plan.seconds)))?;
+        percents.extend(sum_of_ranks(&world, waited)?);
+    }
+    if !percents.is_empty() {
+        let measured = Measured {
+            metric: "client_cpu".into(),
+            unit: "percent".into(),
+            mode: Some(Mode::Persistent),
+            bytes: None,
+            side: None,
+            summary: Summary::of(&percents),
+            runs: plan.runs,
+            floor: None,
+        };
+        console.outcome(LABEL, measured)?;
+    }
+    Ok(())
+}
+
+/// CPU time this process has used.
+pub fn cpu_time() -> io::Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let duration = |time: nix::sys::time::TimeVal| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000);
+    Ok(duration(usage.user_time()) + duration(usage.system_time()))
+}
+
+/// How many percent of a core this process used while it waited.
+fn wait(recv: &mut RecvRequest<u8>, sends: &mut [SendRequest<u8>], time: Duration) -> Result<f64, BenchError> {
+    let (begin, before) = (Instant::now(), cpu_time()?);
+    thread::scope(|scope| {
+        let waker = (!sends.is_empty()).then(|| {
+            scope.spawn(|| {
+                thread::sleep(time);
+                start_all(sends)?.wait_all()
+            })
+        });
+        recv.start()?.wait()?;
+        waker.map_or(Ok(()), |waker| waker.join().expect("the waker does not panic"))
+    })?;
+    let (elapsed, used) = (begin.elapsed(), cpu_time()? - before);
+    Ok(used.as_secs_f64() / elapsed.as_secs_f64() * 100.0)
+}
+
+/// Rank 0 learns the sum of all.
+fn sum_of_ranks(world: &Communicator, value: f64) -> Result<Option<f64>, Error> {
+    if world.rank() != 0 {
+        world.send(&[value], 0, SUM)?;
+        return Ok(None);
+    }
+    let mut sum = value;
+    for rank in 1..world.size() {
+        let mut other = [0.0];
+        world.recv(&mut other, rank, SUM)?;
+        sum += other[0];
+    }
+    Ok(Some(sum))
+}
+
+const LABEL: &str = "idle";
+const WAKE: i32 = 1;
+const SUM: i32 = 2;

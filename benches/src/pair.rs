@@ -1,0 +1,57 @@
+//! The two ranks that measure: the first and the last, so that with several nodes the messages cross them.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+use ropeway::Communicator;
+
+use crate::BenchError;
+
+/// One of the two.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    pub(crate) world: Communicator,
+    pub(crate) peer: u32,
+    /// Whether this is rank 0, which keeps the time.
+    pub(crate) leads: bool,
+}
+
+impl Pair {
+    /// `None` for the ranks between the two, which only look on.
+    pub(crate) fn of(world: &Communicator) -> Option<Self> {
+        let last = world.size() - 1;
+        let peer = if world.rank() == 0 { last } else { 0 };
+        let is_in = world.rank() == 0 || world.rank() == last;
+        is_in.then(|| Self { world: world.clone(), peer, leads: world.rank() == 0 })
+    }
+
+    /// Has the leader decide, and tells the other.
+    pub(crate) fn agree<const N: usize>(&self, decide: impl FnOnce() -> [u64; N]) -> Result<[u64; N], BenchError> {
+        let mut decision = [0; N];
+        if self.leads {
+            decision = decide();
+            self.world.send(&decision, self.peer, AGREE)?;
+        } else {
+            self.world.recv(&mut decision, self.peer, AGREE)?;
+        }
+        Ok(decision)
+    }
+
+    /// A plain TCP connection between the two processes.
+    pub(crate) fn connect(&self) -> Result<TcpStream, BenchError> {
+        let stream = if self.leads {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            let port = listener.local_addr()?.port();
+            self.agree(|| [u64::from(port)])?;
+            listener.accept()?.0
+        } else {
+            let [port] = self.agree(|| unreachable!("the leader decides"))?;
+            let port = u16::try_from(port).map_err(io::Error::other)?;
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port))?
+        };
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+const AGREE: i32 = 100;

@@ -1,0 +1,81 @@
+//! Contestants that take turns.
+
+use crate::record::Floor;
+use crate::statistics::{Summary, significant};
+use crate::{BenchError, Console};
+
+/// One way of doing a thing.
+pub(crate) trait Contestant {
+    /// Does one run. The rank that keeps the time returns the samples, the others none.
+    fn measure(&mut self) -> Result<Vec<f64>, BenchError>;
+}
+
+/// A contestant and its name. Ranks that only look on have the name alone.
+pub(crate) struct Entrant {
+    pub(crate) label: String,
+    pub(crate) contestant: Option<Box<dyn Contestant>>,
+}
+
+/// All samples of a contestant, and the median of each run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Series {
+    samples: Vec<f64>,
+    medians: Vec<f64>,
+}
+
+/// Has all contestants do so many runs, in turns.
+pub(crate) fn take_turns(
+    console: &mut Console,
+    runs: u32,
+    entrants: &mut [Entrant],
+) -> Result<Vec<Series>, BenchError> {
+    let mut series = vec![Series::default(); entrants.len()];
+    for _ in 0..runs {
+        for (entrant, series) in entrants.iter_mut().zip(&mut series) {
+            let Entrant { label, contestant } = entrant;
+            let run = || contestant.as_mut().map_or_else(|| Ok(Vec::new()), |contestant| contestant.measure());
+            series.add(&console.step(label, run)?);
+        }
+    }
+    Ok(series)
+}
+
+impl Series {
+    fn add(&mut self, samples: &[f64]) {
+        if !samples.is_empty() {
+            self.medians.push(Summary::of(samples).median);
+            self.samples.extend(samples);
+        }
+    }
+
+    /// `None` in ranks that don't keep the time.
+    pub(crate) fn summary(&self) -> Option<Summary> {
+        (!self.samples.is_empty()).then(|| Summary::of(&self.samples))
+    }
+
+    /// How this series stands above the floor: ratios of runs that were neighbours in time.
+    pub(crate) fn above(&self, floor: &Self, name: &str) -> Option<Floor> {
+        let ratios: Vec<f64> = self.medians.iter().zip(&floor.medians).map(|(ours, floor)| ours / floor).collect();
+        let median = floor.summary()?.median;
+        let Summary { min, median: ratio, max, .. } = (!ratios.is_empty()).then(|| Summary::of(&ratios))?;
+        Some(Floor { name: name.to_owned(), median: significant(median), ratio, ratio_min: min, ratio_max: max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_compare_neighbouring_runs() {
+        let (mut ours, mut floor) = (Series::default(), Series::default());
+        for (slow, fast) in [(2.0, 1.0), (30.0, 10.0), (400.0, 100.0)] {
+            ours.add(&[slow, slow, 1e9]);
+            floor.add(&[fast]);
+        }
+        let above = ours.above(&floor, "tcp").unwrap();
+        assert_eq!((above.median, above.ratio, above.ratio_min, above.ratio_max), (10.0, 3.0, 2.0, 4.0));
+        assert_eq!(Series::default().summary(), None);
+        assert_eq!(ours.above(&Series::default(), "tcp"), None);
+    }
+}

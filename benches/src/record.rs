@@ -1,0 +1,174 @@
+//! What has been measured, for programs. The keys are stable.
+
+use std::collections::BTreeMap;
+
+use ropeway_examples::Mode;
+use serde::{Deserialize, Serialize};
+
+use crate::statistics::Summary;
+
+/// What the ranks have found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// What was measured, for example `half_rtt`.
+    pub metric: String,
+    /// In which unit.
+    pub unit: String,
+    /// Kind of messages.
+    pub mode: Option<Mode>,
+    /// Bytes of a message.
+    pub bytes: Option<usize>,
+    /// Who sends.
+    pub side: Option<Side>,
+    /// The samples.
+    pub summary: Summary,
+    /// Runs they come from.
+    pub runs: u32,
+    /// What the machine can do without us, measured in turns with it.
+    pub floor: Option<Floor>,
+}
+
+/// Who sends in a benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// One side.
+    Send,
+    /// Both sides at once.
+    Both,
+}
+
+/// The floor under a figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Floor {
+    /// What it is.
+    #[serde(rename = "floor_name")]
+    pub name: String,
+    /// Its median.
+    #[serde(rename = "floor")]
+    pub median: f64,
+    /// Measured to floor: the median over the runs.
+    pub ratio: f64,
+    /// The smallest of a run.
+    pub ratio_min: f64,
+    /// The largest of a run.
+    pub ratio_max: f64,
+}
+
+/// Where it was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Ranks of the job.
+    pub ranks: u32,
+    /// Nodes of the job.
+    pub nodes: u32,
+    /// What moves the messages: `shm` or `tcp`.
+    pub device: String,
+    /// Wait mode of the ranks.
+    pub wait: String,
+    /// Cores of the machine.
+    pub cores: usize,
+}
+
+/// One line of `--json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    bench: String,
+    metric: String,
+    unit: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<Mode>,
+    ranks: u32,
+    nodes: u32,
+    device: String,
+    wait: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<usize>,
+    #[serde(flatten)]
+    summary: Summary,
+    runs: u32,
+    cores: usize,
+    oversubscribed: bool,
+    version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    side: Option<Side>,
+    #[serde(flatten)]
+    floor: Option<Floor>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<BTreeMap<String, u64>>,
+}
+
+impl Record {
+    /// Puts together what the ranks have found and what the tool knows.
+    pub fn new(bench: &str, setting: &Setting, measured: &Measured) -> Self {
+        let Measured { metric, unit, mode, bytes, side, summary, runs, floor } = measured.clone();
+        let Setting { ranks, nodes, device, wait, cores } = setting.clone();
+        Self {
+            bench: bench.to_owned(),
+            metric,
+            unit,
+            mode,
+            ranks,
+            nodes,
+            device,
+            wait,
+            bytes,
+            summary,
+            runs,
+            cores,
+            oversubscribed: ranks as usize > cores,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            side,
+            floor,
+            counters: None,
+        }
+    }
+
+    /// Adds what the daemons have counted.
+    pub fn with_counters(self, counters: Option<BTreeMap<String, u64>>) -> Self {
+        Self { counters, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting() -> Setting {
+        Setting { ranks: 2, nodes: 1, device: "shm".into(), wait: "adaptive".into(), cores: 2 }
+    }
+
+    fn measured() -> Measured {
+        Measured {
+            metric: "half_rtt".into(),
+            unit: "us".into(),
+            mode: Some(Mode::Persistent),
+            bytes: Some(8),
+            side: None,
+            summary: Summary { min: 0.21, median: 0.22, p99: 0.31, max: 1.2, mean: 0.23, samples: 100_000 },
+            runs: 5,
+            floor: None,
+        }
+    }
+
+    #[test]
+    fn a_record_has_its_stable_keys() {
+        let record = serde_json::to_string(&Record::new("latency", &setting(), &measured())).unwrap();
+        let expected = r#"{"bench":"latency","metric":"half_rtt","unit":"us","mode":"persistent","ranks":2,"nodes":1,"device":"shm","wait":"adaptive","bytes":8,"min":0.21,"median":0.22,"p99":0.31,"max":1.2,"mean":0.23,"samples":100000,"runs":5,"cores":2,"oversubscribed":false,"version":"VERSION"}"#;
+        assert_eq!(record, expected.replace("VERSION", env!("CARGO_PKG_VERSION")));
+    }
+
+    #[test]
+    fn extra_keys_appear_where_they_apply() {
+        let floor = Floor { name: "tcp".into(), median: 3.0, ratio: 2.0, ratio_min: 1.5, ratio_max: 2.5 };
+        let measured = Measured { side: Some(Side::Both), floor: Some(floor), ..measured() };
+        let counters = BTreeMap::from([("frames_sent".to_owned(), 7)]);
+        let record = Record::new("bandwidth", &setting(), &measured).with_counters(Some(counters));
+        let json: serde_json::Value = serde_json::to_value(&record).unwrap();
+        assert_eq!(json["side"], "both");
+        assert_eq!(json["floor_name"], "tcp");
+        assert_eq!(json["ratio_max"], 2.5);
+        assert_eq!(json["counters"]["frames_sent"], 7);
+        assert_eq!(serde_json::from_value::<Record>(json).unwrap(), record);
+    }
+}

@@ -1,0 +1,196 @@
+//! The protocols under every schedule that a model checker can think of. Run with `--cfg loom`; see CONTRIBUTING.md.
+#![cfg(loom)]
+
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+use ropeway_proto::{Completion, Status};
+use ropeway_shm::ring::{RingConsumer, RingProducer, RingWords};
+use ropeway_shm::{Doorbell, RequestSlot};
+
+const CAPACITY: usize = 2;
+
+/// The kernel's part: something to sleep on that remembers one wake-up, as an eventfd does.
+#[derive(Default)]
+struct Bell {
+    has_rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.has_rung.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+
+    fn sleep(&self) {
+        let mut has_rung = self.has_rung.lock().unwrap();
+        while !*has_rung {
+            has_rung = self.changed.wait(has_rung).unwrap();
+        }
+        *has_rung = false;
+    }
+}
+
+fn entry(number: u64) -> [u64; 8] {
+    [number; 8]
+}
+
+fn ring() -> (RingProducer<Arc<RingWords<CAPACITY>>>, RingConsumer<Arc<RingWords<CAPACITY>>>) {
+    let words = Arc::new(RingWords::new());
+    (RingProducer::new(Arc::clone(&words)), RingConsumer::new(words))
+}
+
+#[test]
+fn entries_come_out_whole_and_in_order() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = ring();
+        let pushing = thread::spawn(move || {
+            for number in 1..=3 {
+                while producer.push(&[entry(number)]) == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+        for number in 1..=3 {
+            let popped = loop {
+                match consumer.pop().unwrap() {
+                    Some(popped) => break popped,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!(popped, entry(number));
+        }
+        pushing.join().unwrap();
+        assert_eq!(consumer.pop(), Ok(None));
+    });
+}
+
+#[test]
+fn a_consumer_that_goes_to_sleep_misses_nothing() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = ring();
+        let bell = Arc::new(Bell::default());
+        let pushing = {
+            let bell = Arc::clone(&bell);
+            thread::spawn(move || {
+                for number in 1..=2 {
+                    assert_eq!(producer.push(&[entry(number)]), 1);
+                    if producer.must_wake() {
+                        bell.ring();
+                    }
+                }
+            })
+        };
+        let mut next = 1;
+        while next <= 2 {
+            while let Some(popped) = consumer.pop().unwrap() {
+                assert_eq!(popped, entry(next));
+                next += 1;
+            }
+            // A lost wake-up shows as a deadlock, which loom reports.
+            if next <= 2 && consumer.arm() {
+                bell.sleep();
+                consumer.disarm();
+            }
+        }
+        pushing.join().unwrap();
+    });
+}
+
+/// A doorbell whose sleepers are a condition variable instead of a futex queue.
+#[derive(Default)]
+struct Futex {
+    doorbell: Doorbell,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Futex {
+    /// As the kernel does it: compare and go to sleep in one step.
+    fn sleep(&self, seen: u32) {
+        let mut guard = self.lock.lock().unwrap();
+        while self.doorbell.listen() == seen {
+            guard = self.changed.wait(guard).unwrap();
+        }
+    }
+
+    fn wake(&self) {
+        self.doorbell.count_up();
+        drop(self.lock.lock().unwrap());
+        self.changed.notify_all();
+    }
+}
+
+#[test]
+fn a_waiter_that_goes_to_sleep_sees_the_completion() {
+    loom::model(|| {
+        let slot = Arc::new(RequestSlot::new());
+        let futex = Arc::new(Futex::default());
+        let completing = {
+            let (slot, futex) = (Arc::clone(&slot), Arc::clone(&futex));
+            thread::spawn(move || {
+                let completion = Completion { status: Status::Success, source: 3, tag: 4, bytes: 5 };
+                if slot.complete(1, &completion).is_some() {
+                    futex.wake();
+                }
+            })
+        };
+        let seen = futex.doorbell.listen();
+        slot.arm(0);
+        if !slot.is_done(1) {
+            futex.sleep(seen);
+        }
+        slot.disarm();
+        assert!(slot.is_done(1));
+        let completion = slot.completion().unwrap();
+        assert_eq!((completion.source, completion.tag, completion.bytes), (3, 4, 5));
+        completing.join().unwrap();
+    });
+}
+
+#[test]
+fn a_waiter_on_two_requests_wakes_for_either() {
+    loom::model(|| {
+        let slots = Arc::new([RequestSlot::new(), RequestSlot::new()]);
+        let futex = Arc::new(Futex::default());
+        let completing = {
+            let (slots, futex) = (Arc::clone(&slots), Arc::clone(&futex));
+            thread::spawn(move || {
+                if slots[1].complete(1, &Completion::bare(Status::Success)).is_some() {
+                    futex.wake();
+                }
+            })
+        };
+        let seen = futex.doorbell.listen();
+        slots.iter().for_each(|slot| slot.arm(0));
+        if !slots.iter().any(|slot| slot.is_done(1)) {
+            futex.sleep(seen);
+        }
+        slots.iter().for_each(RequestSlot::disarm);
+        assert!(slots[1].is_done(1));
+        completing.join().unwrap();
+    });
+}
+
+#[test]
+fn a_daemon_that_goes_wakes_whoever_sleeps() {
+    loom::model(|| {
+        let slot = Arc::new(RequestSlot::new());
+        let (futex, is_gone) = (Arc::new(Futex::default()), Arc::new(AtomicBool::new(false)));
+        let watching = {
+            let (futex, is_gone) = (Arc::clone(&futex), Arc::clone(&is_gone));
+            thread::spawn(move || {
+                is_gone.store(true, Ordering::Release);
+                futex.wake();
+            })
+        };
+        let seen = futex.doorbell.listen();
+        slot.arm(0);
+        if !slot.is_done(1) && !is_gone.load(Ordering::Acquire) {
+            futex.sleep(seen);
+        }
+        assert!(is_gone.load(Ordering::Acquire) || slot.is_done(1));
+        watching.join().unwrap();
+    });
+}
