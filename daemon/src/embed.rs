@@ -1,8 +1,11 @@
 //! A daemon on a thread of its own, inside another program: the tool, or a test.
 
+use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
@@ -38,7 +41,7 @@ pub enum DaemonError {
     NotLoopback(SocketAddr),
     /// Another daemon listens on the control socket.
     #[error("another daemon is already running at {}", .0.display())]
-    AlreadyRunning(std::path::PathBuf),
+    AlreadyRunning(PathBuf),
     /// An address can't be listened on.
     #[error("can't listen on {address}: {source}")]
     Listen { address: String, source: io::Error },
@@ -146,19 +149,22 @@ fn listen_for_links(address: SocketAddr) -> Result<TcpListener, DaemonError> {
     TcpListener::bind(address).map_err(|source| DaemonError::Listen { address: address.to_string(), source })
 }
 
-fn listen_for_clients(path: &std::path::Path) -> Result<UnixListener, DaemonError> {
+fn listen_for_clients(path: &Path) -> Result<UnixListener, DaemonError> {
     let failed = |source| DaemonError::Listen { address: path.display().to_string(), source };
-    match UnixListener::bind(path) {
+    let listener = match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             // A daemon that was killed leaves its socket behind; one that runs answers.
             if UnixStream::connect(path).is_ok() {
                 return Err(DaemonError::AlreadyRunning(path.to_owned()));
             }
-            std::fs::remove_file(path).map_err(failed)?;
-            UnixListener::bind(path).map_err(failed)
+            std::fs::remove_file(path).and_then(|()| UnixListener::bind(path))
         }
-        result => result.map_err(failed),
-    }
+        result => result,
+    };
+    let listener = listener.map_err(failed)?;
+    // Every user may connect; what they may do there depends on who they are, which the kernel says.
+    std::fs::set_permissions(path, Permissions::from_mode(0o666)).map_err(failed)?;
+    Ok(listener)
 }
 
 fn random_number() -> io::Result<u64> {

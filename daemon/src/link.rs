@@ -18,6 +18,7 @@ use slab::Slab;
 use socket2::SockRef;
 
 use crate::device::{AnyDevice, Device, Inbound, LinkError, Outbound, TcpDevice, Traffic};
+use crate::job::Job;
 use crate::server::{Jobs, Source};
 
 /// All links of a daemon, and the routes over them.
@@ -326,37 +327,30 @@ impl Traffic for LinkTraffic<'_> {
     }
 }
 
-/// The engines behind the self link: every job's own node.
+/// What is behind the self link of a node: one job's engine, on both ends.
 pub(crate) struct SelfTraffic<'a> {
-    pub(crate) jobs: &'a mut Jobs,
+    pub(crate) id: JobId,
+    pub(crate) job: &'a mut Job,
     pub(crate) counters: &'a Counters,
-    /// The job whose turn it is.
-    pub(crate) job: JobId,
 }
 
 impl Traffic for SelfTraffic<'_> {
     fn poll(&mut self) -> Option<Outbound> {
-        let job = self.jobs.get_mut(&self.job)?;
-        let node = job.engine.spec().node;
-        job.poll_transmit(self.job, node)
+        let node = self.job.engine.spec().node;
+        self.job.poll_transmit(self.id, node)
     }
 
-    fn transmitted(&mut self, job: JobId, operation: Operation, bytes: u64) {
-        if let Some(job) = self.jobs.get_mut(&job) {
-            job.engine.handle_transmitted(operation, bytes);
-        }
+    fn transmitted(&mut self, _: JobId, operation: Operation, bytes: u64) {
+        self.job.engine.handle_transmitted(operation, bytes);
     }
 
     fn accept(&mut self, job: JobId, frame: Frame) -> Result<Inbound, LinkError> {
-        let Some(found) = self.jobs.get_mut(&job) else { return Ok(Inbound::unwanted(job)) };
-        let node = found.engine.spec().node;
-        found.accept(job, node, frame)
+        let node = self.job.engine.spec().node;
+        self.job.accept(job, node, frame)
     }
 
     fn arrived(&mut self, inbound: Inbound) {
-        if let Some(job) = self.jobs.get_mut(&inbound.job) {
-            job.arrived(inbound);
-        }
+        self.job.arrived(inbound);
     }
 
     fn count(&mut self, counter: Counter, amount: u64) {

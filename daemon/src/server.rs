@@ -197,11 +197,8 @@ impl Server {
 
     fn progress_self_links(&mut self, now: Instant) -> io::Result<usize> {
         let mut work = 0;
-        let waiting = |(&id, job): (&JobId, &Job)| job.engine.has_transmit(job.engine.spec().node).then_some(id);
-        // Collecting does not allocate when there is nothing to do.
-        let waiting: Vec<JobId> = self.jobs.iter().filter_map(waiting).collect();
-        for job in waiting {
-            let mut traffic = SelfTraffic { jobs: &mut self.jobs, counters: &self.counters, job };
+        for (&id, job) in &mut self.jobs {
+            let mut traffic = SelfTraffic { id, job, counters: &self.counters };
             // The other end is ourselves: an error is a bug, and a daemon with a bug must not go on.
             work += self.shm.progress(&mut traffic, now).map_err(io::Error::other)?;
         }

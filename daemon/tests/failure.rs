@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{Cluster, Cut, Wire, config, soon};
 use ropeway::control::ControlSocket;
-use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, Request as _, WaitMode};
+use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, WaitMode};
 use ropeway_daemon::Config;
 use ropeway_proto::JobId;
 use ropeway_proto::control::{DaemonAddress, JobSpec, Reply, Request};

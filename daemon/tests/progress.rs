@@ -4,7 +4,7 @@ mod common;
 
 use common::{Cluster, soon};
 use nix::sys::signal::{Signal, raise};
-use ropeway::{Request as _, start_all};
+use ropeway::start_all;
 
 const EAGER: usize = 100;
 const LARGE: usize = 3 << 20;

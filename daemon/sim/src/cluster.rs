@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use fastrand::Rng;
-use ropeway_engine::{Config, Engine, Leftovers, Place, StashId, StashWork};
+use ropeway_engine::{Config, Engine, Leftovers, Place, StashId, StashWork, Token};
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::frame::Header;
-use ropeway_proto::{Command, Completion, Epoch, Frame, JobId, NodeId, Rank, Slot};
+use ropeway_proto::{Command, Completion, Epoch, Frame, JobId, Layout, NodeId, Rank, Slot};
 
 use crate::Summary;
 use crate::client::{Action, Call, Client, Surroundings};
@@ -46,7 +46,8 @@ enum Event {
     Leaves(u16, u16),
     /// The next parcel of a link is there.
     Arrives(u16, u16),
-    Stash(u16, StashWork),
+    /// A copy out of a node's stash is made.
+    Copy(u16, StashId, Layout, u64, Token),
     Fault(Fault),
     /// A node notices that its link from another is cut.
     LinkDown(u16, u16),
@@ -163,7 +164,7 @@ impl Cluster {
             Event::Command(rank, command) => return self.command(rank, command),
             Event::Leaves(from, to) => self.leave(from, to),
             Event::Arrives(from, to) => return self.arrive(from, to),
-            Event::Stash(node, work) => self.stash_work(node, work),
+            Event::Copy(node, stash, to, bytes, operation) => self.copy(node, stash, to, bytes, operation),
             Event::Fault(fault) => self.fault(fault),
             Event::LinkDown(from, to) => self.link_down(from, to),
         }
@@ -219,6 +220,8 @@ impl Cluster {
         if self.clients[rank as usize].is_none() {
             return Ok(());
         }
+        let command =
+            Command::decode(command.encode()).map_err(|error| format!("{command:?} is no command: {error}"))?;
         let (node, local_rank) = self.place_of(rank);
         let answer = self.engines[usize::from(node)].handle_command(local_rank, command);
         self.collect(node);
@@ -255,8 +258,16 @@ impl Cluster {
     fn collect(&mut self, node: u16) {
         let index = usize::from(node);
         while let Some(work) = self.engines[index].poll_stash_work() {
-            let at = self.now + self.rng.u64(..self.workload.delays.copy_ns);
-            self.schedule(at, Event::Stash(node, work));
+            match work {
+                StashWork::Copy { stash, to, bytes, operation } => {
+                    let at = self.now + self.rng.u64(..self.workload.delays.copy_ns);
+                    self.schedule(at, Event::Copy(node, stash, to, bytes, operation));
+                }
+                // At once, because the engine may use the name again.
+                StashWork::Drop { stash } => {
+                    self.stashes.remove(&(node, stash));
+                }
+            }
         }
         while let Some(done) = self.engines[index].poll_completion() {
             let rank = self.workload.spec.nodes[index].first_rank + done.local_rank;
@@ -275,19 +286,12 @@ impl Cluster {
         }
     }
 
-    fn stash_work(&mut self, node: u16, work: StashWork) {
-        match work {
-            StashWork::Copy { stash, to, bytes, operation } => {
-                let content = self.stashes.remove(&(node, stash)).expect("what is to be copied is stashed");
-                assert_eq!(content.len() as u64, bytes, "only whole messages are copied");
-                message::write(&mut self.memory[usize::from(node)], to, 0, &content);
-                self.engines[usize::from(node)].handle_copied(stash, operation);
-                self.collect(node);
-            }
-            StashWork::Drop { stash } => {
-                self.stashes.remove(&(node, stash));
-            }
-        }
+    fn copy(&mut self, node: u16, stash: StashId, to: Layout, bytes: u64, operation: Token) {
+        let content = self.stashes.remove(&(node, stash)).expect("what is to be copied is stashed");
+        assert_eq!(content.len() as u64, bytes, "only whole messages are copied");
+        message::write(&mut self.memory[usize::from(node)], to, 0, &content);
+        self.engines[usize::from(node)].handle_copied(stash, operation);
+        self.collect(node);
     }
 
     /// A link takes up the next piece of a payload, or the next frame.

@@ -42,6 +42,8 @@ fn main() -> ExitCode {
         }
     }
     let Summary { messages, events, errors, stashed } = total;
-    println!("{seeds} seeds: {messages} messages ({stashed} stashed), {errors} errors, {events} events; all properties hold");
+    println!(
+        "{seeds} seeds: {messages} messages ({stashed} stashed), {errors} errors, {events} events; all properties hold"
+    );
     ExitCode::SUCCESS
 }

@@ -197,7 +197,8 @@ fn random_faults(rng: &mut Rng, spec: &JobSpec) -> Vec<(u64, Fault)> {
             _ => {
                 let one = rng.u16(..nodes);
                 let other = (one + rng.u16(1..nodes)) % nodes;
-                Fault::Cut { nodes: (one, other), lag_ns: rng.u64(0..1 << rng.u32(1..20)) }
+                let magnitude = rng.u32(1..20);
+                Fault::Cut { nodes: (one, other), lag_ns: rng.u64(0..1 << magnitude) }
             }
         };
         (at, fault)
@@ -245,7 +246,7 @@ impl<'a> Programs<'a> {
     /// Several channels of one envelope: they bind in order of init, whoever initialises them.
     fn add_channels(&mut self, size: u32) {
         let (source, dest) = (self.rng.u32(..size), self.rng.u32(..size));
-        let (comm, tag) = (CommId(self.rng.u32(..2)), self.rng.i32(..2));
+        let (comm, tag) = (CommId(self.rng.u32(..2)), self.rng.i32(0..2));
         let (messages, rounds) = (self.rng.u32(0..12), self.rng.u32(1..=3));
         let is_taken = |plan: &ChannelPlan| plan.is_send && (plan.peer, plan.comm, plan.tag) == (dest, comm, tag);
         if self.programs[source as usize].channels.iter().any(is_taken) {
@@ -296,7 +297,7 @@ impl<'a> Programs<'a> {
                 continue;
             }
             let count = self.rng.u32(1..15);
-            let messages: Vec<_> = (0..count).map(|_| (self.rng.i32(..TAGS), self.bytes())).collect();
+            let messages: Vec<_> = (0..count).map(|_| (self.rng.i32(0..TAGS), self.bytes())).collect();
             inbox.expected.push((source, count));
             inbox.capacity = messages.iter().map(|&(_, bytes)| bytes).fold(inbox.capacity, u64::max);
             let width = self.rng.usize(1..6);

@@ -21,7 +21,8 @@ pub fn check(history: &History) -> Result<(), String> {
                     && *content == message::content(id, sent.bytes)
             }),
             None => streams.get(&received.stream).is_some_and(|sent| {
-                sent.iter().any(|sent| sent.bytes == received.bytes && *content == message::content(sent.id, sent.bytes))
+                sent.iter()
+                    .any(|sent| sent.bytes == received.bytes && *content == message::content(sent.id, sent.bytes))
             }),
         };
         if !is_right {

@@ -5,5 +5,9 @@ use crate::cluster::Cluster;
 /// Checks the property.
 pub fn check(cluster: &Cluster) -> Result<(), String> {
     let waiting: Vec<_> = cluster.clients().filter_map(|client| client.waits_for()).collect();
-    if waiting.is_empty() { Ok(()) } else { Err(format!("terminates: nothing happens any more:\n{}", waiting.join("\n"))) }
+    if waiting.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("terminates: nothing happens any more:\n{}", waiting.join("\n")))
+    }
 }

@@ -191,7 +191,9 @@ impl Channel {
             desk.complain("written to where it must not be", &self.buffer);
         }
         if is_message {
-            if (status == Status::Truncated) != (bytes > self.plan.bytes) || (source, tag) != (self.plan.peer, self.plan.tag) {
+            if (status == Status::Truncated) != (bytes > self.plan.bytes)
+                || (source, tag) != (self.plan.peer, self.plan.tag)
+            {
                 desk.complain(&format!("it does not fit {completion:?}"), &self.buffer);
             }
             let content = (status == Status::Success).then(|| self.buffer.read(desk.around.memory, bytes));

@@ -66,7 +66,7 @@ impl Inbox {
     fn any_pattern(&self, desk: &mut Desk<'_, '_>) -> (Option<Rank>, Option<Tag>) {
         let senders: Vec<_> = self.remaining.keys().copied().collect();
         let source = desk.around.rng.bool().then(|| senders[desk.around.rng.usize(..senders.len())]);
-        (source, desk.around.rng.bool().then(|| desk.around.rng.i32(..TAGS)))
+        (source, desk.around.rng.bool().then(|| desk.around.rng.i32(0..TAGS)))
     }
 
     fn post(&mut self, desk: &mut Desk<'_, '_>) {
@@ -129,7 +129,14 @@ impl Inbox {
         desk.pause();
     }
 
-    fn received(&mut self, buffer: &Buffer, posted: u64, running: &Running, completion: Completion, desk: &mut Desk<'_, '_>) {
+    fn received(
+        &mut self,
+        buffer: &Buffer,
+        posted: u64,
+        running: &Running,
+        completion: Completion,
+        desk: &mut Desk<'_, '_>,
+    ) {
         let Completion { status, source, tag, bytes } = completion;
         let (capacity, memory) = (self.plan.capacity, &mut *desk.around.memory);
         let is_clean = match status {

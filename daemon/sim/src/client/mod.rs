@@ -135,7 +135,10 @@ impl Client {
     pub fn complete(&mut self, slot: Slot, epoch: Epoch, completion: Completion, around: &mut Surroundings<'_>) {
         let Some(task) = self.pending.remove(&(slot, epoch)) else {
             let rank = self.rank;
-            around.history.complaints.push(format!("rank {rank}: nothing runs on slot {slot} as {epoch}: {completion:?}"));
+            around
+                .history
+                .complaints
+                .push(format!("rank {rank}: nothing runs on slot {slot} as {epoch}: {completion:?}"));
             return;
         };
         self.with(task, around, |task, desk| match task {
@@ -243,7 +246,13 @@ impl Desk<'_, '_> {
     }
 
     /// Writes an ending without a message into the history. Says whether the operation may be tried again.
-    fn ended(&mut self, peer: Option<Rank>, stream: Option<Stream>, was_cancelled: bool, completion: Completion) -> bool {
+    fn ended(
+        &mut self,
+        peer: Option<Rank>,
+        stream: Option<Stream>,
+        was_cancelled: bool,
+        completion: Completion,
+    ) -> bool {
         let ended = Ended { rank: self.rank, peer, stream, was_cancelled, completion };
         self.around.history.ended.push(ended);
         completion.status == Status::Cancelled

@@ -56,7 +56,8 @@ impl Outbox {
     }
 
     pub(super) fn complete(&mut self, slot: Slot, completion: Completion, desk: &mut Desk<'_, '_>) {
-        let Running { message, sent, buffer, was_cancelled } = self.running.remove(&slot).expect("one operation a slot");
+        let Running { message, sent, buffer, was_cancelled } =
+            self.running.remove(&slot).expect("one operation a slot");
         desk.close_slot(slot);
         desk.around.history.sent[sent].fate = Some(completion.status);
         buffer.fill(desk.around.memory, STALE);
