@@ -225,7 +225,7 @@ impl Stream for Persistent {
     fn transfer(&mut self) -> Result<(), BenchError> {
         let sending = start_all(&mut self.sends)?;
         for recv in &mut self.recvs {
-            if let Some(receiving) = ropeway::Request::active(recv) {
+            if let Some(receiving) = recv.active() {
                 receiving.wait()?;
             }
         }

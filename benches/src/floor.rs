@@ -25,9 +25,12 @@ impl Handover {
         Self { session: session.clone(), leads: pair.leads, time, from: vec![1; bytes], to: vec![0; bytes] }
     }
 
-    fn sample_us(&mut self) -> f64 {
-        let copy = copying_time(&self.from, &mut self.to);
-        (handover_time() + copy).as_secs_f64() * 1e6
+    fn samples_us(&mut self) -> Vec<f64> {
+        let mut sample_us = |handover: Duration| {
+            let copy = copying_time(&self.from, &mut self.to);
+            (handover + copy).as_secs_f64() * 1e6
+        };
+        handover_times().into_iter().map(&mut sample_us).collect()
     }
 }
 
@@ -35,9 +38,9 @@ impl Contestant for Handover {
     fn measure(&mut self) -> Result<Vec<f64>, BenchError> {
         quietly(&self.session.clone(), self.leads, || {
             let begin = Instant::now();
-            let mut samples = vec![self.sample_us()];
+            let mut samples = self.samples_us();
             while begin.elapsed() < self.time {
-                samples.push(self.sample_us());
+                samples.extend(self.samples_us());
             }
             samples
         })
@@ -104,14 +107,19 @@ fn copying_time(from: &[u8], to: &mut [u8]) -> Duration {
     begin.elapsed() / copies
 }
 
-/// Half a round trip of a cache line between two threads.
-fn handover_time() -> Duration {
-    let (ball, begin) = (AtomicU64::new(0), Instant::now());
+/// Half the round trip of a cache line between two threads, on average over short batches: if one of the threads loses its
+/// core for a while, that spoils one sample.
+fn handover_times() -> Vec<Duration> {
+    let ball = AtomicU64::new(0);
     thread::scope(|scope| {
-        scope.spawn(|| (0..HANDOVERS).for_each(|round| pass(&ball, 2 * round + 1)));
-        (0..HANDOVERS).for_each(|round| pass(&ball, 2 * round));
-    });
-    begin.elapsed() / (2 * HANDOVERS as u32)
+        scope.spawn(|| (0..BATCHES * HANDOVERS).for_each(|round| pass(&ball, 2 * round + 1)));
+        let batch = |batch| {
+            let begin = Instant::now();
+            (batch * HANDOVERS..(batch + 1) * HANDOVERS).for_each(|round| pass(&ball, 2 * round));
+            begin.elapsed() / (2 * HANDOVERS as u32)
+        };
+        (0..BATCHES).map(batch).collect()
+    })
 }
 
 /// Waits until the ball has this number and passes it on with the next.
@@ -121,7 +129,7 @@ fn pass(ball: &AtomicU64, number: u64) {
     while ball.load(Ordering::Acquire) != number {
         looks += 1;
         // With one core the other thread has to be let in.
-        if looks % 1000 == 0 {
+        if looks.is_multiple_of(1000) {
             thread::yield_now();
         }
         hint::spin_loop();
@@ -129,6 +137,6 @@ fn pass(ball: &AtomicU64, number: u64) {
     ball.store(number + 1, Ordering::Release);
 }
 
-/// So many that starting the second thread does not matter.
-const HANDOVERS: u64 = 20_000;
+const BATCHES: u64 = 50;
+const HANDOVERS: u64 = 200;
 const COPIED_BYTES: usize = 1 << 16;

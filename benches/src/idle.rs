@@ -5,11 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use ropeway::{Communicator, Error, RecvRequest, Request, SendRequest, Session, start_all};
+use ropeway::{Error, RecvRequest, SendRequest, Session, start_all};
 use ropeway_examples::Mode;
 
 use crate::statistics::Summary;
-use crate::{BenchError, Console, Measured, Plan};
+use crate::{BenchError, Console, Measured, Plan, gather};
 
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
     let world = session.world();
@@ -21,7 +21,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
     let mut percents = Vec::new();
     for _ in 0..plan.runs {
         let waited = console.step(LABEL, || wait(&mut recv, &mut sends, Duration::from_secs_f64(plan.seconds)))?;
-        percents.extend(sum_of_ranks(&world, waited)?);
+        percents.extend(gather(&world, [waited])?.map(|all| all.iter().map(|[percent]| percent).sum::<f64>()));
     }
     if !percents.is_empty() {
         let measured = Measured {
@@ -63,21 +63,5 @@ fn wait(recv: &mut RecvRequest<u8>, sends: &mut [SendRequest<u8>], time: Duratio
     Ok(used.as_secs_f64() / elapsed.as_secs_f64() * 100.0)
 }
 
-/// Rank 0 learns the sum of all.
-fn sum_of_ranks(world: &Communicator, value: f64) -> Result<Option<f64>, Error> {
-    if world.rank() != 0 {
-        world.send(&[value], 0, SUM)?;
-        return Ok(None);
-    }
-    let mut sum = value;
-    for rank in 1..world.size() {
-        let mut other = [0.0];
-        world.recv(&mut other, rank, SUM)?;
-        sum += other[0];
-    }
-    Ok(Some(sum))
-}
-
 const LABEL: &str = "idle";
 const WAKE: i32 = 1;
-const SUM: i32 = 2;

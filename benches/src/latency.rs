@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use ropeway::{Buffer, RecvRequest, Request, SendRequest, Session};
+use ropeway::{Buffer, RecvRequest, SendRequest, Session};
 use ropeway_examples::Mode;
 
 use crate::floor::Handover;

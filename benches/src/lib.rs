@@ -12,6 +12,7 @@ mod bandwidth;
 mod console;
 mod error;
 mod floor;
+mod gather;
 mod idle;
 mod latency;
 mod pair;
@@ -24,6 +25,7 @@ mod table;
 
 pub use console::{Console, Line};
 pub use error::BenchError;
+pub use gather::gather;
 pub use idle::cpu_time;
 pub use plan::{Bench, Plan, Size};
 pub use record::{Floor, Measured, Record, Setting, Side};

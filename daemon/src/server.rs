@@ -13,8 +13,8 @@ use mio::net::{TcpListener, UnixListener, UnixStream};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use nix::sys::signalfd::SignalFd;
-use ropeway_proto::JobId;
 use ropeway_proto::hello::VersionRange;
+use ropeway_proto::{JobId, NodeId};
 use ropeway_shm::{Counter, Counters, eventfd};
 use slab::Slab;
 
@@ -210,10 +210,8 @@ impl Server {
         let (links, mut swept) = (&self.links, Vec::new());
         self.jobs.retain(|&id, job| {
             let spec = job.engine.spec();
-            let mut nodes = (0..spec.nodes.len() as u16).map(ropeway_proto::NodeId);
-            let has_frames =
-                nodes.any(|node| node != spec.node && links.is_up(id, node) && job.engine.has_transmit(node));
-            let is_kept = !job.is_ending || has_frames;
+            let mut others = (0..spec.nodes.len() as u16).map(NodeId).filter(|&node| node != spec.node);
+            let is_kept = !job.is_ending || others.any(|node| links.is_up(id, node) && job.engine.has_transmit(node));
             if !is_kept {
                 swept.push(id);
             }

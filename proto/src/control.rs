@@ -9,7 +9,8 @@
 //!
 //! A client attaches with [`Request::Attach`]; [`Reply::Attached`] brings three descriptors with it (`SCM_RIGHTS`):
 //! the job segment, the client's control segment, and the eventfd that wakes the daemon. A launcher creates a job with
-//! [`Request::CreateJob`] and keeps the connection; when it closes, the job ends.
+//! [`Request::CreateJob`] on every node and keeps the connections; when one closes, the job ends there. Ranks may start when
+//! all nodes have answered: frames for a job that a daemon does not know are dropped.
 
 use std::net::SocketAddr;
 

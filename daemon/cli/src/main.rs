@@ -1,2 +1,63 @@
-//! The tool.
-fn main() {}
+//! `ropeway`: starts jobs, demonstrates and measures.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod daemon;
+mod demo;
+mod failure;
+mod launch;
+mod rank;
+mod run;
+mod steps;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// Message passing with early binding and a progress daemon per node.
+#[derive(Parser)]
+#[command(name = "ropeway", version, after_help = EXAMPLES)]
+struct Tool {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Flags),
+    Demo(demo::Flags),
+    Bench(bench::Flags),
+    Daemon(daemon::Flags),
+    /// What the tool starts as a rank of its own jobs.
+    #[command(hide = true)]
+    Rank(rank::Flags),
+}
+
+fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let result = match Tool::parse().command {
+        Command::Run(flags) => run::run(&flags),
+        Command::Demo(flags) => demo::run(&flags),
+        Command::Bench(flags) => bench::run(&flags),
+        Command::Daemon(flags) => daemon::run(flags),
+        Command::Rank(flags) => rank::run(&flags),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report();
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  ropeway demo                                   solve a system with and without early binding
+  ropeway run -n 4 -- ./my-program --its-flag    start four ranks on this node
+  ropeway run -n 4 --nodes 2 -- ./my-program     the same on two daemons, joined by TCP
+  ropeway bench latency --sizes 8,1K,64K
+
+`ropeway COMMAND --help` says more. Log: set RUST_LOG, for example RUST_LOG=debug.";

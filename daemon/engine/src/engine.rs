@@ -395,13 +395,9 @@ impl Engine {
         if let Some(frame) = self.outgoing[node].pop_frame() {
             return Some(Transmit { frame, payload: None, token: None });
         }
-        while let Some(index) = self.outgoing[node].pop_ready() {
-            let Some(id) = self.requests.occupant(index) else { continue };
-            let request = &mut self.requests[id];
-            // A place that was freed may have been taken by a request towards another node.
-            if request.node != to || !std::mem::take(&mut request.is_queued) {
-                continue;
-            }
+        while let Some(id) = self.outgoing[node].pop_ready() {
+            let Some(request) = self.requests.find_mut(id) else { continue };
+            request.is_queued = false;
             let transmit = match request.kind {
                 Kind::Send(_) => self.emit_send(id),
                 _ => self.emit_recv(id),

@@ -11,8 +11,8 @@ use ropeway_proto::{ChannelId, Frame};
 #[derive(Default)]
 pub(crate) struct Outgoing {
     frames: VecDeque<Frame>,
-    /// Their places in the table of requests. A place may have changed hands since: whoever is not queued is passed over.
-    ready: VecDeque<u32>,
+    /// Names, not places in the table: whoever takes over the place of a cancelled request must not take its turn.
+    ready: VecDeque<ChannelId>,
     /// Persistent requests towards this node: `ready` has room for all of them.
     requests: usize,
 }
@@ -40,10 +40,10 @@ impl Outgoing {
     }
 
     pub(crate) fn push_ready(&mut self, id: ChannelId) {
-        self.ready.push_back(id.index);
+        self.ready.push_back(id);
     }
 
-    pub(crate) fn pop_ready(&mut self) -> Option<u32> {
+    pub(crate) fn pop_ready(&mut self) -> Option<ChannelId> {
         self.ready.pop_front()
     }
 

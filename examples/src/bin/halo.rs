@@ -10,7 +10,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use ropeway::{Communicator, Error, Request, Strided};
+use ropeway::{Communicator, Error, Strided};
 
 /// Dye in the wind: a stencil on a grid that the ranks share by columns.
 #[derive(Parser)]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use ropeway::{Communicator, Error, RecvRequest, Request, SendRequest};
+use ropeway::{Communicator, Error, RecvRequest, SendRequest};
 
 /// Half the time of a round trip between ranks 0 and 1.
 #[derive(Parser)]
@@ -43,7 +43,7 @@ fn run(flags: &Flags) -> Result<(), Error> {
         if world.rank() == 0 {
             println!("{bytes:>10} {half_trip_us:>14.2}");
         }
-        bytes *= 8;
+        bytes *= 4;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use ropeway::{Error, Request};
+use ropeway::Error;
 
 /// A token goes round a ring of ranks.
 #[derive(Parser)]

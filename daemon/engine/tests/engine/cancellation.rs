@@ -353,3 +353,20 @@ fn free_of_a_receive_that_is_being_disarmed_ends_with_the_other_end() {
     assert_eq!((cluster.status(0, 0), cluster.status(1, 0)), (Some(Status::Freed), Some(Status::Freed)));
     cluster.assert_nothing_left();
 }
+
+#[test]
+fn a_message_does_not_take_the_turn_of_a_cancelled_one() {
+    let mut cluster = Cluster::pair();
+    for slot in 0..2 {
+        cluster.fill(0, slot, slot as u8 + 1);
+        cluster.send(0, slot, 1, TAG, SMALL);
+    }
+    cluster.cancel(0, 0);
+    cluster.fill(0, 0, 3);
+    cluster.send(0, 0, 1, TAG, SMALL);
+    cluster.settle();
+    for (slot, value) in [(0, 2), (1, 3)] {
+        cluster.recv(1, slot, (None, None), SMALL);
+        assert_eq!(cluster.bytes(1, slot, 1), [value], "in the order they were sent");
+    }
+}

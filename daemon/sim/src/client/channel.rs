@@ -140,9 +140,9 @@ impl Channel {
         }
     }
 
-    pub(super) fn complete(&mut self, epoch: Epoch, completion: Completion, desk: &mut Desk<'_, '_>) {
+    pub(super) fn complete(&mut self, at: (Slot, Epoch), completion: Completion, desk: &mut Desk<'_, '_>) {
         match self.state {
-            State::Active { slot, epoch: running, number } if running == epoch => {
+            State::Active { slot, epoch, number } if (slot, epoch) == at => {
                 self.state = State::Inactive { slot };
                 let goes_on = self.account(number, completion, desk);
                 if goes_on {
@@ -156,10 +156,10 @@ impl Channel {
                     self.free(slot, desk);
                 }
             }
-            State::Leaving { epoch: running, number, .. } if running == epoch => {
+            State::Leaving { slot, epoch, number } if (slot, epoch) == at => {
                 self.account(number, completion, desk);
             }
-            State::Leaving { slot, epoch: running, .. } if running.wrapping_add(1) == epoch => {
+            State::Leaving { slot, epoch, .. } if (slot, epoch.wrapping_add(1)) == at => {
                 desk.close_slot(slot);
                 self.next_round(desk);
             }

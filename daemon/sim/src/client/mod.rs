@@ -142,7 +142,7 @@ impl Client {
             return;
         };
         self.with(task, around, |task, desk| match task {
-            Task::Channel(channel) => channel.complete(epoch, completion, desk),
+            Task::Channel(channel) => channel.complete((slot, epoch), completion, desk),
             Task::Outbox(outbox) => outbox.complete(slot, completion, desk),
             Task::Inbox(inbox) => inbox.complete(slot, completion, desk),
         });

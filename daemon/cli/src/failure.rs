@@ -1,0 +1,60 @@
+//! How the tool ends when it does not end well.
+
+use std::io::{self, Write};
+
+use ropeway_daemon::DaemonError;
+
+use crate::launch::{LaunchError, Outcome};
+
+/// Why a command failed. Shown to the user, and mapped to an exit status.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The job could not be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// The job was started and did not succeed.
+    #[error("{0}")]
+    Job(Outcome),
+    /// A benchmark that can't run here.
+    #[error("{0}")]
+    CannotRun(String),
+    /// A daemon did not start, or failed.
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
+    /// Whoever read our output does so no more; there is nobody to tell.
+    #[error("standard output: {0}")]
+    Output(#[from] io::Error),
+    /// Anything else the user should read.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Failure {
+    /// Any error, for its message.
+    pub(crate) fn other(error: impl std::fmt::Display) -> Self {
+        Self::Other(error.to_string())
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::Launch(error) => error.code(),
+            Self::Job(outcome) => outcome.code(),
+            Self::CannotRun(_) => 3,
+            Self::Daemon(_) | Self::Output(_) | Self::Other(_) => 1,
+        }
+    }
+
+    pub(crate) fn report(&self) {
+        let is_closed_pipe = matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe);
+        if !is_closed_pipe {
+            eprintln!("ropeway: {self}");
+        }
+    }
+}
+
+/// Prints without panicking when the reader has gone.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}

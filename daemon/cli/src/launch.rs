@@ -1,0 +1,31 @@
+//! Starts the ranks of a job and sees to it that nothing of them is left.
+//!
+//! ```text
+//!   tool ── Events: signals, lines of output ──► Running::next      one thread decides everything
+//!    │
+//!    ├── Daemons    embedded, one a node, or the system's
+//!    ├── Job        created on each of them; ends when its connections close
+//!    └── Ranks      a process and a process group each, with an inherited connection to its daemon
+//! ```
+//!
+//! A job ends when all ranks have, or when the first of them fails, time is up, or the user interrupts: then all groups get
+//! SIGTERM, and half a second later SIGKILL. Ranks are started by the main thread, because they are bound to die with the
+//! thread that started them.
+
+mod daemons;
+mod error;
+mod events;
+mod input;
+mod job;
+mod outcome;
+mod output;
+mod program;
+mod ranks;
+mod running;
+
+pub(crate) use daemons::Daemons;
+pub(crate) use error::LaunchError;
+pub(crate) use events::Events;
+pub(crate) use outcome::Outcome;
+pub(crate) use program::Program;
+pub(crate) use running::{Input, Launch, Next, Output, Running};

@@ -1,0 +1,109 @@
+//! The daemons of a job: embedded in the tool, or the system's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use ropeway_daemon::{Config, Daemon};
+use ropeway_proto::control::DaemonAddress;
+use ropeway_proto::hello::ClusterKey;
+
+use super::LaunchError;
+
+/// A daemon for each node.
+pub(crate) enum Daemons {
+    /// Threads of the tool.
+    Embedded(Vec<Daemon>),
+    /// The one of this machine, reached by its socket.
+    System(PathBuf),
+}
+
+impl Daemons {
+    /// Starts embedded ones.
+    pub(crate) fn embedded(nodes: u32) -> Result<Self, LaunchError> {
+        if nodes == 1 {
+            return Ok(Self::Embedded(vec![Daemon::start(Config::default())?]));
+        }
+        let key = ClusterKey(random_bytes().map_err(LaunchError::system("making a key"))?);
+        let start = |_| Ok(Daemon::start(Config::on_loopback(key))?);
+        (0..nodes).map(start).collect::<Result<_, _>>().map(Self::Embedded)
+    }
+
+    /// The daemon of this machine, which has to be running.
+    pub(crate) fn system() -> Result<Self, LaunchError> {
+        let socket = system_socket();
+        match UnixStream::connect(&socket) {
+            Ok(_) => Ok(Self::System(socket)),
+            Err(_) => Err(LaunchError::NoSystemDaemon(socket)),
+        }
+    }
+
+    /// The daemon of this machine if one node is enough and it runs, else embedded ones.
+    pub(crate) fn at_hand(nodes: u32) -> Result<Self, LaunchError> {
+        match Self::system() {
+            Ok(system) if nodes == 1 => Ok(system),
+            _ => Self::embedded(nodes),
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> u32 {
+        match self {
+            Self::Embedded(daemons) => daemons.len() as u32,
+            Self::System(_) => 1,
+        }
+    }
+
+    /// A new connection to a node's daemon.
+    pub(super) fn connect(&self, node: usize) -> io::Result<UnixStream> {
+        match self {
+            Self::Embedded(daemons) => daemons[node].connect(),
+            Self::System(socket) => UnixStream::connect(socket),
+        }
+    }
+
+    /// Where the daemons reach each other; of a single one, nothing.
+    pub(super) fn addresses(&self) -> Vec<DaemonAddress> {
+        match self {
+            Self::Embedded(daemons) => daemons.iter().filter_map(Daemon::address).collect(),
+            Self::System(_) => Vec::new(),
+        }
+    }
+
+    /// CPU time that all of them have used.
+    pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
+        match self {
+            Self::Embedded(daemons) => daemons.iter().map(Daemon::cpu_time).sum(),
+            Self::System(socket) => {
+                let credentials = getsockopt(&UnixStream::connect(socket)?, PeerCredentials)?;
+                // The daemon's only thread is its main thread.
+                let text = fs::read_to_string(format!("/proc/{}/schedstat", credentials.pid()))?;
+                let nanoseconds = text.split_whitespace().next().and_then(|number| number.parse().ok());
+                nanoseconds.map(Duration::from_nanos).ok_or_else(|| io::Error::other("unexpected format of schedstat"))
+            }
+        }
+    }
+
+    /// What all of them have counted. The system's daemon counts for others too, so nothing of it.
+    pub(crate) fn counters(&self) -> Option<BTreeMap<String, u64>> {
+        let Self::Embedded(daemons) = self else { return None };
+        let mut sums = BTreeMap::new();
+        for (label, count) in daemons.iter().flat_map(Daemon::counters) {
+            *sums.entry(label.to_owned()).or_default() += count;
+        }
+        Some(sums)
+    }
+}
+
+pub(super) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    io::Read::read_exact(&mut fs::File::open("/dev/urandom")?, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn system_socket() -> PathBuf {
+    std::env::var_os("ROPEWAY_SOCKET").map_or_else(|| PathBuf::from(crate::daemon::DEFAULT_SOCKET), PathBuf::from)
+}

@@ -1,0 +1,49 @@
+//! A job, as the daemons know it.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+
+use ropeway::JobId;
+use ropeway::control::ControlSocket;
+use ropeway_proto::NodeId;
+use ropeway_proto::control::{JobSpec, NodeSpec, Request};
+use ropeway_proto::hello::VersionRange;
+
+use super::daemons::random_bytes;
+use super::{Daemons, LaunchError};
+
+/// A job that exists on all its daemons, until this is dropped.
+pub(crate) struct Job {
+    pub(super) id: JobId,
+    nodes: Vec<NodeSpec>,
+    /// While these are open the daemons keep the job.
+    _launchers: Vec<ControlSocket>,
+}
+
+impl Job {
+    pub(super) fn create(daemons: &Daemons, ranks: u32) -> Result<Self, LaunchError> {
+        if ranks < daemons.nodes() {
+            return Err(LaunchError::TooFewRanks { nodes: daemons.nodes() });
+        }
+        let id = JobId(u64::from_ne_bytes(random_bytes().map_err(LaunchError::system("naming the job"))?));
+        let nodes = match daemons.nodes() {
+            1 => JobSpec::single_node(id, ranks).nodes,
+            _ => JobSpec::deal(ranks, &daemons.addresses()),
+        };
+        let create = |node| {
+            let stream = daemons.connect(node).map_err(LaunchError::system("connecting to the daemon"))?;
+            let spec = JobSpec { job: id, nodes: nodes.clone(), node: NodeId(node as u16) };
+            let mut launcher = ControlSocket::new(stream);
+            launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec })?;
+            Ok(launcher)
+        };
+        let launchers = (0..nodes.len()).map(create).collect::<Result<_, LaunchError>>()?;
+        Ok(Self { id, nodes, _launchers: launchers })
+    }
+
+    /// A connection for a rank, to the daemon of its node.
+    pub(super) fn connect(&self, daemons: &Daemons, rank: u32) -> io::Result<UnixStream> {
+        let node = self.nodes.partition_point(|node| node.first_rank <= rank) - 1;
+        daemons.connect(node)
+    }
+}

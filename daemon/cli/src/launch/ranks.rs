@@ -1,0 +1,101 @@
+//! The processes of a job.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::{Pid, dup};
+
+use super::Outcome;
+use super::job::Job;
+use super::{Daemons, LaunchError};
+
+/// The ranks that run. Dropping this kills them.
+#[derive(Default)]
+pub(super) struct Ranks {
+    running: Vec<(u32, Child)>,
+}
+
+impl Ranks {
+    /// Starts a rank with a connection to its daemon, in a process group of its own.
+    pub(super) fn spawn(
+        &mut self,
+        rank: u32,
+        command: &mut Command,
+        job: &Job,
+        daemons: &Daemons,
+    ) -> Result<&mut Child, LaunchError> {
+        let failed = |error| LaunchError::Rank { rank, error };
+        let connection = job.connect(daemons, rank).map_err(failed)?;
+        // The copy survives `exec`. It exists only while this rank is being started, so that no other inherits it.
+        let inherited = dup(&connection).map_err(|error| failed(error.into()))?;
+        let child = command
+            .env("ROPEWAY_FD", inherited.as_raw_fd().to_string())
+            .env("ROPEWAY_JOB", format!("{:016x}", job.id.0))
+            .env("ROPEWAY_RANK", rank.to_string())
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        self.running.push((rank, child));
+        Ok(&mut self.running.last_mut().expect("it was just pushed").1)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Sends a signal to all processes of all ranks.
+    pub(super) fn signal(&self, signal: Signal) {
+        for (_, child) in &self.running {
+            // Fails only if the group is gone, which is what we want in the end.
+            let _ = killpg(group_of(child), signal);
+        }
+    }
+
+    /// Takes note of ranks that have ended, and returns how the first of them failed, if any did.
+    pub(super) fn reap(&mut self) -> io::Result<Option<Outcome>> {
+        let mut failures = Vec::new();
+        let mut running = Vec::with_capacity(self.running.len());
+        for (rank, child) in self.running.drain(..) {
+            // It stays a zombie until we have cleaned up, so that nobody else can have its number.
+            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+            match waitid(Id::Pid(group_of(&child)), flags) {
+                Ok(WaitStatus::Exited(_, 0)) => bury(child),
+                Ok(WaitStatus::Exited(_, status)) => {
+                    failures.push(Outcome::Exited { rank, status: status as u8 });
+                    bury(child);
+                }
+                Ok(WaitStatus::Signaled(_, signal, _)) => {
+                    failures.push(Outcome::Killed { rank, signal });
+                    bury(child);
+                }
+                Ok(_) | Err(_) => running.push((rank, child)),
+            }
+        }
+        self.running = running;
+        // When several have ended since the last look, the others probably failed because of the one that was killed.
+        let killed = failures.iter().find(|outcome| matches!(outcome, Outcome::Killed { .. }));
+        Ok(killed.or(failures.first()).copied())
+    }
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+        self.running.drain(..).for_each(|(_, child)| bury(child));
+    }
+}
+
+fn group_of(child: &Child) -> Pid {
+    Pid::from_raw(child.id() as i32)
+}
+
+/// Kills what a rank has left running in its group, and reaps it.
+fn bury(mut child: Child) {
+    let _ = killpg(group_of(&child), Signal::SIGKILL);
+    // Fails only if somebody else has reaped it.
+    let _ = child.wait();
+}

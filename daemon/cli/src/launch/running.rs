@@ -1,0 +1,212 @@
+//! A job from its first rank to its last.
+
+use std::io;
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use ropeway::WaitMode;
+
+use super::events::{Event, Events};
+use super::input::{Source, pump};
+use super::job::Job;
+use super::output::{listen, tag};
+use super::ranks::Ranks;
+use super::{Daemons, LaunchError, Outcome, Program};
+
+/// What to start, and how.
+pub(crate) struct Launch {
+    pub(crate) program: Program,
+    pub(crate) ranks: u32,
+    pub(crate) wait: Option<WaitMode>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) input: Input,
+    pub(crate) output: Output,
+}
+
+/// Where rank 0's input comes from. The others have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// From the user.
+    User,
+    /// From [`Running::answer`].
+    Tool,
+}
+
+/// Where the ranks' output goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// To the user.
+    User,
+    /// To the user, each line with its rank's number.
+    Tagged,
+    /// Rank 0's lines come from [`Running::next`], the others' are dropped. Errors go to the user.
+    Tool,
+}
+
+/// What happens next in a running job.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Rank 0 has written a line.
+    Line(String),
+    /// Everything is over.
+    Ended(Outcome),
+}
+
+/// A running job. Dropping it ends it.
+pub(crate) struct Running<'a> {
+    events: &'a Events,
+    // Before the job: daemons shall see ranks end, not lose their job.
+    ranks: Ranks,
+    _job: Job,
+    outcome: Option<Outcome>,
+    answers: Option<ChildStdin>,
+    open_outputs: usize,
+    timeout_at: Option<Instant>,
+    /// When patience ends: with ranks that were asked to end, then with outputs that outlive them.
+    kill_at: Option<Instant>,
+}
+
+impl<'a> Running<'a> {
+    pub(crate) fn start(launch: &Launch, daemons: &Daemons, events: &'a Events) -> Result<Self, LaunchError> {
+        let job = Job::create(daemons, launch.ranks)?;
+        let mut ranks = Ranks::default();
+        let mut started = (None, 0);
+        for rank in 0..launch.ranks {
+            let child = ranks.spawn(rank, &mut launch.command(rank), &job, daemons)?;
+            let wired = launch.wire(rank, child, events);
+            let (answers, outputs) = wired.map_err(|error| LaunchError::Rank { rank, error })?;
+            started = (started.0.or(answers), started.1 + outputs);
+        }
+        Ok(Self {
+            events,
+            ranks,
+            _job: job,
+            outcome: None,
+            answers: started.0,
+            open_outputs: started.1,
+            timeout_at: launch.timeout.map(|timeout| Instant::now() + timeout),
+            kill_at: None,
+        })
+    }
+
+    /// Waits until something happens.
+    pub(crate) fn next(&mut self) -> Result<Next, LaunchError> {
+        loop {
+            let is_quiet = self.open_outputs == 0 || self.is_past(self.kill_at);
+            if self.ranks.is_empty() && is_quiet {
+                return Ok(Next::Ended(self.outcome.unwrap_or(Outcome::Success)));
+            }
+            let patience = [self.timeout_at, self.kill_at].into_iter().flatten().min();
+            match self.events.next(patience) {
+                Some(Event::Line(line)) => return Ok(Next::Line(line)),
+                // An output that outlived an earlier job may be closed only now.
+                Some(Event::OutputClosed) => self.open_outputs = self.open_outputs.saturating_sub(1),
+                Some(Event::ChildEnded) => self.reap()?,
+                Some(Event::Interrupted(_)) if self.outcome.is_some() => self.ranks.signal(Signal::SIGKILL),
+                Some(Event::Interrupted(signal)) => self.end(Outcome::Interrupted(signal)),
+                None if self.is_past(self.kill_at) => {
+                    self.ranks.signal(Signal::SIGKILL);
+                    self.kill_at = Some(Instant::now() + PATIENCE);
+                }
+                None => self.end(Outcome::TimedOut),
+            }
+        }
+    }
+
+    /// Waits for the end, whatever happens before it.
+    pub(crate) fn wait(mut self) -> Result<Outcome, LaunchError> {
+        loop {
+            if let Next::Ended(outcome) = self.next()? {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// Where rank 0 reads what the tool has to say.
+    pub(crate) fn answers(&mut self) -> Option<&mut ChildStdin> {
+        self.answers.as_mut()
+    }
+
+    fn reap(&mut self) -> Result<(), LaunchError> {
+        if let Some(failure) = self.ranks.reap().map_err(LaunchError::system("waiting for ranks"))? {
+            self.end(failure);
+        }
+        if self.ranks.is_empty() {
+            // What they have written is still on its way; what they have left behind may keep the pipes open for ever.
+            self.kill_at = Some(Instant::now() + PATIENCE);
+            self.timeout_at = None;
+        }
+        Ok(())
+    }
+
+    /// Asks all ranks to end, the first time it is called.
+    fn end(&mut self, outcome: Outcome) {
+        if self.outcome.is_none() {
+            self.outcome = Some(outcome);
+            self.timeout_at = None;
+            self.kill_at = Some(Instant::now() + PATIENCE);
+            self.ranks.signal(Signal::SIGTERM);
+        }
+    }
+
+    fn is_past(&self, moment: Option<Instant>) -> bool {
+        moment.is_some_and(|moment| Instant::now() >= moment)
+    }
+}
+
+impl Launch {
+    fn command(&self, rank: u32) -> Command {
+        let mut command = Command::new(&self.program.path);
+        command.args(&self.program.args).env("ROPEWAY_SIZE", self.ranks.to_string());
+        if let Some(wait) = self.wait {
+            command.env("ROPEWAY_WAIT", wait.to_string());
+        }
+        command.stdin(match (rank, self.input) {
+            (0, Input::User) => Source::of_user().stdio(),
+            (0, Input::Tool) => Stdio::piped(),
+            _ => Stdio::null(),
+        });
+        match self.output {
+            Output::User => {}
+            Output::Tagged => {
+                command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            }
+            Output::Tool => {
+                command.stdout(if rank == 0 { Stdio::piped() } else { Stdio::null() });
+            }
+        }
+        command
+    }
+
+    /// Connects a rank's pipes. Returns where to answer it, and how many outputs are being read.
+    fn wire(
+        &self,
+        rank: u32,
+        child: &mut std::process::Child,
+        events: &Events,
+    ) -> io::Result<(Option<ChildStdin>, usize)> {
+        let mut answers = child.stdin.take();
+        if self.input == Input::User
+            && let Some(stdin) = answers.take()
+        {
+            pump(stdin)?;
+        }
+        let mut outputs = 0;
+        if let Some(stdout) = child.stdout.take() {
+            outputs += 1;
+            match self.output {
+                Output::Tool => listen(stdout, events.sender())?,
+                _ => tag(rank, stdout, io::stdout(), events.sender())?,
+            }
+        }
+        if let Some(stderr) = child.stderr.take() {
+            outputs += 1;
+            tag(rank, stderr, io::stderr(), events.sender())?;
+        }
+        Ok((answers, outputs))
+    }
+}
+
+/// How long to wait for ranks that were asked to end.
+const PATIENCE: Duration = Duration::from_millis(500);

@@ -1,0 +1,72 @@
+//! `ropeway run`: starts the ranks of a job.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Args;
+use ropeway::WaitMode;
+
+use crate::failure::Failure;
+use crate::launch::{Daemons, Events, Input, Launch, Outcome, Output, Program, Running};
+
+/// Starts the ranks of a job and waits for them.
+///
+/// Rank 0 reads the standard input; all write to the standard output. The exit status is that of the first rank that fails
+/// (128 + signal if it was killed), which also ends the others. Uses the daemon of this machine if it runs and one node is
+/// asked for; else it brings its own.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ropeway run -n 4 -- ./solver input.dat
+  ropeway run -n 4 --nodes 2 --wait blocking -- ./solver
+  ropeway run -n 2 --tag-output --timeout 60 -- sh -c 'echo I am $ROPEWAY_RANK of $ROPEWAY_SIZE'")]
+pub(crate) struct Flags {
+    /// Ranks of the job.
+    #[arg(short = 'n', long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
+    ranks: u32,
+    /// Nodes: so many daemons, joined by TCP; ranks are dealt to them in blocks.
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
+    nodes: u32,
+    /// How ranks wait: polling, blocking or adaptive [default: $ROPEWAY_WAIT, or adaptive].
+    #[arg(long, value_name = "MODE")]
+    wait: Option<WaitMode>,
+    /// Put the rank's number in front of each line of output.
+    #[arg(long)]
+    tag_output: bool,
+    /// End the job after so many seconds, with exit status 124.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
+    let (name, args) = flags.command.split_first().expect("clap requires a program");
+    let program = Program::find(name, args)?;
+    let events = Events::from_signals()?;
+    let daemons = Daemons::at_hand(flags.nodes)?;
+    let launch = Launch {
+        program,
+        ranks: flags.ranks,
+        wait: flags.wait,
+        timeout: flags.timeout,
+        input: Input::User,
+        output: if flags.tag_output { Output::Tagged } else { Output::User },
+    };
+    match Running::start(&launch, &daemons, &events)?.wait()? {
+        Outcome::Success => Ok(()),
+        outcome => Err(Failure::Job(outcome)),
+    }
+}
+
+/// A time in seconds, with fractions.
+pub(crate) fn seconds(word: &str) -> Result<Duration, String> {
+    let seconds = word.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.filter(|time| !time.is_zero() && *time <= DAYS_100).ok_or_else(|| "is not a number of seconds".to_owned())
+}
+
+const DAYS_100: Duration = Duration::from_secs(100 * 24 * 3600);
+/// More processes than one machine is asked to run by mistake.
+pub(crate) const RANKS_MAX: i64 = 4096;
+pub(crate) const NODES_MAX: i64 = 256;

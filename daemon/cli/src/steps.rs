@@ -1,0 +1,123 @@
+//! The tool's end of the console: follows a job of its own ranks, step by step.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use ropeway::WaitMode;
+use ropeway_bench::Line;
+use serde::de::DeserializeOwned;
+
+use crate::failure::Failure;
+use crate::launch::{Daemons, Events, Input, Launch, Next, Outcome, Output, Running};
+use crate::rank::Task;
+
+/// A job that does a task.
+pub(crate) struct Steps<'a> {
+    pub(crate) task: Task,
+    pub(crate) ranks: u32,
+    pub(crate) wait: Option<WaitMode>,
+    pub(crate) daemons: &'a Daemons,
+    pub(crate) events: &'a Events,
+}
+
+/// What the tool has seen itself while the ranks did the steps of a label.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// CPU time of the daemons.
+    pub(crate) daemon_cpu: Duration,
+    /// Duration of each step.
+    pub(crate) elapsed: Duration,
+    /// What the daemons have counted.
+    pub(crate) counters: Option<BTreeMap<String, u64>>,
+}
+
+/// What a job tells.
+pub(crate) enum Told<T> {
+    /// A step of this label begins.
+    Step(String),
+    /// What came of the steps of a label, and what was seen meanwhile.
+    Outcome(T, Seen),
+}
+
+impl Steps<'_> {
+    /// Runs the job, and hands on what it tells.
+    pub(crate) fn follow<T: DeserializeOwned>(&self, mut hear: impl FnMut(Told<T>)) -> Result<(), Failure> {
+        let launch = Launch {
+            program: self.task.program()?,
+            ranks: self.ranks,
+            wait: self.wait,
+            timeout: None,
+            input: Input::Tool,
+            output: Output::Tool,
+        };
+        let mut running = Running::start(&launch, self.daemons, self.events)?;
+        let mut before = self.look()?;
+        let mut seen: HashMap<String, Seen> = HashMap::new();
+        loop {
+            let line = match running.next()? {
+                Next::Line(line) => line,
+                Next::Ended(Outcome::Success) => return Ok(()),
+                Next::Ended(outcome) => return Err(Failure::Job(outcome)),
+            };
+            match serde_json::from_str(&line).map_err(Failure::other)? {
+                Line::Ready(label) => {
+                    hear(Told::Step(label));
+                    before = self.look()?;
+                    let answered = running.answers().map_or(Ok(()), |rank| rank.write_all(b"\n"));
+                    // If rank 0 is not there to read it, its end comes next.
+                    if answered.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe) {
+                        return Err(Failure::Other("can't talk to rank 0".to_owned()));
+                    }
+                }
+                Line::Done(label) => seen.entry(label).or_default().add(&before, &self.look()?),
+                Line::Outcome { label, value } => hear(Told::Outcome(value, seen.remove(&label).unwrap_or_default())),
+            }
+        }
+    }
+
+    fn look(&self) -> Result<Look, Failure> {
+        Ok(Look { at: Instant::now(), cpu: self.daemons.cpu_time()?, counters: self.daemons.counters() })
+    }
+}
+
+/// Clocks and counters at a moment.
+struct Look {
+    at: Instant,
+    cpu: Duration,
+    counters: Option<BTreeMap<String, u64>>,
+}
+
+impl Seen {
+    fn add(&mut self, before: &Look, after: &Look) {
+        self.daemon_cpu += after.cpu.saturating_sub(before.cpu);
+        self.elapsed += after.at - before.at;
+        let (Some(before), Some(after)) = (&before.counters, &after.counters) else { return };
+        let sums = self.counters.get_or_insert_default();
+        for (label, count) in after {
+            let count = count.saturating_sub(before.get(label).copied().unwrap_or(0));
+            *sums.entry(label.clone()).or_default() += count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_a_label_add_up() {
+        let at = Instant::now();
+        let look = |ms, count| Look {
+            at: at + Duration::from_millis(ms),
+            cpu: Duration::from_millis(ms / 2),
+            counters: Some(BTreeMap::from([("frames".to_owned(), count)])),
+        };
+        let mut seen = Seen::default();
+        seen.add(&look(0, 5), &look(10, 7));
+        seen.add(&look(100, 50), &look(120, 51));
+        assert_eq!(seen.elapsed, Duration::from_millis(30));
+        assert_eq!(seen.daemon_cpu, Duration::from_millis(15));
+        assert_eq!(seen.counters, Some(BTreeMap::from([("frames".to_owned(), 3)])));
+    }
+}
