@@ -153,16 +153,25 @@ impl Server {
             && let Some(job) = self.jobs.get_mut(&id)
         {
             job.detach(local_rank, has_failed);
+            self.links.spare_memory(id, job);
         }
     }
 
     /// Cuts a client off that does what no client library does.
     pub(crate) fn evict(&mut self, index: usize, reason: &str) {
-        let Some(client) = self.clients.get_mut(index) else { return };
-        tracing::warn!(client = index, reason, "client evicted");
-        self.counters.add(Counter::ClientsEvicted, 1);
+        if self.clients.contains(index) {
+            tracing::warn!(client = index, reason, "client evicted");
+            self.counters.add(Counter::ClientsEvicted, 1);
+            self.dismiss(index, reason);
+        }
+    }
+
+    /// Ends a connection, with a reason. Its rank ends first: from the moment the client reads that it is over, it takes
+    /// its buffers for its own again.
+    fn dismiss(&mut self, index: usize, reason: &str) {
+        self.leave(index, true);
         // It may not read its socket any more; then it does not learn why.
-        let _ = client.reply(&Reply::Evicted { reason: reason.into() });
+        let _ = self.clients[index].reply(&Reply::Evicted { reason: reason.into() });
         self.remove_client(index);
     }
 
@@ -178,9 +187,8 @@ impl Server {
         }
         let ended = client.created.and_then(|id| self.jobs.get_mut(&id)).map(Job::end);
         for client in ended.into_iter().flatten().filter(|&other| other != index) {
-            if let Some(other) = self.clients.get_mut(client) {
-                let _ = other.reply(&Reply::Evicted { reason: "the job has ended: its launcher is gone".into() });
-                self.remove_client(client);
+            if self.clients.contains(client) {
+                self.dismiss(client, "the job has ended: its launcher is gone");
             }
         }
     }

@@ -126,8 +126,9 @@ pub trait Device {
     /// Sends and receives what is possible now, within a bound. Says how much was done; zero means idle.
     fn progress(&mut self, traffic: &mut dyn Traffic, now: Instant) -> Result<usize, LinkError>;
 
-    /// What had begun to arrive when the link broke.
-    fn interrupted(&mut self) -> Option<Inbound>;
+    /// The frame whose payload is incomplete. What is left of it can be given another target, or will never come if the
+    /// link has broken.
+    fn arriving(&mut self) -> Option<&mut Inbound>;
 }
 
 /// Any device. The set is closed, so dispatch is a `match` and a reader sees all of it.
@@ -149,11 +150,11 @@ impl Device for AnyDevice {
         }
     }
 
-    fn interrupted(&mut self) -> Option<Inbound> {
+    fn arriving(&mut self) -> Option<&mut Inbound> {
         match self {
-            Self::Shm(device) => device.interrupted(),
-            Self::Tcp(device) => device.interrupted(),
-            Self::Loopback(device) => device.interrupted(),
+            Self::Shm(device) => device.arriving(),
+            Self::Tcp(device) => device.arriving(),
+            Self::Loopback(device) => device.arriving(),
         }
     }
 }

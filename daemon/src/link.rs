@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry};
-use ropeway_engine::Token as Operation;
+use ropeway_engine::{Arrival, Token as Operation};
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::hello::{HELLO_BYTES, Hello, HelloError};
 use ropeway_proto::{Frame, JobId, NodeId};
@@ -17,7 +17,7 @@ use ropeway_shm::{Counter, Counters};
 use slab::Slab;
 use socket2::SockRef;
 
-use crate::device::{AnyDevice, Device, Inbound, LinkError, Outbound, TcpDevice, Traffic};
+use crate::device::{AnyDevice, Device, Inbound, LinkError, Outbound, Target, TcpDevice, Traffic};
 use crate::job::Job;
 use crate::server::{Jobs, Source};
 
@@ -161,7 +161,7 @@ impl Links {
             match device.progress(&mut traffic, now) {
                 Ok(count) => done += count,
                 Err(error) => {
-                    let interrupted = device.interrupted();
+                    let interrupted = device.arriving().map(|inbound| (inbound.job, inbound.arrival));
                     tracing::info!(%error, daemon, "link is down");
                     lost.push((index, interrupted));
                 }
@@ -175,6 +175,20 @@ impl Links {
             done += 1;
         }
         done + self.check_deadlines(jobs, now)
+    }
+
+    /// A rank of the job has gone: what is still arriving for it must not be written to its memory any more, which its
+    /// process takes for its own again.
+    pub(crate) fn spare_memory(&mut self, id: JobId, job: &mut Job) {
+        for (_, link) in &mut self.links {
+            if let State::Up(device) = &mut link.state
+                && let Some(inbound) = device.arriving()
+                && inbound.job == id
+                && !job.engine.awaits(inbound.arrival)
+            {
+                inbound.target = Target::Discard;
+            }
+        }
     }
 
     /// Forgets the routes of a job that has ended.
@@ -216,10 +230,9 @@ impl Links {
     }
 
     /// No more traffic with that daemon: every job that had a route to it learns it.
-    fn lose(&mut self, daemon: u64, interrupted: Option<Inbound>, jobs: &mut Jobs) {
+    fn lose(&mut self, daemon: u64, interrupted: Option<(JobId, Arrival)>, jobs: &mut Jobs) {
         for route in self.routes.iter().filter(|route| route.daemon == daemon) {
-            let arrival =
-                interrupted.as_ref().filter(|inbound| inbound.job == route.job).map(|inbound| inbound.arrival);
+            let arrival = interrupted.filter(|(job, _)| *job == route.job).map(|(_, arrival)| arrival);
             if let Some(job) = jobs.get_mut(&route.job) {
                 job.engine.handle_link_down(route.node, arrival);
             }

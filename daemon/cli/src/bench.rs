@@ -194,7 +194,8 @@ impl Report {
         let unit = self.results.first().map_or("", |(measured, _)| measured.unit.as_str());
         let metric = self.results.first().map_or("", |(measured, _)| measured.metric.as_str());
         let metric = if self.bench == Bench::Idle { "CPU time while waiting" } else { metric };
-        format!("{metric}, {unit}; {ranks} ranks, {nodes} node(s), {device}, {wait}, {cores} cores\n")
+        let nodes = counted_nodes(*nodes);
+        format!("{metric}, {unit}; {ranks} ranks, {nodes}, {device}, {wait}, {cores} cores\n")
     }
 
     fn table(&self) -> Table {
@@ -244,6 +245,11 @@ impl Report {
         }
         text
     }
+}
+
+/// So many nodes, in words.
+pub(crate) fn counted_nodes(nodes: u32) -> String {
+    if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
 }
 
 /// Four digits, or all before the point.

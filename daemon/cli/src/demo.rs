@@ -13,6 +13,7 @@ use ropeway_examples::Mode;
 use ropeway_examples::jacobi::{Settings, Solution, System, solve_serially};
 use ropeway_examples::matrix_market;
 
+use crate::bench::counted_nodes;
 use crate::failure::{Failure, print};
 use crate::launch::{Daemons, Events};
 use crate::rank::Task;
@@ -56,7 +57,7 @@ pub(crate) struct Flags {
     /// How ranks wait: polling, blocking or adaptive.
     #[arg(long, value_name = "MODE", default_value_t = WaitMode::Adaptive)]
     wait: WaitMode,
-    /// Runs of each kind [default: 15, fewer if they would take long].
+    /// Runs of each kind [default: 25, fewer if they would take long].
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     /// One JSON object a line on standard output.
@@ -147,7 +148,7 @@ impl Flags {
         let steps = Steps { task: Task::Jacobi(task), ranks: self.ranks, wait, daemons: &daemons, events };
         let (mut oneshot, mut persistent) = (Vec::new(), Vec::new());
         steps.follow(|told| match told {
-            Told::Step(label) => progress.set_message(format!("{nodes} node(s), {label}")),
+            Told::Step(label) => progress.set_message(format!("{}, {label}", counted_nodes(nodes))),
             Told::Outcome(solved, seen) => {
                 progress.inc(1);
                 let run = Run::judge(&solved, &seen, reference);
@@ -184,5 +185,5 @@ fn affordable_runs(serially: Duration) -> u32 {
     (most as u32).clamp(1, RUNS)
 }
 
-const RUNS: u32 = 15;
+const RUNS: u32 = 25;
 const TIME_FOR_RUNS: Duration = Duration::from_secs(20);

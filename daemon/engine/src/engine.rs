@@ -375,6 +375,14 @@ impl Engine {
         }
     }
 
+    /// Whether anybody still waits for what is arriving. If not, its target may be somebody else's memory by now.
+    pub fn awaits(&mut self, arrival: Arrival) -> bool {
+        match arrival {
+            Arrival::Message { operation, .. } => self.find_operation(operation).is_some(),
+            Arrival::Stash(_) | Arrival::Nothing => true,
+        }
+    }
+
     /// The device is done with that many bytes of an operation's payload: the buffer may change under it.
     pub fn handle_transmitted(&mut self, operation: Token, bytes: u64) {
         self.transmitted(operation, bytes);

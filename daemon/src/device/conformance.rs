@@ -266,8 +266,8 @@ impl Device for AlwaysReady {
         self.0.progress(traffic, now)
     }
 
-    fn interrupted(&mut self) -> Option<Inbound> {
-        self.0.interrupted()
+    fn arriving(&mut self) -> Option<&mut Inbound> {
+        self.0.arriving()
     }
 }
 

@@ -85,7 +85,7 @@ impl Device for LoopbackDevice {
         Ok(self.receive(traffic)? + self.send(traffic)?)
     }
 
-    fn interrupted(&mut self) -> Option<Inbound> {
+    fn arriving(&mut self) -> Option<&mut Inbound> {
         None
     }
 }

@@ -20,7 +20,7 @@ impl Device for ShmDevice {
         Ok(FRAMES_PER_CYCLE)
     }
 
-    fn interrupted(&mut self) -> Option<Inbound> {
+    fn arriving(&mut self) -> Option<&mut Inbound> {
         None
     }
 }

@@ -192,8 +192,8 @@ impl Device for TcpDevice {
         Ok(self.receive(traffic, now)? + self.send(traffic, now)?)
     }
 
-    fn interrupted(&mut self) -> Option<Inbound> {
-        self.input.arriving.take().map(|arriving| arriving.inbound)
+    fn arriving(&mut self) -> Option<&mut Inbound> {
+        self.input.arriving.as_mut().map(|arriving| &mut arriving.inbound)
     }
 }
 

@@ -1,0 +1,166 @@
+//! `ropeway demo`, `ropeway bench` and `ropeway daemon`: jobs whose ranks are the tool itself.
+
+mod tool;
+
+use std::io::Read;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tool::{lines, records, ropeway, stderr, stdout};
+
+/// Solves the system in a file with these lines.
+fn demo_of(matrix: &str, ranks: &str) -> Output {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), matrix).unwrap();
+    let path = file.path().to_str().unwrap();
+    ropeway(&["demo", "jacobi", "--json", "--quiet", "--runs", "2", "-n", ranks, "--matrix", path]).output().unwrap()
+}
+
+#[test]
+fn the_demo_is_correct_with_both_kinds_of_messages_on_one_and_two_nodes() {
+    let output = ropeway(&["demo", "--size", "101", "-n", "3", "--runs", "2", "--json", "--quiet"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let kinds: Vec<_> = records(&output)
+        .iter()
+        .map(|record| {
+            assert_eq!(record["correct"], true);
+            assert!(record["iterations"].as_u64().unwrap() > 5);
+            (record["mode"].as_str().unwrap().to_owned(), record["nodes"].as_u64().unwrap())
+        })
+        .collect();
+    let expected = [("oneshot", 1), ("persistent", 1), ("oneshot", 2), ("persistent", 2)];
+    assert_eq!(kinds, expected.map(|(mode, nodes)| (mode.to_owned(), nodes)));
+}
+
+#[test]
+fn the_demo_prints_a_table() {
+    let output = ropeway(&["demo", "--size", "64", "--runs", "1", "--nodes", "1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("64 unknowns, 4 ranks"), "{}", stdout(&output));
+    assert_eq!(stdout(&output).matches("yes").count(), 2);
+}
+
+#[test]
+fn a_matrix_of_the_users_is_solved() {
+    let matrix = "%%MatrixMarket matrix coordinate real symmetric\n% a comment\n5 5 9\n1 1 4\n2 2 4\n3 3 4\n4 4 4\n5 5 4\n\
+                  2 1 -1\n3 2 -1\n4 3 -1.5\n5 4 1e-1\n";
+    let output = demo_of(matrix, "2");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(records(&output).iter().all(|record| record["correct"] == true && record["size"] == 5));
+    assert_eq!(records(&output).len(), 4);
+}
+
+#[test]
+fn a_matrix_that_can_not_be_solved_is_refused() {
+    let refused = |matrix, ranks, why: &str| {
+        let output = demo_of(matrix, ranks);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+    };
+    let banner = "%%MatrixMarket matrix array real general\n";
+    refused(&format!("{banner}2 2\n2\n3\n1\n3\n"), "2", "not diagonally dominant: in row 2 the diagonal element is 3");
+    refused(&format!("{banner}2 2\n2\nx\n1\n3\n"), "2", "line 4: expected a number");
+    refused(&format!("{banner}2 2\n2\n1\n1\n3\n"), "3", "3 ranks are too many for 2 unknowns: use -n 2 or less");
+    let output = ropeway(&["demo", "--matrix", "/nonexistent.mtx"]).output().unwrap();
+    assert!(stderr(&output).contains("can't open /nonexistent.mtx"));
+}
+
+/// A benchmark that does not take long.
+fn bench(args: &[&str]) -> Output {
+    ropeway(&["bench"]).args(args).args(["--json", "--quiet", "--runs", "2"]).output().unwrap()
+}
+
+#[test]
+fn latency_is_measured_for_all_sizes_and_both_kinds() {
+    for nodes in ["1", "2"] {
+        let output = bench(&["latency", "--nodes", nodes, "--sizes", "1,8,9,64K", "--iters", "20", "-n", "3"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(records(&output).len(), 8);
+        for record in records(&output) {
+            assert_eq!((&record["bench"], &record["metric"]), (&"latency".into(), &"half_rtt".into()));
+            assert!(record["min"].as_f64().unwrap() <= record["median"].as_f64().unwrap());
+            assert!(record["ratio"].as_f64().unwrap() > 0.0);
+        }
+    }
+}
+
+#[test]
+fn bandwidth_between_nodes_comes_with_its_floor_and_counters() {
+    let args = ["bandwidth", "--nodes", "2", "--sizes", "1000,1M", "--iters", "3", "--counters"];
+    let output = bench(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(records(&output).len(), 8);
+    for record in records(&output) {
+        assert_eq!(record["ratio"].is_number(), record["side"] == "send");
+        assert!(record["counters"]["bytes_sent"].as_u64().unwrap() > 64 * 3 * 1000);
+    }
+}
+
+#[test]
+fn idle_reports_clients_and_daemons() {
+    let output = bench(&["idle", "-n", "4", "--seconds", "0.2"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let metrics: Vec<_> = records(&output).iter().map(|record| record["metric"].clone()).collect();
+    assert_eq!(metrics, ["client_cpu", "daemon_cpu"]);
+}
+
+#[test]
+fn a_benchmark_that_can_not_run_says_so() {
+    let output = bench(&["latency", "-n", "1"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(stderr(&output), "ropeway: latency needs at least 2 ranks: use -n 2\n");
+    let output = bench(&["latency", "--attach"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("no daemon is running at /nonexistent/ropewayd.sock"), "{}", stderr(&output));
+    let output = bench(&["latency", "--sizes", "8,1Q"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("1Q"));
+}
+
+#[test]
+fn no_rank_outlives_a_tool_that_was_killed() {
+    let mut tool = ropeway(&["bench", "idle", "--seconds", "3600"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = tool.stderr.take().unwrap();
+    // Both ranks have to be there before their parent goes.
+    let children = format!("/proc/{0}/task/{0}/children", tool.id());
+    while std::fs::read_to_string(&children).unwrap().split_whitespace().count() < 2 {
+        std::thread::yield_now();
+    }
+    tool.kill().unwrap();
+    tool.wait().unwrap();
+    // The ranks have inherited it, so it ends with the last of them.
+    stderr.read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn a_daemon_of_the_machine_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("ropewayd.sock");
+    let ready = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+    let mut daemon = ropeway(&["daemon", "--socket"])
+        .arg(&socket)
+        .env("NOTIFY_SOCKET", folder.path().join("notify"))
+        .spawn()
+        .unwrap();
+    let mut message = [0; 64];
+    let bytes = ready.recv(&mut message).unwrap();
+    assert!(message[..bytes].starts_with(b"READY=1"));
+
+    let with_socket = |args: &[&str]| -> Command {
+        let mut command = ropeway(args);
+        command.env("ROPEWAY_SOCKET", &socket);
+        command
+    };
+    let output = with_socket(&["run", "-n", "2", "--", "sh", "-c", "echo $ROPEWAY_RANK"]).output().unwrap();
+    assert_eq!(lines(&output), ["0", "1"]);
+    let bench = ["bench", "latency", "--attach", "--sizes", "8", "--iters", "10", "--runs", "1", "--json", "--quiet"];
+    let output = with_socket(&bench).output().unwrap();
+    assert_eq!((output.status.code(), records(&output).len()), (Some(0), 2), "{}", stderr(&output));
+
+    kill(Pid::from_raw(daemon.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    assert!(!socket.exists());
+}

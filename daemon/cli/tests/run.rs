@@ -1,0 +1,153 @@
+//! `ropeway run` with shell scripts as ranks.
+
+mod tool;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tool::{lines, ropeway, stderr, stdout};
+
+/// Runs `script` as each of `ranks` ranks and waits for the end.
+fn run_script(ranks: u32, options: &[&str], script: &str) -> std::process::Output {
+    let ranks = ranks.to_string();
+    ropeway(&["run", "-n", &ranks]).args(options).args(["--", "sh", "-c", script]).output().unwrap()
+}
+
+#[test]
+fn each_rank_knows_who_it_is() {
+    let output =
+        run_script(3, &["--tag-output", "--wait", "blocking"], "echo $ROPEWAY_RANK/$ROPEWAY_SIZE $ROPEWAY_WAIT");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(lines(&output), ["[0] 0/3 blocking", "[1] 1/3 blocking", "[2] 2/3 blocking"]);
+}
+
+#[test]
+fn the_status_is_that_of_the_first_rank_that_fails() {
+    let output = run_script(3, &[], "test $ROPEWAY_RANK = 1 && exit 7; exec sleep 3600");
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(stderr(&output), "ropeway: rank 1 ended with status 7, and the job with it\n");
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_the_job() {
+    let output = run_script(3, &[], "test $ROPEWAY_RANK = 2 && kill -9 $$; exec sleep 3600");
+    assert_eq!(output.status.code(), Some(128 + 9));
+    assert!(stderr(&output).contains("rank 2 was killed by SIGKILL"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_job_that_takes_too_long_is_ended() {
+    let output = run_script(2, &["--timeout", "0.2"], "exec sleep 3600");
+    assert_eq!(output.status.code(), Some(124));
+    assert!(stderr(&output).contains("took too long"));
+}
+
+#[test]
+fn rank_0_reads_the_input() {
+    let mut tool = ropeway(&["run", "-n", "3", "--tag-output", "--", "sh", "-c", "cat; echo end"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    tool.stdin.take().unwrap().write_all(b"hello\n").unwrap();
+    let output = tool.wait_with_output().unwrap();
+    assert_eq!(lines(&output), ["[0] end", "[0] hello", "[1] end", "[2] end"]);
+}
+
+#[test]
+fn both_outputs_are_tagged() {
+    let output = run_script(2, &["--tag-output"], "echo out; printf 'no line end' >&2");
+    assert_eq!(lines(&output), ["[0] out", "[1] out"]);
+    let mut errors: Vec<_> = stderr(&output).lines().map(str::to_owned).collect();
+    errors.sort();
+    assert_eq!(errors, ["[0] no line end", "[1] no line end"]);
+}
+
+#[test]
+fn ranks_inherit_one_socket_and_no_blocked_signals() {
+    let output = run_script(3, &[], "ls -l /proc/$$/fd | grep -c socket:; grep SigBlk /proc/$$/status");
+    let expected = [["1"; 3], ["SigBlk:\t0000000000000000"; 3]].concat();
+    assert_eq!(lines(&output), expected);
+}
+
+/// Starts a job whose ranks print the numbers of their processes and then wait for ever.
+fn long_job(script: &str) -> (Child, Vec<Pid>) {
+    let mut tool = ropeway(&["run", "-n", "2", "--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut reader = BufReader::new(tool.stdout.take().unwrap());
+    let mut numbers = Vec::new();
+    for _ in 0..2 {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        numbers.extend(line.split_whitespace().map(|number| Pid::from_raw(number.parse().unwrap())));
+    }
+    // Somebody has to read on, or the pipe is broken.
+    std::thread::spawn(move || reader.read_to_end(&mut Vec::new()));
+    (tool, numbers)
+}
+
+fn signalled(mut tool: Child, signal: Signal) -> Option<i32> {
+    kill(Pid::from_raw(tool.id() as i32), signal).unwrap();
+    tool.wait().unwrap().code()
+}
+
+fn assert_gone(processes: &[Pid]) {
+    for &process in processes {
+        // A grandchild is reaped by init, whenever it gets to it.
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        assert!(status.is_empty() || status.contains("State:\tZ"), "{process} is still there:\n{status}");
+    }
+}
+
+#[test]
+fn an_interrupt_leaves_nothing() {
+    let (tool, processes) = long_job("sleep 3600 & echo $$ $!; wait");
+    assert_eq!(processes.len(), 4);
+    assert_eq!(signalled(tool, Signal::SIGINT), Some(130));
+    assert_gone(&processes);
+}
+
+#[test]
+fn ranks_that_do_not_listen_are_killed() {
+    let (tool, processes) = long_job("trap '' TERM; sleep 3600 & echo $$ $!; wait");
+    assert_eq!(signalled(tool, Signal::SIGTERM), Some(143));
+    assert_gone(&processes);
+}
+
+#[test]
+fn stopped_ranks_are_killed() {
+    let (tool, processes) = long_job("echo $$; exec sleep 3600");
+    processes.iter().for_each(|&process| kill(process, Signal::SIGSTOP).unwrap());
+    assert_eq!(signalled(tool, Signal::SIGINT), Some(130));
+    assert_gone(&processes);
+}
+
+#[test]
+fn what_a_rank_leaves_behind_is_killed() {
+    let output = run_script(1, &[], "sleep 3600 >&- 2>&- & echo $!");
+    assert_eq!(output.status.code(), Some(0));
+    assert_gone(&[Pid::from_raw(stdout(&output).trim().parse().unwrap())]);
+}
+
+#[test]
+fn an_unknown_program_is_named() {
+    let output = ropeway(&["run", "-n", "4", "--", "no-such-program"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+    let expected =
+        "ropeway: can't find the program no-such-program; give a path such as ./no-such-program, or put it on PATH\n";
+    assert_eq!(stderr(&output), expected);
+    let output = ropeway(&["run", "-n", "4", "--", "/etc/passwd"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(126));
+    assert!(stderr(&output).contains("/etc/passwd is not a program"));
+}
+
+#[test]
+fn several_nodes_have_a_daemon_each() {
+    let output = run_script(3, &["--nodes", "2"], "echo $ROPEWAY_RANK");
+    assert_eq!((output.status.code(), lines(&output)), (Some(0), vec!["0".to_owned(), "1".into(), "2".into()]));
+    let output = run_script(2, &["--nodes", "3"], "echo never");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("use -n 3 or more"), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "");
+}

@@ -1,0 +1,31 @@
+//! Runs the built tool.
+
+use std::process::{Command, Output};
+
+/// The tool, out of reach of a daemon that happens to run on this machine.
+pub(crate) fn ropeway(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ropeway"));
+    command.args(args).env("ROPEWAY_SOCKET", "/nonexistent/ropewayd.sock").env_remove("ROPEWAY_WAIT");
+    command
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Lines of standard output, sorted, because ranks write in any order.
+pub(crate) fn lines(output: &Output) -> Vec<String> {
+    let mut lines: Vec<_> = stdout(output).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// Standard output as one JSON object a line.
+#[allow(dead_code, reason = "each test file is a crate of its own, and not all of them expect JSON")]
+pub(crate) fn records(output: &Output) -> Vec<serde_json::Value> {
+    stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
