@@ -186,11 +186,6 @@ trait Stream {
     fn incoming(&mut self, each: &mut dyn FnMut(usize, &[u8]));
 }
 
-fn meet(pair: &Pair) -> Result<(), BenchError> {
-    pair.world.sendrecv(&[0u8], pair.peer, MEET, &mut [0u8], pair.peer, MEET)?;
-    Ok(())
-}
-
 struct Persistent {
     pair: Pair,
     sends: Vec<SendRequest<u8>>,
@@ -233,7 +228,7 @@ impl Stream for Persistent {
     }
 
     fn meet(&mut self) -> Result<(), BenchError> {
-        meet(&self.pair)
+        self.pair.meet()
     }
 
     fn incoming(&mut self, each: &mut dyn FnMut(usize, &[u8])) {
@@ -290,7 +285,7 @@ impl Stream for OneShot {
     }
 
     fn meet(&mut self) -> Result<(), BenchError> {
-        meet(&self.pair)
+        self.pair.meet()
     }
 
     fn incoming(&mut self, each: &mut dyn FnMut(usize, &[u8])) {
@@ -343,7 +338,6 @@ impl Stream for Tcp {
 }
 
 const WINDOWED: i32 = 2;
-const MEET: i32 = 3;
 const WARMUP: u64 = 2;
 /// Messages in a window, unless they are so large that a window would need too much memory.
 const WINDOW: usize = 64;

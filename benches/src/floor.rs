@@ -14,7 +14,7 @@ use crate::race::Contestant;
 /// The least a message within a node can cost: two threads hand a cache line over, and the payload is copied once.
 pub(crate) struct Handover {
     session: Session,
-    leads: bool,
+    pair: Pair,
     time: Duration,
     from: Vec<u8>,
     to: Vec<u8>,
@@ -22,7 +22,7 @@ pub(crate) struct Handover {
 
 impl Handover {
     pub(crate) fn new(session: &Session, pair: &Pair, bytes: usize, time: Duration) -> Self {
-        Self { session: session.clone(), leads: pair.leads, time, from: vec![1; bytes], to: vec![0; bytes] }
+        Self { session: session.clone(), pair: pair.clone(), time, from: vec![1; bytes], to: vec![0; bytes] }
     }
 
     fn samples_us(&mut self) -> Vec<f64> {
@@ -36,7 +36,7 @@ impl Handover {
 
 impl Contestant for Handover {
     fn measure(&mut self) -> Result<Vec<f64>, BenchError> {
-        quietly(&self.session.clone(), self.leads, || {
+        quietly(&self.session.clone(), &self.pair.clone(), || {
             let begin = Instant::now();
             let mut samples = self.samples_us();
             while begin.elapsed() < self.time {
@@ -50,7 +50,7 @@ impl Contestant for Handover {
 /// The least moving bytes within a node can cost: copying a window of messages.
 pub(crate) struct Copying {
     session: Session,
-    leads: bool,
+    pair: Pair,
     time: Duration,
     bytes: usize,
     from: Vec<u8>,
@@ -60,7 +60,7 @@ pub(crate) struct Copying {
 impl Copying {
     pub(crate) fn new(session: &Session, pair: &Pair, bytes: usize, window: usize, time: Duration) -> Self {
         let all = bytes * window;
-        Self { session: session.clone(), leads: pair.leads, time, bytes, from: vec![1; all], to: vec![0; all] }
+        Self { session: session.clone(), pair: pair.clone(), time, bytes, from: vec![1; all], to: vec![0; all] }
     }
 
     fn sample_mb_s(&mut self) -> f64 {
@@ -75,7 +75,7 @@ impl Copying {
 
 impl Contestant for Copying {
     fn measure(&mut self) -> Result<Vec<f64>, BenchError> {
-        quietly(&self.session.clone(), self.leads, || {
+        quietly(&self.session.clone(), &self.pair.clone(), || {
             let begin = Instant::now();
             let mut samples = vec![self.sample_mb_s()];
             while begin.elapsed() < self.time {
@@ -86,13 +86,13 @@ impl Contestant for Copying {
     }
 }
 
-/// Has the leader measure while the other ranks sleep, whatever their wait mode.
-fn quietly(session: &Session, leads: bool, sample: impl FnOnce() -> Vec<f64>) -> Result<Vec<f64>, BenchError> {
+/// Has the leader measure while its peer sleeps, whatever its wait mode.
+fn quietly(session: &Session, pair: &Pair, sample: impl FnOnce() -> Vec<f64>) -> Result<Vec<f64>, BenchError> {
     let mode = session.wait_mode();
     session.set_wait_mode(WaitMode::Blocking);
-    session.world().barrier()?;
-    let samples = if leads { sample() } else { Vec::new() };
-    session.world().barrier()?;
+    pair.meet()?;
+    let samples = if pair.leads { sample() } else { Vec::new() };
+    pair.meet()?;
     session.set_wait_mode(mode);
     Ok(samples)
 }

@@ -37,6 +37,12 @@ impl Pair {
         Ok(decision)
     }
 
+    /// Returns when the other one has called it too.
+    pub(crate) fn meet(&self) -> Result<(), BenchError> {
+        self.world.sendrecv(&[0u8], self.peer, MEET, &mut [0u8], self.peer, MEET)?;
+        Ok(())
+    }
+
     /// A plain TCP connection between the two processes.
     pub(crate) fn connect(&self) -> Result<TcpStream, BenchError> {
         let stream = if self.leads {
@@ -55,3 +61,4 @@ impl Pair {
 }
 
 const AGREE: i32 = 100;
+const MEET: i32 = 102;

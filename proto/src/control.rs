@@ -213,7 +213,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn addresses(count: u16) -> Vec<DaemonAddress> {
-        let address = |port| DaemonAddress { daemon: port.into(), link: SocketAddr::from(([127, 0, 0, 1], port)) };
+        let address = |port: u16| DaemonAddress { daemon: port.into(), link: SocketAddr::from(([127, 0, 0, 1], port)) };
         (0..count).map(address).collect()
     }
 

@@ -54,7 +54,7 @@ fn a_matrix_of_the_users_is_solved() {
 
 #[test]
 fn a_matrix_that_can_not_be_solved_is_refused() {
-    let refused = |matrix, ranks, why: &str| {
+    let refused = |matrix: &str, ranks, why: &str| {
         let output = demo_of(matrix, ranks);
         assert_eq!(output.status.code(), Some(1));
         assert!(stderr(&output).contains(why), "{}", stderr(&output));

@@ -115,7 +115,7 @@ pub struct Transmit {
 pub enum StashWork {
     /// Copy it to its receiver, forget it, then call [`Engine::handle_copied`].
     Copy { stash: StashId, to: Layout, bytes: u64, operation: Token },
-    /// Forget it.
+    /// Forget it, before the next input: the name may be given to another message then.
     Drop { stash: StashId },
 }
 

@@ -111,7 +111,7 @@ impl Cluster {
         };
         for rank in 0..this.workload.programs.len() as Rank {
             let program = this.workload.programs[rank as usize].clone();
-            let client = this.surround(rank, |_, around| Client::new(rank, &program, around));
+            let client = this.surround(rank, |around| Client::new(rank, &program, around));
             this.clients.push(Some(client));
         }
         for (at, fault) in this.workload.faults.clone() {
@@ -134,6 +134,7 @@ impl Cluster {
         }
         self.leftovers.0 = self.engines.iter().map(Engine::leftovers).collect();
         for rank in 0..self.clients.len() as Rank {
+            self.with_client(rank, |client, around| client.look_back(around));
             self.end_client(rank, false);
         }
         self.drain()?;
@@ -187,12 +188,12 @@ impl Cluster {
 impl Cluster {
     fn with_client(&mut self, rank: Rank, act: impl FnOnce(&mut Client, &mut Surroundings<'_>)) {
         let Some(mut client) = self.clients[rank as usize].take() else { return };
-        self.surround(rank, |_, around| act(&mut client, around));
+        self.surround(rank, |around| act(&mut client, around));
         self.clients[rank as usize] = Some(client);
     }
 
     /// Lends a client what it works with, and carries out what it wants.
-    fn surround<T>(&mut self, rank: Rank, act: impl FnOnce(Rank, &mut Surroundings<'_>) -> T) -> T {
+    fn surround<T>(&mut self, rank: Rank, act: impl FnOnce(&mut Surroundings<'_>) -> T) -> T {
         let (node, _) = self.place_of(rank);
         let mut around = Surroundings {
             memory: &mut self.memory[usize::from(node)],
@@ -201,7 +202,7 @@ impl Cluster {
             think_ns: self.workload.delays.think_ns,
             actions: Vec::new(),
         };
-        let result = act(rank, &mut around);
+        let result = act(&mut around);
         for action in around.actions {
             match action {
                 Action::Command(command) => {

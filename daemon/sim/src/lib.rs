@@ -61,7 +61,13 @@ impl fmt::Display for Failure {
 
 /// Runs one seed and checks every property.
 pub fn run(seed: u64, has_faults: bool, is_verbose: bool) -> Result<Summary, Failure> {
-    let mut cluster = Cluster::new(Workload::random(seed, has_faults), is_verbose);
-    let outcome = cluster.run().and_then(|()| checker::check(&cluster));
-    outcome.map(|()| cluster.summary()).map_err(|what| Failure { seed, has_faults, what })
+    let run = || {
+        let mut cluster = Cluster::new(Workload::random(seed, has_faults), is_verbose);
+        cluster.run()?;
+        checker::check(&cluster)?;
+        Ok(cluster.summary())
+    };
+    // A panic has printed itself; the seed is still to be told.
+    let outcome = std::panic::catch_unwind(run).unwrap_or_else(|_| Err("a panic".to_owned()));
+    outcome.map_err(|what| Failure { seed, has_faults, what })
 }

@@ -370,3 +370,20 @@ fn a_message_does_not_take_the_turn_of_a_cancelled_one() {
         assert_eq!(cluster.bytes(1, slot, 1), [value], "in the order they were sent");
     }
 }
+
+#[test]
+fn free_waits_for_a_copy_out_of_the_stash() {
+    let mut cluster = Cluster::pair();
+    cluster.channel(SMALL);
+    cluster.start(0, 0);
+    cluster.settle();
+    cluster.slow_copies = Some(Vec::new());
+    let recv = cluster.start(1, 0);
+    cluster.cancel(1, 0);
+    cluster.free(1, 0);
+    cluster.settle();
+    assert_eq!((cluster.outcome_of(1, 0, recv), cluster.status(1, 0)), (None, None));
+    cluster.finish_copies();
+    assert_eq!(cluster.outcome_of(1, 0, recv).unwrap().status, Status::Success);
+    assert_eq!(cluster.status(1, 0), Some(Status::Freed));
+}

@@ -30,6 +30,8 @@ pub(crate) struct Cluster {
     pub(crate) sent: Vec<(u16, u16, Frame)>,
     /// Copies made out of the stash.
     pub(crate) copies: usize,
+    /// Copies to be made, if they are not made at once.
+    pub(crate) slow_copies: Option<Vec<(u16, StashWork)>>,
 }
 
 /// One direction of a link.
@@ -84,6 +86,7 @@ impl Cluster {
             slots: HashMap::new(),
             sent: Vec::new(),
             copies: 0,
+            slow_copies: None,
         }
     }
 
@@ -329,17 +332,9 @@ impl Cluster {
     fn collect(&mut self, node: u16) {
         let index = usize::from(node);
         while let Some(work) = self.engines[index].poll_stash_work() {
-            match work {
-                StashWork::Copy { stash, to, bytes, operation } => {
-                    let message = self.stashes.remove(&(node, stash)).expect("a stashed message is kept");
-                    assert_eq!(message.len() as u64, bytes);
-                    self.write(node, to, 0, &message);
-                    self.copies += 1;
-                    self.engines[index].handle_copied(stash, operation);
-                }
-                StashWork::Drop { stash } => {
-                    self.stashes.remove(&(node, stash));
-                }
+            match (&mut self.slow_copies, work) {
+                (Some(copies), StashWork::Copy { .. }) => copies.push((node, work)),
+                _ => self.stash_work(node, work),
             }
         }
         while let Some(done) = self.engines[index].poll_completion() {
@@ -347,6 +342,29 @@ impl Cluster {
             let book = self.slots.entry((rank, done.slot)).or_default();
             let earlier = book.completions.insert(done.epoch, done.completion);
             assert_eq!(earlier, None, "rank {rank} slot {}: epoch {} ended twice", done.slot, done.epoch);
+        }
+    }
+
+    /// Makes the copies that were put off.
+    pub(crate) fn finish_copies(&mut self) {
+        for (node, work) in self.slow_copies.take().expect("copies are slow") {
+            self.stash_work(node, work);
+            self.collect(node);
+        }
+    }
+
+    fn stash_work(&mut self, node: u16, work: StashWork) {
+        match work {
+            StashWork::Copy { stash, to, bytes, operation } => {
+                let message = self.stashes.remove(&(node, stash)).expect("a stashed message is kept");
+                assert_eq!(message.len() as u64, bytes);
+                self.write(node, to, 0, &message);
+                self.copies += 1;
+                self.engines[usize::from(node)].handle_copied(stash, operation);
+            }
+            StashWork::Drop { stash } => {
+                self.stashes.remove(&(node, stash));
+            }
         }
     }
 

@@ -361,3 +361,41 @@ fn frames_for_a_rank_that_is_gone_are_dropped() {
         cluster.assert_nothing_left();
     }
 }
+
+#[test]
+fn a_copy_out_of_the_stash_outlives_its_sender() {
+    for is_cut in [true, false] {
+        let mut cluster = Cluster::pair();
+        cluster.channel(SMALL);
+        cluster.fill(0, 0, 5);
+        cluster.start(0, 0);
+        cluster.settle();
+        cluster.slow_copies = Some(Vec::new());
+        cluster.start(1, 0);
+        if is_cut {
+            cluster.cut(0, 1);
+        } else {
+            cluster.end_client(0, true);
+        }
+        cluster.settle();
+        assert_eq!(cluster.status(1, 0), None);
+        cluster.finish_copies();
+        assert_eq!(cluster.status(1, 0), SUCCESS);
+        assert_eq!(cluster.bytes(1, 0, 1), [5]);
+    }
+}
+
+#[test]
+fn a_copy_out_of_the_stash_outlives_its_receiver_and_leaves_nothing() {
+    let mut cluster = Cluster::pair();
+    cluster.channel(SMALL);
+    cluster.start(0, 0);
+    cluster.settle();
+    cluster.slow_copies = Some(Vec::new());
+    cluster.start(1, 0);
+    cluster.end_client(1, true);
+    cluster.settle();
+    cluster.finish_copies();
+    cluster.free(0, 0);
+    cluster.assert_nothing_left();
+}

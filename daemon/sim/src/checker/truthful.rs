@@ -22,6 +22,7 @@ fn is_true(history: &History, spec: &JobSpec, ended: &Ended) -> bool {
         Status::Cancelled => was_cancelled,
         Status::PeerFreed => stream.is_some_and(|stream| history.given_up.contains(&stream)),
         Status::RankFailed => is_about_peer && history.faults.failed.contains(&named),
+        // Also of a receive from anybody: it may have accepted a message of the named rank.
         Status::RankLeft => is_about_peer && history.faults.left.contains(&named),
         Status::PeerLost => {
             peer.is_none_or(|peer| u32::from(node_of(peer)) == named)

@@ -67,6 +67,11 @@ impl Channel {
         }
     }
 
+    /// Whether nobody has written to a receive buffer after its last receive.
+    pub(super) fn is_untouched(&self, memory: &[u8]) -> bool {
+        self.plan.is_send || self.buffer.is_untouched_beyond(memory, 0)
+    }
+
     fn init(&mut self, desk: &mut Desk<'_, '_>) {
         let ChannelPlan { is_send, peer, comm, tag, .. } = self.plan;
         let (source, dest) = if is_send { (desk.rank, peer) } else { (peer, desk.rank) };
@@ -149,7 +154,6 @@ impl Channel {
                     desk.pause();
                 } else {
                     // Nothing will match here any more, or not in this life.
-                    self.note_given_up(desk);
                     if completion.status != Status::PeerFreed {
                         self.rounds = self.plan.rounds - 1;
                     }

@@ -19,6 +19,7 @@ pub(super) struct Inbox {
     /// Ranks to ask for by name, because a receive from anybody has failed: does it mean them?
     suspects: Vec<Rank>,
     running: BTreeMap<Slot, Running>,
+    used: Vec<Buffer>,
 }
 
 struct Running {
@@ -36,13 +37,18 @@ enum Kind {
 impl Inbox {
     pub(super) fn new(plan: InboxPlan) -> Self {
         let remaining = plan.expected.iter().copied().collect();
-        Self { plan, remaining, suspects: Vec::new(), running: BTreeMap::new() }
+        Self { plan, remaining, suspects: Vec::new(), running: BTreeMap::new(), used: Vec::new() }
     }
 
     pub(super) fn waits_for(&self) -> Option<String> {
         let patterns: Vec<_> = self.running.values().map(|running| running.pattern).collect();
         let is_idle = self.is_done() && self.running.is_empty();
         (!is_idle).then(|| format!("inbox {:?}: remaining {:?}, asks for {patterns:?}", self.plan.comm, self.remaining))
+    }
+
+    /// Whether nobody has written to a buffer after its receive.
+    pub(super) fn is_untouched(&self, memory: &[u8]) -> bool {
+        self.used.iter().all(|buffer| buffer.is_untouched_beyond(memory, 0))
     }
 
     fn is_done(&self) -> bool {
@@ -146,6 +152,7 @@ impl Inbox {
         };
         let content = (status == Status::Success).then(|| buffer.read(memory, bytes));
         buffer.fill(memory, UNTOUCHED);
+        self.used.push(*buffer);
         if !is_clean {
             desk.complain("written to where it must not be", buffer);
         }

@@ -159,6 +159,21 @@ impl Client {
         }
     }
 
+    /// Looks at all buffers once more, when everything is over.
+    pub fn look_back(&self, around: &mut Surroundings<'_>) {
+        let is_untouched = |task: &Task| match task {
+            Task::Channel(channel) => channel.is_untouched(around.memory),
+            Task::Inbox(inbox) => inbox.is_untouched(around.memory),
+            Task::Outbox(_) => true,
+        };
+        if !self.tasks.iter().all(is_untouched) {
+            around
+                .history
+                .complaints
+                .push(format!("rank {}: a buffer was written to after its last receive", self.rank));
+        }
+    }
+
     /// What it waits for, if it does.
     pub fn waits_for(&self) -> Option<String> {
         let tasks: Vec<_> = self.tasks.iter().filter_map(Task::waits_for).collect();
