@@ -159,7 +159,7 @@ impl<S: Stream> Contestant for Windows<S> {
         let (iters, time) = (self.iters, self.time);
         let [windows] = self
             .pair
-            .agree(|| [iters.unwrap_or_else(|| ((time.as_secs_f64() / per_window) as u64).clamp(3, 100_000)).max(1)])?;
+            .agree(|| [iters.unwrap_or_else(|| ((time.as_secs_f64() / per_window) as u64).clamp(5, 100_000)).max(1)])?;
         let mut samples = Vec::new();
         for _ in 0..windows {
             let elapsed = self.window()?;
@@ -338,7 +338,7 @@ impl Stream for Tcp {
 }
 
 const WINDOWED: i32 = 2;
-const WARMUP: u64 = 2;
+const WARMUP: u64 = 1;
 /// Messages in a window, unless they are so large that a window would need too much memory.
 const WINDOW: usize = 64;
 const WINDOW_BYTES: usize = 64 << 20;

@@ -124,12 +124,12 @@ fn handover_times() -> Vec<Duration> {
 
 /// Waits until the ball has this number and passes it on with the next.
 fn pass(ball: &AtomicU64, number: u64) {
-    let mut looks = 0u32;
+    let mut looks = 0;
     // SYNC floor-ball: the number is all that is handed over.
     while ball.load(Ordering::Acquire) != number {
         looks += 1;
-        // With one core the other thread has to be let in.
-        if looks.is_multiple_of(1000) {
+        if looks > SPINS {
+            // The other thread may have to share our core.
             thread::yield_now();
         }
         hint::spin_loop();
@@ -137,6 +137,8 @@ fn pass(ball: &AtomicU64, number: u64) {
     ball.store(number + 1, Ordering::Release);
 }
 
+/// Longer than a handover takes.
+const SPINS: u32 = 30;
 const BATCHES: u64 = 50;
 const HANDOVERS: u64 = 200;
 const COPIED_BYTES: usize = 1 << 16;

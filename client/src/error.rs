@@ -119,7 +119,10 @@ pub enum Error {
         reason: String,
     },
     /// No daemon to connect to, and none to start.
-    #[error("no daemon: {socket} is not served, and no ropewayd was found beside the program or on PATH")]
+    #[error(
+        "no daemon: nothing answers at {socket}, and no ropewayd was found beside the program or on PATH; \
+         start the program with `ropeway run -n 1 -- PROGRAM`, or put ropewayd on PATH"
+    )]
     NoDaemon {
         /// The socket that was tried.
         socket: String,

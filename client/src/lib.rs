@@ -101,3 +101,8 @@ mod tests {
         is_shared::<Error>();
     }
 }
+
+/// The README's example has to build.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

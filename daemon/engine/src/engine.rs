@@ -115,7 +115,7 @@ pub struct Transmit {
 pub enum StashWork {
     /// Copy it to its receiver, forget it, then call [`Engine::handle_copied`].
     Copy { stash: StashId, to: Layout, bytes: u64, operation: Token },
-    /// Forget it, before the next input: the name may be given to another message then.
+    /// Forget it, now: the name may be given to another message next.
     Drop { stash: StashId },
 }
 
@@ -424,7 +424,11 @@ impl Engine {
 
     /// The next thing to do with a stashed message.
     pub fn poll_stash_work(&mut self) -> Option<StashWork> {
-        self.stash_work.pop_front()
+        let work = self.stash_work.pop_front();
+        if let Some(StashWork::Drop { stash }) = work {
+            self.stash.remove(stash); // Not before: its holder must not see the name on two messages.
+        }
+        work
     }
 
     /// Whether a node has frames waiting.

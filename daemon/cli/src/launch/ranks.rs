@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
+use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, dup};
@@ -14,12 +15,17 @@ use super::job::Job;
 use super::{Daemons, LaunchError};
 
 /// The ranks that run. Dropping this kills them.
-#[derive(Default)]
 pub(super) struct Ranks {
     running: Vec<(u32, Child)>,
 }
 
 impl Ranks {
+    /// None yet. From now on orphans of our descendants become our children, so that we can wait until they are gone.
+    pub(super) fn new() -> io::Result<Self> {
+        set_child_subreaper(true)?;
+        Ok(Self { running: Vec::new() })
+    }
+
     /// Starts a rank with a connection to its daemon, in a process group of its own.
     pub(super) fn spawn(
         &mut self,
@@ -76,9 +82,25 @@ impl Ranks {
             }
         }
         self.running = running;
+        self.reap_orphans();
         // When several have ended since the last look, the others probably failed because of the one that was killed.
         let killed = failures.iter().find(|outcome| matches!(outcome, Outcome::Killed { .. }));
         Ok(killed.or(failures.first()).copied())
+    }
+}
+
+impl Ranks {
+    /// Reaps what ranks have started, not waited for, and what has ended.
+    fn reap_orphans(&self) {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+        while let Ok(status) = waitid(Id::All, flags | WaitPidFlag::WNOWAIT) {
+            let Some(ended) = status.pid() else { return };
+            let is_rank = self.running.iter().any(|(_, child)| group_of(child) == ended);
+            if is_rank || waitid(Id::Pid(ended), flags).is_err() {
+                // A rank that has ended just now has its own signal on the way.
+                return;
+            }
+        }
     }
 }
 
@@ -93,9 +115,12 @@ fn group_of(child: &Child) -> Pid {
     Pid::from_raw(child.id() as i32)
 }
 
-/// Kills what a rank has left running in its group, and reaps it.
+/// Kills what a rank has left running in its group, and reaps all of it.
 fn bury(mut child: Child) {
-    let _ = killpg(group_of(&child), Signal::SIGKILL);
+    let group = group_of(&child);
+    let _ = killpg(group, Signal::SIGKILL);
     // Fails only if somebody else has reaped it.
     let _ = child.wait();
+    // Its orphans have become our children; when this fails there is none left.
+    while waitid(Id::PGid(group), WaitPidFlag::WEXITED).is_ok() {}
 }

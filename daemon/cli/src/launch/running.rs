@@ -70,7 +70,7 @@ pub(crate) struct Running<'a> {
 impl<'a> Running<'a> {
     pub(crate) fn start(launch: &Launch, daemons: &Daemons, events: &'a Events) -> Result<Self, LaunchError> {
         let job = Job::create(daemons, launch.ranks)?;
-        let mut ranks = Ranks::default();
+        let mut ranks = Ranks::new().map_err(LaunchError::system("adopting orphans"))?;
         let mut started = (None, 0);
         for rank in 0..launch.ranks {
             let child = ranks.spawn(rank, &mut launch.command(rank), &job, daemons)?;

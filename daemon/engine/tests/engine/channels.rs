@@ -1,6 +1,7 @@
 //! Persistent requests: binding, credits, rendezvous.
 
-use ropeway_proto::{ChannelId, Command, Completion, Frame, Layout, Status};
+use ropeway_engine::{Place, StashWork};
+use ropeway_proto::{ChannelId, Command, Completion, Frame, Layout, NodeId, Status};
 
 use crate::cluster::{CHUNK_BYTES, Cluster, EAGER_BYTES, TAG};
 
@@ -491,4 +492,19 @@ fn a_rank_sends_to_itself_and_to_its_neighbour_on_the_node() {
             assert_eq!(cluster.bytes(to, slot + 1, bytes as usize), vec![7; bytes as usize]);
         }
     }
+}
+
+#[test]
+fn a_dropped_message_keeps_its_name_until_its_holder_knows() {
+    let mut cluster = Cluster::pair();
+    cluster.init_send(0, 0, 1, SMALL);
+    cluster.init_recv(1, 0, 0, SMALL - 1);
+    cluster.start(0, 0);
+    cluster.settle();
+    let engine = &mut cluster.engines[1];
+    engine.handle_command(0, Command::Start { slot: 0, epoch: 2 }).unwrap();
+    let next = Frame::Eager { channel: ChannelId { index: 0, generation: 1 }, payload_bytes: SMALL as u32 };
+    let placement = engine.handle_frame(NodeId(0), next).unwrap();
+    let Some(StashWork::Drop { stash }) = engine.poll_stash_work() else { panic!("a truncated message is dropped") };
+    assert_ne!(placement.place, Place::Stash(stash));
 }
