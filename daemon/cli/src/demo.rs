@@ -19,7 +19,7 @@ use crate::launch::{Daemons, Events};
 use crate::rank::Task;
 use crate::run::{NODES_MAX, RANKS_MAX};
 use crate::steps::{Steps, Told};
-use report::{Report, Run};
+use report::{Report, Run, Speedup};
 pub(crate) use task::JacobiTask;
 
 /// Solves a dense system of equations with one-shot and with persistent messages, and shows what early binding is worth.
@@ -161,7 +161,7 @@ impl Flags {
         let report = |mode, runs: &[Run], speedup| {
             Report::of(mode, (self.ranks, nodes), &self.wait.to_string(), reference, runs, speedup)
         };
-        let speedup = report::speedup(&oneshot, &persistent);
+        let speedup = Speedup::of(&oneshot, &persistent, reference.iterations);
         Ok(vec![report(Mode::OneShot, &oneshot, None), report(Mode::Persistent, &persistent, Some(speedup))])
     }
 

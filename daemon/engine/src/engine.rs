@@ -20,7 +20,7 @@ use ropeway_proto::{
 };
 
 use crate::bind::Bindings;
-use crate::matching::{Pattern, Posted, Unexpected};
+use crate::matching::{PairReceived, Pattern, Posted, Unexpected};
 use crate::outgoing::Outgoing;
 use crate::request::{Kind, Protocol, Recv, Request, RequestTable, Send, SendPhase};
 use crate::slots::SlotState;
@@ -222,15 +222,6 @@ pub(crate) struct LocalRank {
     pub(crate) unexpected: Unexpected,
     /// Probes that wait for a message.
     pub(crate) probes: Vec<(Pattern, ChannelId)>,
-}
-
-/// Eager one-shot messages that came from one rank to another.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct PairReceived {
-    /// Stashed, and not asked for yet.
-    pub(crate) waiting: u32,
-    /// Taken, and not returned the credit of.
-    pub(crate) owed: u32,
 }
 
 /// The progress engine of one job on one node.

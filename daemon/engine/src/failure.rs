@@ -122,7 +122,7 @@ impl Engine {
                     self.complete(operation.request, failure);
                 }
             }
-            StashState::Complete | StashState::Broken | StashState::Dropped => {}
+            StashState::Complete | StashState::Broken => {}
         }
     }
 

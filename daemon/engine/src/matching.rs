@@ -185,6 +185,15 @@ impl Unexpected {
     }
 }
 
+/// Eager one-shot messages that came from one rank to another.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PairReceived {
+    /// Stashed, and not asked for yet.
+    pub(crate) waiting: u32,
+    /// Taken, and not returned the credit of.
+    pub(crate) owed: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

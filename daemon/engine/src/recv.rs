@@ -236,20 +236,17 @@ impl Engine {
                 }
                 None => self.drop_stash(stash),
             },
-            StashState::Arriving { .. } | StashState::Complete | StashState::Broken | StashState::Dropped => {}
+            StashState::Arriving { .. } | StashState::Complete | StashState::Broken => {}
         }
     }
 
     /// Nobody will ask for this message. A payload still on its way is dropped when it is here.
     pub(crate) fn drop_stash(&mut self, stash: StashId) {
         let Some(stashed) = self.stash.find_mut(stash) else { return };
-        match &mut stashed.state {
-            StashState::Arriving { taker, is_wanted } => (*taker, *is_wanted) = (None, false),
-            StashState::Dropped => {}
-            StashState::Complete | StashState::Broken => {
-                stashed.state = StashState::Dropped;
-                self.stash_work.push_back(StashWork::Drop { stash });
-            }
+        if let StashState::Arriving { taker, is_wanted } = &mut stashed.state {
+            (*taker, *is_wanted) = (None, false);
+        } else {
+            self.stash_work.push_back(StashWork::Drop { stash });
         }
     }
 }

@@ -19,8 +19,6 @@ pub(crate) enum StashState {
     Complete,
     /// The link broke in the middle of its payload.
     Broken,
-    /// Nobody wants it; whoever holds the bytes has not been told yet.
-    Dropped,
 }
 
 /// All stashed messages of a job on a node.

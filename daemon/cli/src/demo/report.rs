@@ -6,7 +6,7 @@ use ropeway_examples::jacobi::{Solution, relative_difference};
 use serde::Serialize;
 
 use super::task::Solved;
-use crate::bench::digits;
+use crate::bench::{counted_nodes, digits};
 use crate::steps::Seen;
 
 /// One run, judged.
@@ -69,19 +69,42 @@ pub(super) struct Report {
     version: &'static str,
 }
 
-/// Time of one-shot messages alone to that of persistent ones, in runs that were neighbours in time.
+/// What early binding is worth: one-shot to persistent messages, in runs that were neighbours in time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Speedup {
+    /// Of the messages alone.
     speedup: f64,
     speedup_min: f64,
     speedup_max: f64,
+    /// With set-up, which is paid once: of all iterations of one solve.
+    speedup_with_setup: f64,
+    /// After so many iterations binding has paid off; `None`: never.
+    break_even_iterations: Option<u64>,
 }
 
-pub(super) fn speedup(oneshot: &[Run], persistent: &[Run]) -> Speedup {
-    let pairs = oneshot.iter().zip(persistent);
-    let ratios: Vec<f64> = pairs.map(|(a, b)| a.messages_ms / b.messages_ms.max(f64::MIN_POSITIVE)).collect();
-    let Summary { median, min, max, .. } = Summary::of(&ratios);
-    Speedup { speedup: median, speedup_min: min, speedup_max: max }
+impl Speedup {
+    pub(super) fn of(oneshot: &[Run], persistent: &[Run], iterations: usize) -> Self {
+        let ratio = |of: fn(&Run) -> f64| {
+            let pairs = oneshot.iter().zip(persistent);
+            Summary::of(&pairs.map(|(a, b)| of(a) / of(b).max(f64::MIN_POSITIVE)).collect::<Vec<_>>())
+        };
+        let Summary { median: speedup, min, max, .. } = ratio(|run| run.messages_ms);
+        let with_setup = ratio(|run| run.setup_ms + run.messages_ms).median;
+        let gain = |of: fn(&Run) -> f64| median(oneshot, of) - median(persistent, of);
+        let (paid_ms, saved_ms) = (-gain(|run| run.setup_ms), gain(|run| run.messages_ms) / iterations as f64);
+        let break_even = (paid_ms.max(0.0) / saved_ms).ceil();
+        Self {
+            speedup,
+            speedup_min: min,
+            speedup_max: max,
+            speedup_with_setup: with_setup,
+            break_even_iterations: (saved_ms > 0.0).then_some(break_even as u64),
+        }
+    }
+}
+
+fn median(runs: &[Run], of: fn(&Run) -> f64) -> f64 {
+    Summary::of(&runs.iter().map(of).collect::<Vec<_>>()).median
 }
 
 impl Report {
@@ -111,13 +134,13 @@ impl Report {
             communication_ms: communication.median,
             communication_ms_min: communication.min,
             communication_ms_max: communication.max,
-            setup_ms: summary(|run| run.setup_ms).median,
+            setup_ms: median(runs, |run| run.setup_ms),
             messages_ms: messages.median,
             messages_ms_min: messages.min,
             messages_ms_max: messages.max,
             speedup,
-            rank_cpu_s: summary(|run| run.rank_cpu_s).median,
-            daemon_cpu_s: summary(|run| run.daemon_cpu_s).median,
+            rank_cpu_s: median(runs, |run| run.rank_cpu_s),
+            daemon_cpu_s: median(runs, |run| run.daemon_cpu_s),
             relative_difference: significant(summary(|run| run.difference).max),
             correct: runs.iter().all(|run| run.is_correct),
             version: env!("CARGO_PKG_VERSION"),
@@ -137,35 +160,52 @@ pub(super) fn table(reports: &[Report]) -> String {
         "messages",
         "nodes",
         "total ms",
-        "in communication",
-        "messages alone ms",
+        "comm. ms",
+        "set-up ms",
+        "messages ms",
         "speed-up",
         "CPU s ranks",
-        "CPU s daemons",
+        "daemons",
         "correct",
     ]);
-    for report in reports {
-        let spread = |median, min, max| format!("{} ({}-{})", digits(median), digits(min), digits(max));
-        let speedup = |s: Speedup| spread(s.speedup, s.speedup_min, s.speedup_max);
-        table.push(vec![
-            report.mode.to_string(),
-            report.nodes.to_string(),
-            spread(report.total_ms, report.total_ms_min, report.total_ms_max),
-            digits(report.communication_ms),
-            spread(report.messages_ms, report.messages_ms_min, report.messages_ms_max),
-            report.speedup.map_or_else(|| "-".to_owned(), speedup),
-            digits(report.rank_cpu_s),
-            digits(report.daemon_cpu_s),
-            if report.correct { "yes" } else { "NO" }.to_owned(),
-        ]);
-    }
+    reports.iter().for_each(|report| table.push(report.row()));
     let worst = reports.iter().map(|report| report.relative_difference).fold(0.0, f64::max);
+    let pay_off: String = reports.iter().filter_map(Report::pay_off).collect();
     format!(
         "Jacobi's method, {size} unknowns, {ranks} ranks, {iterations} iterations, waiting {wait}\n\n{table}\n\
-         Medians of {runs} runs (smallest-largest). Time in communication includes waiting for ranks that still compute;\n\
-         messages alone are the same exchanges without computing, and the speed-up from early binding is theirs.\n\
+         Medians of {runs} runs (smallest-largest). Communication includes set-up, and waiting for ranks that compute.\n\
+         \"Messages\" are the same exchanges again without computing; the speed-up from early binding is theirs.\n\
+         {pay_off}\
          Largest relative difference to the serial solution: {worst:.1e}.\n"
     )
+}
+
+impl Report {
+    fn row(&self) -> Vec<String> {
+        let spread = |median, min, max| format!("{} ({}-{})", digits(median), digits(min), digits(max));
+        vec![
+            self.mode.to_string(),
+            self.nodes.to_string(),
+            spread(self.total_ms, self.total_ms_min, self.total_ms_max),
+            digits(self.communication_ms),
+            digits(self.setup_ms),
+            spread(self.messages_ms, self.messages_ms_min, self.messages_ms_max),
+            self.speedup.map_or_else(|| "-".to_owned(), |s| spread(s.speedup, s.speedup_min, s.speedup_max)),
+            digits(self.rank_cpu_s),
+            digits(self.daemon_cpu_s),
+            if self.correct { "yes" } else { "NO" }.to_owned(),
+        ]
+    }
+
+    /// When binding pays off.
+    fn pay_off(&self) -> Option<String> {
+        let (nodes, speedup) = (counted_nodes(self.nodes), self.speedup?);
+        let with_setup = format!("On {nodes}, with set-up, it is {}", digits(speedup.speedup_with_setup));
+        Some(match speedup.break_even_iterations {
+            Some(iterations) => format!("{with_setup}: binding has paid off after {iterations} iterations.\n"),
+            None => format!("{with_setup}: binding does not pay off here, the messages are not faster.\n"),
+        })
+    }
 }
 
 /// What single precision allows.
@@ -213,13 +253,25 @@ mod tests {
     fn a_report_compares_neighbours() {
         let oneshot: Vec<_> = [2.0, 30.0, 4.0].into_iter().map(judged).collect();
         let persistent: Vec<_> = [1.0, 10.0, 1.0].into_iter().map(judged).collect();
-        let speedup = speedup(&oneshot, &persistent);
-        assert_eq!(speedup, Speedup { speedup: 3.0, speedup_min: 2.0, speedup_max: 4.0 });
+        let speedup = Speedup::of(&oneshot, &persistent, 5);
+        assert_eq!((speedup.speedup, speedup.speedup_min, speedup.speedup_max), (3.0, 2.0, 4.0));
         let report = Report::of(Mode::Persistent, (4, 2), "adaptive", &reference(), &persistent, Some(speedup));
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["correct"], true);
         assert_eq!(json["speedup"], 3.0);
         assert_eq!(json["communication_ms_max"], 10.0);
         assert!(table(&[report]).contains("3.000 (2.000-4.000)"));
+    }
+
+    #[test]
+    fn binding_pays_off_when_it_has_saved_what_it_cost() {
+        let with_setup = |setup_ms, messages_ms| Run { setup_ms, ..judged(messages_ms) };
+        let break_even = |oneshot, persistent| Speedup::of(&[oneshot], &[persistent], 10).break_even_iterations;
+        // Costs 3 ms more once, saves 0.5 ms in each of ten iterations.
+        assert_eq!(break_even(with_setup(1.0, 10.0), with_setup(4.0, 5.0)), Some(6));
+        assert_eq!(break_even(with_setup(1.0, 10.0), with_setup(0.5, 5.0)), Some(0));
+        assert_eq!(break_even(with_setup(1.0, 5.0), with_setup(4.0, 5.0)), None);
+        let speedup = Speedup::of(&[with_setup(1.0, 10.0)], &[with_setup(5.0, 5.0)], 10);
+        assert_eq!((speedup.speedup, speedup.speedup_with_setup), (2.0, 1.1));
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Solved {
     pub(crate) communication_ms: f64,
     /// The part of it before the first iteration.
     pub(crate) setup_ms: f64,
-    /// The same messages once more without computing, so that nobody waits for a rank that computes; binding included.
+    /// The same messages once more without computing, so that nobody waits for a rank that computes; binding not included.
     pub(crate) messages_ms: f64,
     /// CPU time of all ranks.
     pub(crate) rank_cpu_s: f64,
@@ -113,9 +113,9 @@ where
         let solution = solve(system, &mut exchange, Settings::default())?;
         let total_ms = ms_since(begin);
         let cpu_s = (cpu_time()? - cpu_before).as_secs_f64();
-        Ok::<_, TaskError>((Timed { solution, total_ms, setup_ms, messages_ms: setup_ms, cpu_s }, exchange))
+        Ok::<_, TaskError>((Timed { solution, total_ms, setup_ms, messages_ms: 0.0, cpu_s }, exchange))
     })?;
-    timed.messages_ms += console.step("messages alone", || {
+    timed.messages_ms = console.step("messages alone", || {
         let mut x = timed.solution.x.clone();
         let part = x[system.rows()].to_vec();
         let begin = Instant::now();

@@ -87,9 +87,7 @@ impl Ranks {
         let killed = failures.iter().find(|outcome| matches!(outcome, Outcome::Killed { .. }));
         Ok(killed.or(failures.first()).copied())
     }
-}
 
-impl Ranks {
     /// Reaps what ranks have started, not waited for, and what has ended.
     fn reap_orphans(&self) {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;

@@ -29,7 +29,7 @@ pub(crate) struct Launch {
 pub(crate) enum Input {
     /// From the user.
     User,
-    /// From [`Running::answer`].
+    /// From [`Running::answers`].
     Tool,
 }
 
