@@ -24,18 +24,8 @@ pub(crate) struct Operation {
 /// What is known of a message before it has travelled; turns completions into results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Terms {
-    /// Nothing travels.
-    Registration,
-    Send {
-        source: Rank,
-        tag: Tag,
-        bytes: u64,
-        element_bytes: usize,
-    },
-    Recv {
-        capacity: u64,
-        element_bytes: usize,
-    },
+    Send { source: Rank, tag: Tag, bytes: u64, element_bytes: usize },
+    Recv { capacity: u64, element_bytes: usize },
     Probe,
 }
 
@@ -56,10 +46,6 @@ impl Operation {
 
     pub(crate) fn terms(&self) -> &Terms {
         &self.terms
-    }
-
-    pub(crate) fn set_terms(&mut self, terms: Terms) {
-        self.terms = terms;
     }
 
     /// The buffer. There is one as long as nobody took it.
@@ -209,7 +195,6 @@ impl Terms {
 
     fn success(&self, source: Rank, tag: Tag, bytes: u64) -> Result<Status, Error> {
         match *self {
-            Self::Registration => Ok(Status { source, tag, bytes: 0, count: 0 }),
             Self::Probe => Ok(Status { source, tag, bytes, count: bytes as usize }),
             Self::Send { source, tag, bytes, element_bytes } => {
                 Ok(Status { source, tag, bytes, count: bytes as usize / element_bytes })
@@ -228,7 +213,7 @@ impl Terms {
         match *self {
             Self::Recv { capacity, .. } => capacity,
             Self::Send { bytes, .. } => bytes,
-            Self::Registration | Self::Probe => 0,
+            Self::Probe => 0,
         }
     }
 }

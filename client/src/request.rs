@@ -95,17 +95,18 @@ pub struct Persistent {
 }
 
 impl Persistent {
-    /// Registers with the daemon, and returns when it has agreed.
+    /// Registers with the daemon, without waiting for it: the ring keeps order, so it has registered before it starts.
+    /// Everything it could object to was checked here.
     pub(crate) fn init(
         attachment: &Arc<Attachment>,
         memory: ArenaSlot,
         terms: Terms,
         command: impl FnOnce(Slot, Epoch) -> Command,
     ) -> Result<Self, Error> {
-        let mut operation = Operation::new(attachment, Some(memory), Terms::Registration)?;
+        let mut operation = Operation::new(attachment, Some(memory), terms)?;
         operation.begin(command)?;
-        operation.wait(attachment.wait_mode())?;
-        operation.set_terms(terms);
+        // Nothing moves yet: the buffer is still the application's.
+        operation.retract();
         Ok(Self { operation })
     }
 

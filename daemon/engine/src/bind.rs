@@ -15,6 +15,8 @@ use crate::request::{Kind, Protocol, RecvPhase, SendPhase};
 #[derive(Default)]
 pub(crate) struct Bindings {
     waiting: HashMap<Envelope, Waiting>,
+    /// Freed sends that still keep their place.
+    freed: usize,
 }
 
 /// Never both: whoever comes second binds at once.
@@ -43,9 +45,20 @@ impl Bindings {
         self.waiting.len()
     }
 
+    /// Freed sends that still keep their place.
+    pub(crate) fn freed(&self) -> usize {
+        self.freed
+    }
+
     /// Forgets everything of and for a rank that is gone.
     pub(crate) fn forget(&mut self, is_gone: impl Fn(&Envelope) -> bool) {
-        self.waiting.retain(|envelope, _| !is_gone(envelope));
+        self.waiting.retain(|envelope, waiting| {
+            let is_kept = !is_gone(envelope);
+            if let (false, Waiting::Sends(sends)) = (is_kept, waiting) {
+                self.freed -= sends.iter().filter(|send| send.is_none()).count();
+            }
+            is_kept
+        });
     }
 }
 
@@ -78,7 +91,10 @@ impl Engine {
                 self.bindings.tidy(envelope);
                 match send {
                     Some(send) => self.bind(send, recv),
-                    None => self.push_frame(from, Frame::Unbind { channel: recv }),
+                    None => {
+                        self.bindings.freed -= 1;
+                        self.push_frame(from, Frame::Unbind { channel: recv });
+                    }
                 }
             }
         }
@@ -159,7 +175,11 @@ impl Engine {
     fn leave_place(&mut self, id: ChannelId) {
         let envelope = self.envelope_of(id);
         if let Some(Waiting::Sends(sends)) = self.bindings.waiting.get_mut(&envelope) {
-            sends.iter_mut().filter(|place| **place == Some(id)).for_each(|place| *place = None);
+            // Whoever frees soon after init stands at the end.
+            if let Some(place) = sends.iter_mut().rev().find(|place| **place == Some(id)) {
+                *place = None;
+                self.bindings.freed += 1;
+            }
         }
     }
 

@@ -148,6 +148,9 @@ pub enum Violation {
     /// A request that is active, or not persistent, is started or freed.
     #[error("slot {slot}: the request can't be started or freed now")]
     WrongState { slot: Slot },
+    /// More requests, freed ones that nobody has met included, than the job's ranks could have in use.
+    #[error("too many requests whose other end never came")]
+    TooManyRequests,
     /// A rank outside of the job.
     #[error("rank {rank} is outside of a job of {size}")]
     RankOutOfRange { rank: Rank, size: u32 },

@@ -1,5 +1,6 @@
 //! Request slots: which request is on a slot, and which epoch a command on it must carry.
 
+use ropeway_proto::limits::SLOTS_PER_RANK;
 use ropeway_proto::{ChannelId, Endpoint, Epoch, Layout, Slot};
 
 use crate::engine::{Engine, Violation};
@@ -69,6 +70,9 @@ impl Engine {
         if self.advance(local_rank, slot, epoch)?.is_some() {
             return Err(Violation::SlotInUse { slot });
         }
+        if self.requests.len() + self.bindings.freed() >= self.requests_max() {
+            return Err(Violation::TooManyRequests);
+        }
         let node = match endpoint.peer {
             None => self.config.spec.node,
             Some(rank) => self
@@ -82,6 +86,12 @@ impl Engine {
         let id = self.requests.insert(request);
         self.slot_state(local_rank, slot).request = id.index;
         Ok(id)
+    }
+
+    /// Freed requests keep their place until the other end has met them. A program whose other ends never come would
+    /// otherwise make the daemon remember them without limit.
+    fn requests_max(&self) -> usize {
+        2 * SLOTS_PER_RANK as usize * self.locals.len()
     }
 
     /// Takes a request off its slot; says which epoch the slot has come to.

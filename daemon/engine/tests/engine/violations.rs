@@ -111,3 +111,27 @@ fn a_one_shot_operation_cannot_be_started_or_freed() {
         }
     }
 }
+
+#[test]
+fn requests_that_nobody_meets_are_not_remembered_without_limit() {
+    use ropeway_proto::limits::SLOTS_PER_RANK;
+    for is_send in [true, false] {
+        let mut cluster = Cluster::pair();
+        let (slot, endpoint, layout) = (0, to(1), LAYOUT);
+        let mut epochs = 1..;
+        let mut next = || epochs.next().unwrap();
+        let refused_after = (0..).find(|_| {
+            let epoch = next();
+            let init = match is_send {
+                true => Command::InitSend { slot, epoch, endpoint, layout },
+                false => Command::InitRecv { slot, epoch, endpoint, layout },
+            };
+            let answer = cluster.command(0, init);
+            if answer.is_ok() {
+                cluster.command(0, Command::Free { slot, epoch: next() }).unwrap();
+            }
+            answer == Err(Violation::TooManyRequests)
+        });
+        assert_eq!(refused_after, Some(2 * SLOTS_PER_RANK));
+    }
+}
