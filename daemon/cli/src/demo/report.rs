@@ -202,7 +202,7 @@ impl Report {
         let (nodes, speedup) = (counted_nodes(self.nodes), self.speedup?);
         let with_setup = format!("On {nodes}, with set-up, it is {}", digits(speedup.speedup_with_setup));
         Some(match speedup.break_even_iterations {
-            Some(iterations) => format!("{with_setup}: binding has paid off after {iterations} iterations.\n"),
+            Some(iterations) => format!("{with_setup}: binding has paid off after iteration {iterations}.\n"),
             None => format!("{with_setup}: binding does not pay off here, the messages are not faster.\n"),
         })
     }
