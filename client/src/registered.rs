@@ -1,4 +1,4 @@
-//! Persistent sends.
+//! Registered sends and receives.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,17 +9,34 @@ use crate::{Active, Error, Plain};
 
 /// A registered send: the same buffer to the same rank with the same tag, whenever it is started.
 ///
-/// Made by [`Communicator::send_init`](crate::Communicator::send_init). Dropping it frees it, at the latest when a running
-/// operation has ended.
-pub struct SendRequest<T: Plain> {
+/// Made by [`Communicator::send_init`](crate::Communicator::send_init).
+pub type SendRequest<T> = Registered<T, Outgoing>;
+
+/// A registered receive: from the same rank, with the same tag, into the same buffer, whenever it is started.
+///
+/// Made by [`Communicator::recv_init`](crate::Communicator::recv_init).
+pub type RecvRequest<T> = Registered<T, Incoming>;
+
+/// The way of a [`SendRequest`].
+#[derive(Debug)]
+pub enum Outgoing {}
+
+/// The way of a [`RecvRequest`].
+#[derive(Debug)]
+pub enum Incoming {}
+
+/// A registered request and its buffer.
+///
+/// Dropping it frees it, at the latest when a running operation has ended.
+pub struct Registered<T: Plain, Way> {
     persistent: Persistent,
     elements: usize,
-    element: PhantomData<T>,
+    kind: PhantomData<(T, Way)>,
 }
 
-impl<T: Plain> SendRequest<T> {
+impl<T: Plain, Way> Registered<T, Way> {
     pub(crate) fn new(persistent: Persistent, elements: usize) -> Self {
-        Self { persistent, elements, element: PhantomData }
+        Self { persistent, elements, kind: PhantomData }
     }
 
     /// Starts the operation. No allocation, and no system call while the daemon is awake.
@@ -48,9 +65,9 @@ impl<T: Plain> SendRequest<T> {
     }
 }
 
-impl<T: Plain> Request for SendRequest<T> {}
+impl<T: Plain, Way> Request for Registered<T, Way> {}
 
-impl<T: Plain> Sealed for SendRequest<T> {
+impl<T: Plain, Way> Sealed for Registered<T, Way> {
     fn persistent(&self) -> &Persistent {
         &self.persistent
     }
@@ -60,7 +77,7 @@ impl<T: Plain> Sealed for SendRequest<T> {
     }
 }
 
-impl<T: Plain> fmt::Debug for SendRequest<T> {
+impl<T: Plain, Way> fmt::Debug for Registered<T, Way> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.persistent.fmt(f)
     }
