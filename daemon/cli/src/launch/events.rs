@@ -4,7 +4,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Instant;
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::Signal;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use super::LaunchError;
 
@@ -30,16 +32,20 @@ pub(crate) struct Events {
 impl Events {
     /// Turns signals into events.
     ///
-    /// Before any other thread is started, because new threads inherit which signals are blocked. Children don't.
+    /// By handlers, not by blocking them: what is blocked here would be blocked in the ranks as well, and they could not
+    /// be asked to end.
     pub(crate) fn from_signals() -> Result<Self, LaunchError> {
         let (sender, receiver) = mpsc::channel();
-        let mut signals = SigSet::empty();
-        signals.extend([Signal::SIGCHLD, Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
-        signals.thread_block().map_err(LaunchError::system("blocking signals"))?;
+        let mut signals =
+            Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGHUP]).map_err(LaunchError::system("handling signals"))?;
         let to_queue = sender.clone();
         let forward = move || {
-            while let Ok(signal) = signals.wait() {
-                let event = if signal == Signal::SIGCHLD { Event::ChildEnded } else { Event::Interrupted(signal) };
+            for number in signals.forever() {
+                let event = match Signal::try_from(number) {
+                    Ok(Signal::SIGCHLD) => Event::ChildEnded,
+                    Ok(signal) => Event::Interrupted(signal),
+                    Err(_) => continue,
+                };
                 if to_queue.send(event).is_err() {
                     return;
                 }
