@@ -4,11 +4,14 @@
 //! (`ropeway-shm`, `request`), so that nobody has to search a queue for it:
 //!
 //! ```text
-//!  0        4        8        12       16       20       24               32        64
-//!  +--------+--------+--------+--------+--------+--------+----------------+---------+
-//!  | epoch  | waiter | status | source |  tag   |   0    |     bytes      |    0    |
-//!  +--------+--------+--------+--------+--------+--------+----------------+---------+
+//!  0        4        8        12       16       20       24          32          40        64
+//!  +--------+--------+--------+--------+--------+--------+-----------+-----------+---------+
+//!  | epoch  | waiter | status | source |  tag   | number |   bytes   |  channel  |    0    |
+//!  +--------+--------+--------+--------+--------+--------+-----------+-----------+---------+
 //! ```
+//!
+//! `channel` is where the request's direct channel lies, and `number` how many of its messages the daemon has moved; both
+//! are zero for requests without one (`ropeway-shm`, `channel`).
 
 use crate::ids::{Rank, Tag};
 
@@ -31,6 +34,8 @@ pub enum Status {
     NotFound = 4,
     /// The request at the other end of the channel was freed; nothing will ever match here again.
     PeerFreed = 5,
+    /// Not over: the request has a direct channel now, and the operation goes on there, as pending.
+    GoesDirect = 6,
 
     // 100..199: everything with that rank. `source` names it.
     /// The peer's process died.
@@ -44,13 +49,14 @@ pub enum Status {
 }
 
 impl Status {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Success,
         Self::Truncated,
         Self::Cancelled,
         Self::Freed,
         Self::NotFound,
         Self::PeerFreed,
+        Self::GoesDirect,
         Self::RankFailed,
         Self::RankLeft,
         Self::PeerLost,

@@ -1,13 +1,12 @@
-//! The control segment of one client: its command ring and its doorbells. Mapped by that client and the daemon only.
+//! The control segment of one client: its command ring. Mapped by that client and the daemon only.
 
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use ropeway_proto::limits::{DOORBELLS, RING_ENTRIES};
+use ropeway_proto::limits::RING_ENTRIES;
 
-use crate::doorbell::Doorbell;
 use crate::ring::{RingConsumer, RingProducer, RingWords};
 use crate::segment::{Segment, SegmentError};
 
@@ -15,7 +14,6 @@ use crate::segment::{Segment, SegmentError};
 #[repr(C)]
 struct Content {
     ring: RingWords<RING_ENTRIES>,
-    doorbells: [Doorbell; DOORBELLS],
 }
 
 const BYTES: u64 = (size_of::<Content>() as u64).next_multiple_of(4096);
@@ -60,11 +58,6 @@ impl ControlSegment {
     /// The consumer's end of the fresh ring.
     pub fn consumer(self: &Arc<Self>) -> Consumer {
         RingConsumer::new(CommandRing(Arc::clone(self)))
-    }
-
-    /// A doorbell, if there is one with that number.
-    pub fn doorbell(&self, index: u32) -> Option<&Doorbell> {
-        self.content().doorbells.get(index as usize)
     }
 
     fn content(&self) -> &Content {

@@ -1,10 +1,11 @@
-//! The job segment: request tables and arenas of a job's ranks on one node.
+//! The job segment: doorbells, request tables and arenas of a job's ranks on one node, and the channels between them.
 //!
 //! ```text
-//!  0            4096                     + ranks × table                     + ranks × arena
-//!  +------------+------------------------+-----------------------------------+
-//!  | (reserved) | request table per rank | arena per rank                    |
-//!  +------------+------------------------+-----------------------------------+
+//!  0            4096               + ranks × page     + ranks × table    + ranks × arena    + 16 GiB
+//!  +------------+------------------+------------------+------------------+------------------+
+//!  | (reserved) | doorbells        | request table    | arena            | direct channels  |
+//!  |            | per rank         | per rank         | per rank         |                  |
+//!  +------------+------------------+------------------+------------------+------------------+
 //! ```
 //!
 //! Only address space at first. Pages come into being when they are reserved; so lack of memory is an error then, never a
@@ -15,9 +16,10 @@ use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use ropeway_proto::limits::SLOTS_PER_RANK;
+use ropeway_proto::limits::{DOORBELLS, SLOTS_PER_RANK};
 use ropeway_proto::{Layout, Slot};
 
+use crate::doorbell::Doorbell;
 use crate::mapped;
 use crate::request::RequestSlot;
 use crate::segment::{Segment, SegmentError};
@@ -35,10 +37,18 @@ const PAGE_BYTES: u64 = 4096;
 const SLOT_BYTES: u64 = size_of::<RequestSlot>() as u64;
 const TABLE_BYTES: u64 = SLOTS_PER_RANK as u64 * SLOT_BYTES;
 const _: () = assert!(TABLE_BYTES.is_multiple_of(PAGE_BYTES));
+const DOORBELLS_BYTES: u64 = (DOORBELLS * size_of::<Doorbell>()) as u64;
+const _: () = assert!(DOORBELLS_BYTES.is_multiple_of(PAGE_BYTES));
+/// Address space of the channels between a node's ranks.
+const CHANNELS_BYTES: u64 = 16 << 30;
 
 impl JobGeometry {
-    fn tables(&self) -> u64 {
+    fn doorbells(&self) -> u64 {
         PAGE_BYTES
+    }
+
+    fn tables(&self) -> u64 {
+        self.doorbells() + u64::from(self.local_ranks) * DOORBELLS_BYTES
     }
 
     fn arenas(&self) -> u64 {
@@ -49,7 +59,8 @@ impl JobGeometry {
     fn bytes(&self) -> Option<u64> {
         let arenas = self.arena_bytes_max.checked_mul(self.local_ranks.into())?;
         let is_whole = self.arena_bytes_max.is_multiple_of(PAGE_BYTES);
-        self.arenas().checked_add(arenas).filter(|&bytes| is_whole && bytes < 1 << 47)
+        let bytes = self.arenas().checked_add(arenas)?.checked_add(CHANNELS_BYTES)?;
+        (is_whole && bytes < 1 << 47).then_some(bytes)
     }
 }
 
@@ -70,10 +81,12 @@ pub struct OutOfBounds {
 }
 
 impl JobSegment {
-    /// Creates one, without pages.
+    /// Creates one, with pages for the doorbells only.
     pub fn create(geometry: JobGeometry) -> io::Result<Self> {
         let bytes = geometry.bytes().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        Ok(Self { segment: Segment::create("ropeway-job", bytes)?, geometry })
+        let segment = Segment::create("ropeway-job", bytes)?;
+        segment.reserve(geometry.doorbells(), u64::from(geometry.local_ranks) * DOORBELLS_BYTES)?;
+        Ok(Self { segment, geometry })
     }
 
     /// Maps the one the daemon has handed over.
@@ -90,6 +103,16 @@ impl JobSegment {
     /// Where everything lies.
     pub fn geometry(&self) -> JobGeometry {
         self.geometry
+    }
+
+    /// A rank's doorbell, if there is one with these numbers.
+    pub fn doorbell(&self, local_rank: u32, index: u32) -> Option<&Doorbell> {
+        if local_rank >= self.geometry.local_ranks || index as usize >= DOORBELLS {
+            return None;
+        }
+        let doorbells = self.geometry.doorbells() + u64::from(local_rank) * DOORBELLS_BYTES;
+        // SAFETY: `Doorbell` consists of atomics.
+        unsafe { self.segment.shared(doorbells + u64::from(index) * size_of::<Doorbell>() as u64) }
     }
 
     /// A request slot, if there is one with these numbers.
@@ -120,8 +143,47 @@ impl JobSegment {
         self.segment.reserve(arena.start, bytes.min(self.geometry.arena_bytes_max))
     }
 
+    /// The bytes of the segment where channels lie.
+    pub fn channels(&self) -> Range<u64> {
+        let start = self.arena(self.geometry.local_ranks).start;
+        start..start + CHANNELS_BYTES
+    }
+
+    /// Makes sure of the pages of the first `bytes` bytes of the channels.
+    pub fn reserve_channels(&self, bytes: u64) -> io::Result<()> {
+        self.segment.reserve(self.channels().start, bytes.min(CHANNELS_BYTES))
+    }
+
     /// Copies `bytes` packed bytes from position `from_at` of one layout to position `to_at` of another.
+    #[inline]
     pub fn copy(&self, from: &Layout, from_at: u64, to: &Layout, to_at: u64, bytes: u64) -> Result<(), OutOfBounds> {
+        if from.blocks == 1 && to.blocks == 1 {
+            let (source, target) = (self.run(from, from_at, bytes)?, self.run(to, to_at, bytes)?);
+            // SAFETY: `run` yields mapped ranges.
+            unsafe { mapped::copy(source, target, bytes as usize) };
+            return Ok(());
+        }
+        self.copy_blocks(from, from_at, to, to_at, bytes)
+    }
+
+    /// A part of a layout of one block.
+    #[inline]
+    fn run(&self, layout: &Layout, at: u64, bytes: u64) -> Result<NonNull<u8>, OutOfBounds> {
+        let out = OutOfBounds { offset: layout.offset, bytes };
+        if at.checked_add(bytes).is_none_or(|end| end > layout.block_bytes) {
+            return Err(out);
+        }
+        layout.offset.checked_add(at).and_then(|offset| self.segment.range(offset, bytes)).ok_or(out)
+    }
+
+    fn copy_blocks(
+        &self,
+        from: &Layout,
+        from_at: u64,
+        to: &Layout,
+        to_at: u64,
+        bytes: u64,
+    ) -> Result<(), OutOfBounds> {
         let (mut sources, mut targets) = (self.pieces(from, from_at, bytes)?, self.pieces(to, to_at, bytes)?);
         let (mut source, mut target) = (sources.next(), targets.next());
         while let (Some((from, from_left)), Some((to, to_left))) = (source, target) {
@@ -176,6 +238,10 @@ impl JobSegment {
         // SAFETY: every range of a layout lies within its span, which was checked as a whole.
         let piece = move |(offset, bytes): (u64, u64)| (unsafe { start.add((offset - base) as usize) }, bytes as usize);
         Ok(layout.ranges(at, bytes).map(piece))
+    }
+
+    pub(crate) fn segment(&self) -> &Segment {
+        &self.segment
     }
 
     /// The address of the byte at `offset`, for the arena's owner.

@@ -6,11 +6,15 @@
 mod primitive;
 
 pub mod doorbell;
+pub mod eager;
 pub mod request;
 pub mod ring;
+pub mod transfer;
 
 #[cfg(not(loom))]
 mod arena;
+#[cfg(not(loom))]
+mod channel;
 #[cfg(not(loom))]
 mod control;
 #[cfg(not(loom))]
@@ -31,10 +35,12 @@ mod vectored;
 pub use doorbell::Doorbell;
 pub use request::RequestSlot;
 pub use ring::RingViolation;
+pub use transfer::End;
 
 #[cfg(not(loom))]
 pub use self::{
     arena::{Arena, ArenaFull, ArenaSlot},
+    channel::{Channel, EndOfChannel, OpenChannel, Thresholds},
     control::{Consumer, ControlSegment, Producer},
     counters::{Counter, Counters},
     job::{JobGeometry, JobSegment, OutOfBounds},

@@ -14,9 +14,12 @@ pub struct RequestSlot {
     status: AtomicU32,
     source: AtomicU32,
     tag: AtomicU32,
-    reserved: AtomicU32,
+    /// Messages the daemon has moved over the direct channel for this end.
+    channel_number: AtomicU32,
     bytes: AtomicU64,
-    reserved_end: [AtomicU64; 4],
+    /// Where the request's direct channel lies; zero while it has none.
+    channel: AtomicU64,
+    reserved_end: [AtomicU64; 3],
 }
 
 #[cfg(not(loom))]
@@ -33,8 +36,9 @@ impl RequestSlot {
             status: word(),
             source: word(),
             tag: word(),
-            reserved: word(),
+            channel_number: word(),
             bytes: AtomicU64::new(0),
+            channel: AtomicU64::new(0),
             reserved_end: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
@@ -48,12 +52,40 @@ impl RequestSlot {
         self.bytes.store(completion.bytes, Ordering::Relaxed);
         // SYNC slot-done (store): the outcome before the word that announces it.
         self.epoch.store(epoch, Ordering::Release);
+        self.take_waiter()
+    }
+
+    /// The number of the doorbell to ring for what was just written, if somebody waits for it.
+    #[inline]
+    pub fn take_waiter(&self) -> Option<u32> {
         // SYNC slot-waiter: the word before the waiter here, the waiter before the word in `arm`; with both fences at
         // least one side sees the other.
         fence(Ordering::SeqCst);
         match self.waiter.load(Ordering::Relaxed) {
             0 => None,
             _ => self.waiter.swap(0, Ordering::Relaxed).checked_sub(1),
+        }
+    }
+
+    /// The request has a direct channel at `block` from now on, or with zero none any more.
+    pub fn set_channel(&self, block: u64) {
+        self.channel_number.store(0, Ordering::Relaxed);
+        // SYNC slot-channel (store): the channel is written down before anybody looks for it.
+        self.channel.store(block, Ordering::Release);
+    }
+
+    /// The daemon has moved so many messages over the channel for this end. Before the completion that tells of it.
+    pub fn set_channel_number(&self, number: u32) {
+        self.channel_number.store(number, Ordering::Relaxed);
+    }
+
+    /// The request's direct channel and how many of its messages the daemon has moved, if it has one.
+    #[inline]
+    pub fn channel(&self) -> Option<(u64, u32)> {
+        // SYNC slot-channel (load).
+        match self.channel.load(Ordering::Acquire) {
+            0 => None,
+            block => Some((block, self.channel_number.load(Ordering::Relaxed))),
         }
     }
 

@@ -84,7 +84,7 @@ fn client_role() {
     let take = |number: String| unsafe { OwnedFd::from_raw_fd(number.parse().unwrap()) };
     let control = Arc::new(ControlSegment::map(take(control)).unwrap());
     let job = JobSegment::map(take(job), GEOMETRY).unwrap();
-    let (mut producer, slot, doorbell) = (control.producer(), job.slot(1, 7).unwrap(), control.doorbell(5).unwrap());
+    let (mut producer, slot, doorbell) = (control.producer(), job.slot(1, 7).unwrap(), job.doorbell(1, 5).unwrap());
     for number in 1..=MESSAGES {
         while producer.push(&[[number; 8]]) == 0 {
             std::thread::yield_now();
@@ -130,7 +130,7 @@ fn two_processes_share_a_ring_and_a_slot() {
         if expected % 100 == 0 {
             let completion = Completion { status: Status::Success, source: 0, tag: 0, bytes: expected };
             if let Some(doorbell) = slot.complete((expected / 100) as u32, &completion) {
-                control.doorbell(doorbell).unwrap().wake();
+                job.doorbell(1, doorbell).unwrap().wake();
             }
         }
         expected += 1;

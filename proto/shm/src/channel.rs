@@ -1,0 +1,314 @@
+//! Direct channels: where they lie in the job segment, and how their ends use them.
+//!
+//! ```text
+//!  0        64                    128               256        320              + 4 × cell
+//!  +--------+----------+----------+-----------------+----------+----------------+
+//!  | header | sender's | recv's   | words of        | words of | cells, small   |
+//!  |        | layout   | layout   | small messages  | transfer | messages only  |
+//!  +--------+----------+----------+-----------------+----------+----------------+
+//! ```
+//!
+//! The daemon writes header and layouts before either end knows the channel, and later only the two words that close it.
+//! The ends belong to one job and trust one another; the daemon trusts neither and uses its own copy of the layouts.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use ropeway_proto::{Layout, Slot, Status};
+
+use crate::eager::{CELLS, CellWord, EagerMemory, EagerWords};
+use crate::job::JobSegment;
+use crate::transfer::{End, TransferMemory, TransferWords};
+
+/// One end of a channel: a request of a rank of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndOfChannel {
+    /// Index among the node's ranks.
+    pub local_rank: u32,
+    /// Its request slot.
+    pub slot: Slot,
+    /// Its buffer.
+    pub layout: Layout,
+}
+
+/// What both ends and the daemon know of a channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Channel {
+    /// Where it lies in the segment.
+    block: u64,
+    bytes: u64,
+    cell_bytes: u64,
+    piece_bytes: u64,
+    send: EndOfChannel,
+    recv: EndOfChannel,
+}
+
+#[repr(C)]
+struct Block {
+    header: Header,
+    layouts: [LayoutWords; 2],
+    eager: EagerWords,
+    transfer: TransferWords,
+}
+
+#[repr(C, align(64))]
+struct Header {
+    /// For each end, why nothing will come from or go to the other any more: a status code, zero while it may.
+    closed: [AtomicU32; 2],
+    local_ranks: [AtomicU32; 2],
+    slots: [AtomicU32; 2],
+    /// Largest small message, as this channel's daemon had it.
+    eager_bytes_max: AtomicU64,
+    piece_bytes: AtomicU64,
+}
+
+#[repr(C)]
+struct LayoutWords([AtomicU64; 4]);
+
+const BLOCK_BYTES: u64 = size_of::<Block>() as u64;
+const _: () = assert!(BLOCK_BYTES == 320);
+/// A cell's word, before its payload.
+const WORD_BYTES: u64 = 8;
+/// Payload that lies in the same cache line as the cell's word.
+const INLINE_BYTES: u64 = 64 - WORD_BYTES;
+
+/// Sizes that decide how a channel's messages travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Messages up to this size are small: copied at once by whoever comes second.
+    pub eager_bytes_max: u64,
+    /// Piece in which larger messages are copied.
+    pub piece_bytes: u64,
+}
+
+impl Channel {
+    /// What a channel for such messages needs.
+    pub fn footprint(bytes: u64, thresholds: &Thresholds) -> u64 {
+        if bytes <= thresholds.eager_bytes_max { BLOCK_BYTES + u64::from(CELLS) * cell_bytes(bytes) } else { BLOCK_BYTES }
+    }
+
+    /// A channel at `block`, for the daemon to write down. Both layouts are checked; the receiver's has room.
+    pub fn new(block: u64, thresholds: &Thresholds, send: EndOfChannel, recv: EndOfChannel) -> Self {
+        let bytes = send.layout.bytes();
+        let is_small = bytes <= thresholds.eager_bytes_max;
+        let cell_bytes = if is_small { cell_bytes(bytes) } else { 0 };
+        Self { block, bytes, cell_bytes, piece_bytes: thresholds.piece_bytes.max(1), send, recv }
+    }
+
+    /// Writes the channel down for its ends, in memory that may have been another channel's. The daemon's part.
+    pub fn write(&self, job: &JobSegment, thresholds: &Thresholds) -> Option<()> {
+        let block = self.words(job)?;
+        let header = &block.header;
+        for (index, end) in [self.send, self.recv].iter().enumerate() {
+            header.closed[index].store(0, Ordering::Relaxed);
+            header.local_ranks[index].store(end.local_rank, Ordering::Relaxed);
+            header.slots[index].store(end.slot, Ordering::Relaxed);
+            block.layouts[index].store(&end.layout);
+        }
+        header.eager_bytes_max.store(thresholds.eager_bytes_max, Ordering::Relaxed);
+        header.piece_bytes.store(self.piece_bytes, Ordering::Relaxed);
+        block.eager.reset();
+        block.transfer.reset();
+        if self.is_small() {
+            (0..CELLS).try_for_each(|number| self.cell_word(job, number).map(CellWord::reset))?;
+        }
+        Some(())
+    }
+
+    /// Reads the channel at `block`. An end's part; `None` if what is there is no channel.
+    pub fn read(job: &JobSegment, block: u64) -> Option<Self> {
+        // SAFETY: `Block` consists of atomics.
+        let words = unsafe { job.segment().shared::<Block>(block) }?;
+        let header = &words.header;
+        let end = |index: usize| EndOfChannel {
+            local_rank: header.local_ranks[index].load(Ordering::Relaxed),
+            slot: header.slots[index].load(Ordering::Relaxed),
+            layout: words.layouts[index].load(),
+        };
+        let thresholds = Thresholds {
+            eager_bytes_max: header.eager_bytes_max.load(Ordering::Relaxed),
+            piece_bytes: header.piece_bytes.load(Ordering::Relaxed),
+        };
+        let (send, recv) = (end(0), end(1));
+        let is_sane = [send, recv].iter().all(|end| job.slot(end.local_rank, end.slot).is_some());
+        is_sane.then(|| Self::new(block, &thresholds, send, recv))
+    }
+
+    /// Bytes of its messages.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether its messages are small ones.
+    pub fn is_small(&self) -> bool {
+        self.cell_bytes > 0
+    }
+
+    /// One of its ends.
+    pub fn end(&self, end: End) -> &EndOfChannel {
+        match end {
+            End::Send => &self.send,
+            End::Recv => &self.recv,
+        }
+    }
+
+    /// Tells an end that the other one is gone, and wakes it. The daemon's part.
+    pub fn close(&self, job: &JobSegment, end: End, why: Status) {
+        if let Some(words) = self.words(job) {
+            // SYNC channel-closed (store): what the other end has still done before the word.
+            words.header.closed[index(end)].store(why.code(), Ordering::Release);
+            self.wake_end(job, end);
+        }
+    }
+
+    /// Why the other end is gone, if it is.
+    #[inline]
+    pub fn closed(&self, job: &JobSegment, end: End) -> Option<Status> {
+        // SYNC channel-closed (load).
+        match self.words(job)?.header.closed[index(end)].load(Ordering::Acquire) {
+            0 => None,
+            code => Some(Status::from_code(code).unwrap_or(Status::PeerFreed)),
+        }
+    }
+
+    /// Whether anybody may be copying from or to a buffer of this channel right now.
+    pub fn is_copying(&self, job: &JobSegment) -> bool {
+        self.words(job).is_some_and(|words| words.eager.is_copying() || words.transfer.moving().is_some())
+    }
+
+    /// The channel and its memory, to run the protocols on.
+    #[inline]
+    pub fn on<'a>(&'a self, job: &'a JobSegment) -> Option<OpenChannel<'a>> {
+        Some(OpenChannel { channel: self, job, words: self.words(job)? })
+    }
+
+    fn words<'a>(&self, job: &'a JobSegment) -> Option<&'a Block> {
+        // SAFETY: `Block` consists of atomics.
+        unsafe { job.segment().shared(self.block) }
+    }
+
+    fn cell(&self, number: u32) -> u64 {
+        self.block + BLOCK_BYTES + u64::from(number % CELLS) * self.cell_bytes
+    }
+
+    fn cell_word<'a>(&self, job: &'a JobSegment, number: u32) -> Option<&'a CellWord> {
+        // SAFETY: `CellWord` is an atomic.
+        unsafe { job.segment().shared(self.cell(number)) }
+    }
+
+    fn cell_layout(&self, number: u32) -> Layout {
+        Layout::contiguous(self.cell(number) + WORD_BYTES, self.bytes)
+    }
+
+    fn wake_end(&self, job: &JobSegment, end: End) {
+        let EndOfChannel { local_rank, slot, .. } = *self.end(end);
+        let Some(doorbell) = job.slot(local_rank, slot).and_then(|slot| slot.take_waiter()) else { return };
+        if let Some(doorbell) = job.doorbell(local_rank, doorbell) {
+            doorbell.wake();
+        }
+    }
+}
+
+/// A channel and the segment it lies in.
+pub struct OpenChannel<'a> {
+    channel: &'a Channel,
+    job: &'a JobSegment,
+    words: &'a Block,
+}
+
+impl OpenChannel<'_> {
+    fn copy(&self, from: &Layout, from_at: u64, to: &Layout, to_at: u64, bytes: u64) {
+        // Layouts were checked when the channel was made; an end that finds another one harms itself only.
+        let _ = self.job.copy(from, from_at, to, to_at, bytes);
+    }
+
+    fn pieces_of(&self) -> u64 {
+        self.channel.bytes.div_ceil(self.channel.piece_bytes)
+    }
+}
+
+impl EagerMemory for OpenChannel<'_> {
+    #[inline]
+    fn words(&self) -> &EagerWords {
+        &self.words.eager
+    }
+
+    #[inline]
+    fn cell(&self, number: u32) -> &CellWord {
+        self.channel.cell_word(self.job, number).expect("cells lie behind the block, which is reserved with them")
+    }
+
+    #[inline]
+    fn fill(&self, number: u32) {
+        let cell = self.channel.cell_layout(number);
+        self.copy(&self.channel.send.layout, 0, &cell, 0, self.channel.bytes);
+    }
+
+    #[inline]
+    fn empty(&self, number: u32) {
+        let cell = self.channel.cell_layout(number);
+        self.copy(&cell, 0, &self.channel.recv.layout, 0, self.channel.bytes);
+    }
+
+    fn place(&self) {
+        self.copy(&self.channel.send.layout, 0, &self.channel.recv.layout, 0, self.channel.bytes);
+    }
+
+    #[inline]
+    fn is_placed(&self) -> bool {
+        self.channel.bytes > INLINE_BYTES
+    }
+
+    #[inline]
+    fn wake_receiver(&self) {
+        self.channel.wake_end(self.job, End::Recv);
+    }
+
+    fn wake_sender(&self) {
+        self.channel.wake_end(self.job, End::Send);
+    }
+}
+
+impl TransferMemory for OpenChannel<'_> {
+    fn words(&self) -> &TransferWords {
+        &self.words.transfer
+    }
+
+    fn pieces(&self) -> u32 {
+        u32::try_from(self.pieces_of()).unwrap_or(u32::MAX)
+    }
+
+    fn copy(&self, piece: u32) {
+        let Channel { bytes, piece_bytes, send, recv, .. } = self.channel;
+        let at = u64::from(piece) * piece_bytes;
+        OpenChannel::copy(self, &send.layout, at, &recv.layout, at, (*piece_bytes).min(bytes - at));
+    }
+
+    fn wake(&self, end: End) {
+        self.channel.wake_end(self.job, end);
+    }
+}
+
+impl LayoutWords {
+    fn store(&self, layout: &Layout) {
+        let Layout { offset, block_bytes, stride_bytes, blocks } = *layout;
+        for (word, value) in self.0.iter().zip([offset, block_bytes, stride_bytes, blocks.into()]) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    fn load(&self) -> Layout {
+        let [offset, block_bytes, stride_bytes, blocks] = [0, 1, 2, 3].map(|index| self.0[index].load(Ordering::Relaxed));
+        Layout { offset, block_bytes, stride_bytes, blocks: blocks as u32 }
+    }
+}
+
+fn cell_bytes(bytes: u64) -> u64 {
+    (WORD_BYTES + bytes).next_multiple_of(64)
+}
+
+fn index(end: End) -> usize {
+    match end {
+        End::Send => 0,
+        End::Recv => 1,
+    }
+}

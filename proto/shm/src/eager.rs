@@ -1,0 +1,331 @@
+//! Small messages of a direct channel: whoever arrives second does the work, and nobody else is needed.
+//!
+//! A channel has one sending and one receiving process and counts its messages. Message `n` takes one of three ways:
+//!
+//! | the sender finds | it | the receiver |
+//! |---|---|---|
+//! | the receiver armed, and the message is not tiny | copies into the receiver's buffer | finds it there |
+//! | a free cell | copies into the cell | copies it out of the cell |
+//! | all cells full | parks: the message stays in its buffer | copies it out of the sender's buffer |
+//!
+//! Each word has one writer, but for two that are handed over by compare-and-swap: `armed` (the receiver's buffer, claimed
+//! by the sender) and `parked` (the sender's buffer, claimed by the receiver). The races, and why they are none: README.md,
+//! "Direct channel".
+
+use crate::primitive::{AtomicU32, Ordering, fence};
+
+/// Messages that may wait in cells. The model checker gets to full cells sooner with fewer.
+pub const CELLS: u32 = if cfg!(loom) { 1 } else { 4 };
+
+/// Words that both ends use, each in the cache line of the one who writes it most.
+#[repr(C)]
+pub struct EagerWords {
+    sender: SenderWords,
+    receiver: ReceiverWords,
+}
+
+#[repr(C, align(64))]
+struct SenderWords {
+    /// Number and phase of a message that stays in the sender's buffer.
+    parked: AtomicU32,
+}
+
+#[repr(C, align(64))]
+struct ReceiverWords {
+    /// How many messages the receiver has taken.
+    taken: AtomicU32,
+    /// Number and phase of the message that may go straight into the receiver's buffer.
+    armed: AtomicU32,
+}
+
+/// The word of a cell: number of the message in it, plus one.
+#[repr(C)]
+pub struct CellWord {
+    full: AtomicU32,
+}
+
+/// What moves bytes and wakes the other end. The protocol decides who may call what when.
+pub trait EagerMemory {
+    /// The words.
+    fn words(&self) -> &EagerWords;
+    /// The word of the cell that message `number` would use.
+    fn cell(&self, number: u32) -> &CellWord;
+    /// Copies the sender's buffer into that cell.
+    fn fill(&self, number: u32);
+    /// Copies that cell into the receiver's buffer.
+    fn empty(&self, number: u32);
+    /// Copies the sender's buffer into the receiver's.
+    fn place(&self);
+    /// Whether placing beats a cell: not for messages that fit beside the cell's word, which arrive with it.
+    fn is_placed(&self) -> bool;
+    /// Wakes the receiver if it sleeps. Everything written before is visible to it if it does not.
+    fn wake_receiver(&self);
+    /// Wakes the sender if it sleeps.
+    fn wake_sender(&self);
+}
+
+/// Whether an operation has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It has.
+    Done,
+    /// Not yet.
+    Pending,
+}
+
+// Phases of `parked`.
+const WAITING: u32 = 1;
+const PULLING: u32 = 2;
+const PULLED: u32 = 3;
+// Phases of `armed`.
+const ARMED: u32 = 1;
+const WRITING: u32 = 2;
+const PLACED: u32 = 3;
+
+/// A message number with a phase. Numbers are compared modulo 2³⁰; only few are ever around at a time.
+fn phase(number: u32, phase: u32) -> u32 {
+    number << 2 | phase
+}
+
+impl EagerWords {
+    /// Words of a channel without messages. In a segment of zeros they are there already; this makes some elsewhere.
+    #[expect(clippy::new_without_default, reason = "nobody wants a channel by default")]
+    pub fn new() -> Self {
+        Self {
+            sender: SenderWords { parked: AtomicU32::new(0) },
+            receiver: ReceiverWords { taken: AtomicU32::new(0), armed: AtomicU32::new(0) },
+        }
+    }
+
+    /// Starts anew. Nobody else knows the channel yet.
+    pub fn reset(&self) {
+        for word in [&self.sender.parked, &self.receiver.taken, &self.receiver.armed] {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether one end is copying from or to the other's buffer right now.
+    pub fn is_copying(&self) -> bool {
+        // SYNC eager-armed, eager-parked (load): after the copy, whoever owns the buffer may reuse it.
+        let (armed, parked) =
+            (self.receiver.armed.load(Ordering::Acquire), self.sender.parked.load(Ordering::Acquire));
+        armed & 3 == WRITING || parked & 3 == PULLING
+    }
+}
+
+impl CellWord {
+    /// An empty cell's.
+    #[expect(clippy::new_without_default, reason = "nobody wants a cell by default")]
+    pub fn new() -> Self {
+        Self { full: AtomicU32::new(0) }
+    }
+
+    /// Starts anew. Nobody else knows the channel yet.
+    pub fn reset(&self) {
+        self.full.store(0, Ordering::Relaxed);
+    }
+
+    fn put(&self, number: u32) {
+        // SYNC eager-cell (store): the bytes before the word that announces them.
+        self.full.store(number.wrapping_add(1), Ordering::Release);
+    }
+
+    fn has(&self, number: u32) -> bool {
+        // SYNC eager-cell (load).
+        self.full.load(Ordering::Acquire) == number.wrapping_add(1)
+    }
+}
+
+/// The sending end: what it knows of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EagerSender {
+    number: u32,
+    /// `taken`, when it was last looked at.
+    taken_seen: u32,
+}
+
+impl EagerSender {
+    /// The end whose next message has this number.
+    pub fn at(number: u32) -> Self {
+        Self { number, taken_seen: 0 }
+    }
+
+    /// Sends the next message, as far as that is possible now.
+    #[inline]
+    pub fn start(&mut self, memory: &impl EagerMemory) -> Progress {
+        if memory.is_placed() && self.claim_buffer(memory.words()) {
+            memory.place();
+            // SYNC eager-armed (store): the bytes before the phase.
+            memory.words().receiver.armed.store(phase(self.number, PLACED), Ordering::Release);
+            return self.sent(memory);
+        }
+        if self.has_cell(memory.words()) { self.put(memory) } else { self.park(memory) }
+    }
+
+    /// Whether [`poll`](Self::poll) would get further with a pending message.
+    pub fn is_due(&self, words: &EagerWords) -> bool {
+        // SYNC eager-parked (load).
+        let parked = words.sender.parked.load(Ordering::Acquire);
+        let mut probe = *self;
+        parked == phase(self.number, PULLED) || (parked == phase(self.number, WAITING) && probe.has_cell(words))
+    }
+
+    /// Goes on with a pending message.
+    pub fn poll(&mut self, memory: &impl EagerMemory) -> Progress {
+        let words = memory.words();
+        // SYNC eager-parked (load): the receiver needs our buffer no more.
+        if words.sender.parked.load(Ordering::Acquire) == phase(self.number, PULLED) {
+            self.number = self.number.wrapping_add(1);
+            return Progress::Done;
+        }
+        if self.has_cell(words) && self.cancel(words) { self.put(memory) } else { Progress::Pending }
+    }
+
+    /// Takes a pending message back. False if the receiver is taking it.
+    pub fn cancel(&mut self, words: &EagerWords) -> bool {
+        let (waiting, nothing) = (phase(self.number, WAITING), phase(self.number, 0));
+        words.sender.parked.compare_exchange(waiting, nothing, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn claim_buffer(&self, words: &EagerWords) -> bool {
+        let (armed, writing) = (phase(self.number, ARMED), phase(self.number, WRITING));
+        let word = &words.receiver.armed;
+        // SYNC eager-armed (load): the receiver is done with what was in its buffer.
+        word.load(Ordering::Relaxed) == armed
+            && word.compare_exchange(armed, writing, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn has_cell(&mut self, words: &EagerWords) -> bool {
+        if self.number.wrapping_sub(self.taken_seen) >= CELLS {
+            // SYNC eager-taken (load): the receiver has read what was in the cell.
+            self.taken_seen = words.receiver.taken.load(Ordering::Acquire);
+        }
+        self.number.wrapping_sub(self.taken_seen) < CELLS
+    }
+
+    #[inline]
+    fn put(&mut self, memory: &impl EagerMemory) -> Progress {
+        memory.fill(self.number);
+        memory.cell(self.number).put(self.number);
+        self.sent(memory)
+    }
+
+    #[inline]
+    fn sent(&mut self, memory: &impl EagerMemory) -> Progress {
+        self.number = self.number.wrapping_add(1);
+        memory.wake_receiver();
+        Progress::Done
+    }
+
+    #[cold]
+    fn park(&mut self, memory: &impl EagerMemory) -> Progress {
+        let words = memory.words();
+        // SYNC eager-parked (store): the bytes before the phase.
+        words.sender.parked.store(phase(self.number, WAITING), Ordering::Release);
+        // SYNC eager-full: the phase before `taken` here, `taken` before the phase in `EagerReceiver::start`; with both
+        // fences either we see the cell that has become free, or the receiver sees that we have parked.
+        fence(Ordering::SeqCst);
+        self.poll(memory)
+    }
+}
+
+/// The receiving end: what it knows of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EagerReceiver {
+    number: u32,
+}
+
+impl EagerReceiver {
+    /// The end whose next message has this number.
+    pub fn at(number: u32) -> Self {
+        Self { number }
+    }
+
+    /// Takes the next message if it is there, else says that it may come.
+    #[inline]
+    pub fn start(&mut self, memory: &impl EagerMemory) -> Progress {
+        if memory.cell(self.number).has(self.number) {
+            return self.take(memory);
+        }
+        let words = memory.words();
+        // SYNC eager-full: see `EagerSender::park`.
+        fence(Ordering::SeqCst);
+        if words.sender.parked.load(Ordering::Relaxed) == phase(self.number, WAITING) && self.pull(memory) {
+            return Progress::Done;
+        }
+        if memory.is_placed() {
+            // SYNC eager-armed (store): we are done with our buffer before the sender gets it.
+            words.receiver.armed.store(phase(self.number, ARMED), Ordering::Release);
+        }
+        Progress::Pending
+    }
+
+    /// Whether the message is there.
+    #[inline]
+    pub fn is_due(&self, memory: &impl EagerMemory) -> bool {
+        memory.cell(self.number).has(self.number) || (memory.is_placed() && self.is_placed(memory.words()))
+    }
+
+    /// Takes the message, if it is there.
+    #[inline]
+    pub fn poll(&mut self, memory: &impl EagerMemory) -> Progress {
+        if memory.cell(self.number).has(self.number) {
+            // The sender has chosen the cell, so it will never claim our buffer for this number; after 2³⁰ messages the
+            // number comes again, and must not find us armed.
+            if memory.is_placed() {
+                memory.words().receiver.armed.store(phase(self.number, 0), Ordering::Relaxed);
+            }
+            return self.take(memory);
+        }
+        if memory.is_placed() && self.is_placed(memory.words()) {
+            self.taken(memory.words());
+            return Progress::Done;
+        }
+        Progress::Pending
+    }
+
+    /// Gives the message up that has not come. False if it is coming.
+    pub fn cancel(&mut self, memory: &impl EagerMemory) -> bool {
+        let (armed, nothing) = (phase(self.number, ARMED), phase(self.number, 0));
+        let word = &memory.words().receiver.armed;
+        !memory.is_placed() || word.compare_exchange(armed, nothing, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn is_placed(&self, words: &EagerWords) -> bool {
+        // SYNC eager-armed (load): the phase before the bytes.
+        words.receiver.armed.load(Ordering::Acquire) == phase(self.number, PLACED)
+    }
+
+    #[inline]
+    fn take(&mut self, memory: &impl EagerMemory) -> Progress {
+        memory.empty(self.number);
+        self.taken(memory.words());
+        Progress::Done
+    }
+
+    #[inline]
+    fn taken(&mut self, words: &EagerWords) {
+        self.number = self.number.wrapping_add(1);
+        // SYNC eager-taken (store): the cell is read before it is given back.
+        words.receiver.taken.store(self.number, Ordering::Release);
+    }
+
+    /// Takes a parked message out of the sender's buffer.
+    #[cold]
+    fn pull(&mut self, memory: &impl EagerMemory) -> bool {
+        let (waiting, pulling) = (phase(self.number, WAITING), phase(self.number, PULLING));
+        let word = &memory.words().sender.parked;
+        // SYNC eager-parked (load): the phase before the bytes.
+        if word.compare_exchange(waiting, pulling, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        memory.place();
+        let pulled = phase(self.number, PULLED);
+        self.taken(memory.words());
+        // SYNC eager-parked (store): the bytes are read before the buffer is given back.
+        word.store(pulled, Ordering::Release);
+        memory.wake_sender();
+        true
+    }
+}

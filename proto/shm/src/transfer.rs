@@ -1,0 +1,169 @@
+//! Large messages of a direct channel: copied in pieces by whoever has nothing better to do.
+//!
+//! Once both ends have started, the message is one copy from buffer to buffer. Its pieces are dealt out by a counter: to
+//! the daemon, if it was asked, and to the ends while they wait. Whoever finishes the last piece ends both operations. So
+//! nobody who waits depends on somebody who computes.
+
+use crate::primitive::{AtomicU32, AtomicU64, Ordering};
+
+/// The words of the transfer, one cache line.
+#[repr(C, align(64))]
+pub struct TransferWords {
+    /// Number of the message, and which ends have started it. With both, it moves.
+    state: AtomicU32,
+    /// Pieces that are copied.
+    done: AtomicU32,
+    /// Number of the message and the next piece to be copied.
+    cursor: AtomicU64,
+}
+
+/// One end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Where messages come from.
+    Send,
+    /// Where they go.
+    Recv,
+}
+
+impl End {
+    /// The other one.
+    pub fn peer(self) -> Self {
+        match self {
+            Self::Send => Self::Recv,
+            Self::Recv => Self::Send,
+        }
+    }
+
+    fn flag(self) -> u32 {
+        match self {
+            Self::Send => 1,
+            Self::Recv => 2,
+        }
+    }
+}
+
+/// What copies pieces and wakes the ends.
+pub trait TransferMemory {
+    /// The words.
+    fn words(&self) -> &TransferWords;
+    /// Pieces of a message.
+    fn pieces(&self) -> u32;
+    /// Copies a piece.
+    fn copy(&self, piece: u32);
+    /// Wakes an end if it sleeps. Everything written before is visible to it if it does not.
+    fn wake(&self, end: End);
+}
+
+const BOTH: u32 = 3;
+/// Message numbers wrap here, so that they fit beside the flags.
+const NUMBERS: u32 = u32::MAX >> 2;
+
+impl TransferWords {
+    /// Words of a channel without messages.
+    #[expect(clippy::new_without_default, reason = "nobody wants a channel by default")]
+    pub fn new() -> Self {
+        let words = Self { state: AtomicU32::new(0), done: AtomicU32::new(0), cursor: AtomicU64::new(0) };
+        words.reset();
+        words
+    }
+
+    /// Starts anew. Nobody else knows the channel yet.
+    pub fn reset(&self) {
+        self.state.store(0, Ordering::Relaxed);
+        self.done.store(0, Ordering::Relaxed);
+        // Message 0 has no piece left until both ends have started it.
+        self.cursor.store(u64::from(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// The message that moves, if one does. Whoever is not an end knows no number.
+    pub fn moving(&self) -> Option<Transfer> {
+        // SYNC transfer-state (load).
+        let state = self.state.load(Ordering::Acquire);
+        (state & BOTH == BOTH).then_some(Transfer { number: state >> 2 })
+    }
+}
+
+/// What an end, or a helper, knows of its own: the message it is about.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Transfer {
+    number: u32,
+}
+
+impl Transfer {
+    /// The transfer whose next message has this number.
+    pub fn at(number: u32) -> Self {
+        Self { number: number & NUMBERS }
+    }
+
+    /// One end has started. True if the other had already: then the message moves from now on.
+    pub fn start(self, memory: &impl TransferMemory, end: End) -> bool {
+        let words = memory.words();
+        // SYNC transfer-state (store, load): our buffer is ready before the flag; the other's is ready after its flag.
+        let is_second = words.state.fetch_or(end.flag(), Ordering::AcqRel) & BOTH == end.peer().flag();
+        if is_second {
+            words.done.store(0, Ordering::Relaxed);
+            // SYNC transfer-cursor (store): both buffers are ready before pieces are dealt out.
+            words.cursor.store(u64::from(self.number) << 32, Ordering::Release);
+            memory.wake(end.peer());
+        }
+        is_second
+    }
+
+    /// Whether the message is all there.
+    pub fn is_over(self, words: &TransferWords) -> bool {
+        // SYNC transfer-state (load): the pieces before the end.
+        words.state.load(Ordering::Acquire) >> 2 != self.number
+    }
+
+    /// Whether there are pieces to be copied.
+    pub fn has_pieces(self, memory: &impl TransferMemory) -> bool {
+        let cursor = memory.words().cursor.load(Ordering::Relaxed);
+        (cursor >> 32) as u32 == self.number && (cursor as u32) < memory.pieces()
+    }
+
+    /// Copies up to `limit` pieces; says how many.
+    pub fn help(self, memory: &impl TransferMemory, limit: u32) -> u32 {
+        let words = memory.words();
+        for copied in 0..limit {
+            let Some(piece) = self.claim(memory) else { return copied };
+            memory.copy(piece);
+            // SYNC transfer-done: everybody's pieces before the end, which the last one declares.
+            if words.done.fetch_add(1, Ordering::AcqRel) + 1 == memory.pieces() {
+                // SYNC transfer-state (store): the pieces before the end.
+                words.state.store(((self.number + 1) & NUMBERS) << 2, Ordering::Release);
+                memory.wake(End::Send);
+                memory.wake(End::Recv);
+                return copied + 1;
+            }
+        }
+        limit
+    }
+
+    /// Takes a start back. False if the message moves.
+    pub fn cancel(self, words: &TransferWords, end: End) -> bool {
+        let (alone, nobody) = (self.number << 2 | end.flag(), self.number << 2);
+        words.state.compare_exchange(alone, nobody, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// The message after this one.
+    pub fn next(self) -> Self {
+        Self::at(self.number + 1)
+    }
+
+    fn claim(self, memory: &impl TransferMemory) -> Option<u32> {
+        let cursor = &memory.words().cursor;
+        let mut seen = cursor.load(Ordering::Relaxed);
+        loop {
+            let (number, piece) = ((seen >> 32) as u32, seen as u32);
+            if number != self.number || piece >= memory.pieces() {
+                return None;
+            }
+            // SYNC transfer-cursor (load): both buffers are ready.
+            match cursor.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Some(piece),
+                Err(now) => seen = now,
+            }
+        }
+    }
+}

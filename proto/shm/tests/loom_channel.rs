@@ -1,0 +1,367 @@
+//! The two protocols of direct channels under every schedule that a model checker can think of: nobody touches a buffer
+//! that is somebody else's, nothing is lost or doubled, and whoever sleeps is woken. Run with `--cfg loom`.
+#![cfg(loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+use ropeway_shm::eager::{CellWord, EagerMemory, EagerReceiver, EagerSender, EagerWords, Progress};
+use ropeway_shm::transfer::{Transfer, TransferMemory, TransferWords};
+use ropeway_shm::{Doorbell, End, RequestSlot};
+
+/// A doorbell whose sleepers are a condition variable instead of a futex queue, and the slot that leads to it.
+struct Sleeper {
+    slot: RequestSlot,
+    doorbell: Doorbell,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Sleeper {
+    fn new() -> Self {
+        let (slot, doorbell) = (RequestSlot::new(), Doorbell::default());
+        Self { slot, doorbell, lock: Mutex::new(()), changed: Condvar::new() }
+    }
+
+    /// What a client's `wait` does, without the spinning.
+    fn sleep_until(&self, is_due: impl Fn() -> bool) {
+        loop {
+            let seen = self.doorbell.listen();
+            self.slot.arm(0);
+            if is_due() {
+                return self.slot.disarm();
+            }
+            let mut guard = self.lock.lock().unwrap();
+            while self.doorbell.listen() == seen {
+                guard = self.changed.wait(guard).unwrap();
+            }
+        }
+    }
+
+    fn wake(&self) {
+        if self.slot.take_waiter().is_some() {
+            self.doorbell.count_up();
+            drop(self.lock.lock().unwrap());
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// Buffers are loom cells: an access that is not ordered after the last one of somebody else fails the model.
+struct Eager {
+    words: EagerWords,
+    cell: CellWord,
+    send_buffer: UnsafeCell<u32>,
+    cell_bytes: UnsafeCell<u32>,
+    recv_buffer: UnsafeCell<u32>,
+    is_placed: bool,
+    sender: Sleeper,
+    receiver: Sleeper,
+}
+
+// SAFETY: the model checker watches every access to the cells.
+unsafe impl Sync for Eager {}
+// SAFETY: as above.
+unsafe impl Send for Eager {}
+
+impl Eager {
+    fn new(is_placed: bool) -> Arc<Self> {
+        Arc::new(Self {
+            words: EagerWords::new(),
+            cell: CellWord::new(),
+            send_buffer: UnsafeCell::new(0),
+            cell_bytes: UnsafeCell::new(0),
+            recv_buffer: UnsafeCell::new(0),
+            is_placed,
+            sender: Sleeper::new(),
+            receiver: Sleeper::new(),
+        })
+    }
+
+    fn write(&self, value: u32) {
+        // SAFETY: the model checker reports a race.
+        self.send_buffer.with_mut(|bytes| unsafe { *bytes = value });
+    }
+
+    fn read(&self) -> u32 {
+        // SAFETY: the model checker reports a race.
+        self.recv_buffer.with(|bytes| unsafe { *bytes })
+    }
+}
+
+fn copy(from: &UnsafeCell<u32>, to: &UnsafeCell<u32>) {
+    // SAFETY: the model checker reports a race.
+    let value = from.with(|bytes| unsafe { *bytes });
+    // SAFETY: as above.
+    to.with_mut(|bytes| unsafe { *bytes = value });
+}
+
+impl EagerMemory for Eager {
+    fn words(&self) -> &EagerWords {
+        &self.words
+    }
+    fn cell(&self, _number: u32) -> &CellWord {
+        &self.cell
+    }
+    fn fill(&self, _number: u32) {
+        copy(&self.send_buffer, &self.cell_bytes);
+    }
+    fn empty(&self, _number: u32) {
+        copy(&self.cell_bytes, &self.recv_buffer);
+    }
+    fn place(&self) {
+        copy(&self.send_buffer, &self.recv_buffer);
+    }
+    fn is_placed(&self) -> bool {
+        self.is_placed
+    }
+    fn wake_receiver(&self) {
+        self.receiver.wake();
+    }
+    fn wake_sender(&self) {
+        self.sender.wake();
+    }
+}
+
+fn send_all(memory: &Eager, messages: u32) {
+    let mut sender = EagerSender::default();
+    for value in 1..=messages {
+        memory.write(value);
+        let mut progress = sender.start(memory);
+        while progress == Progress::Pending {
+            memory.sender.sleep_until(|| sender.is_due(&memory.words));
+            progress = sender.poll(memory);
+        }
+    }
+    // The buffer is ours again.
+    memory.write(99);
+}
+
+fn receive(receiver: &mut EagerReceiver, memory: &Eager) -> u32 {
+    let mut progress = receiver.start(memory);
+    while progress == Progress::Pending {
+        memory.receiver.sleep_until(|| receiver.is_due(memory));
+        progress = receiver.poll(memory);
+    }
+    memory.read()
+}
+
+fn small_messages_arrive(is_placed: bool) {
+    loom::model(move || {
+        let memory = Eager::new(is_placed);
+        let sending = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || send_all(&memory, 2))
+        };
+        let mut receiver = EagerReceiver::default();
+        for value in 1..=2 {
+            assert_eq!(receive(&mut receiver, &memory), value);
+        }
+        sending.join().unwrap();
+        assert!(!memory.words.is_copying());
+    });
+}
+
+#[test]
+fn tiny_messages_arrive_whole_in_order_and_wake_sleepers() {
+    small_messages_arrive(false);
+}
+
+#[test]
+fn placed_messages_arrive_whole_in_order_and_wake_sleepers() {
+    small_messages_arrive(true);
+}
+
+#[test]
+fn a_receive_that_is_taken_back_loses_nothing() {
+    loom::model(|| {
+        let memory = Eager::new(true);
+        let sending = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || send_all(&memory, 1))
+        };
+        let mut receiver = EagerReceiver::default();
+        let is_here = receiver.start(&*memory) == Progress::Done;
+        if !is_here && receiver.cancel(&*memory) {
+            // The buffer is ours again, until it is started anew.
+            // SAFETY: the model checker reports a race.
+            memory.recv_buffer.with_mut(|bytes| unsafe { *bytes = 7 });
+            assert_eq!(receive(&mut receiver, &memory), 1);
+        } else if !is_here {
+            memory.receiver.sleep_until(|| receiver.is_due(&*memory));
+            assert_eq!(receiver.poll(&*memory), Progress::Done);
+            assert_eq!(memory.read(), 1);
+        }
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn a_parked_send_that_is_taken_back_is_sent_or_not() {
+    loom::model(|| {
+        let memory = Eager::new(false);
+        let receiving = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                let mut receiver = EagerReceiver::default();
+                assert_eq!(receive(&mut receiver, &memory), 1);
+                let second = receive(&mut receiver, &memory);
+                assert!(second == 2 || second == 3, "{second}");
+            })
+        };
+        let mut sender = EagerSender::default();
+        memory.write(1);
+        assert_eq!(sender.start(&*memory), Progress::Done);
+        memory.write(2);
+        if sender.start(&*memory) == Progress::Pending {
+            if sender.cancel(&memory.words) {
+                memory.write(3);
+                let mut progress = sender.start(&*memory);
+                while progress == Progress::Pending {
+                    memory.sender.sleep_until(|| sender.is_due(&memory.words));
+                    progress = sender.poll(&*memory);
+                }
+            } else {
+                memory.sender.sleep_until(|| sender.is_due(&memory.words));
+                assert_eq!(sender.poll(&*memory), Progress::Done);
+            }
+        }
+        receiving.join().unwrap();
+    });
+}
+
+const PIECES: usize = 2;
+
+/// A large message of two pieces.
+struct Large {
+    words: TransferWords,
+    send_buffer: [UnsafeCell<u32>; PIECES],
+    recv_buffer: [UnsafeCell<u32>; PIECES],
+    sleepers: [Sleeper; 2],
+}
+
+// SAFETY: the model checker watches every access to the cells.
+unsafe impl Sync for Large {}
+// SAFETY: as above.
+unsafe impl Send for Large {}
+
+impl Large {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            words: TransferWords::new(),
+            send_buffer: std::array::from_fn(|_| UnsafeCell::new(0)),
+            recv_buffer: std::array::from_fn(|_| UnsafeCell::new(0)),
+            sleepers: std::array::from_fn(|_| Sleeper::new()),
+        })
+    }
+
+    fn sleeper(&self, end: End) -> &Sleeper {
+        &self.sleepers[usize::from(end == End::Recv)]
+    }
+
+    /// What a client does from `start` to the end of `wait`.
+    fn run(&self, transfer: Transfer, end: End) {
+        transfer.start(self, end);
+        self.finish(transfer, end);
+    }
+
+    fn finish(&self, transfer: Transfer, end: End) {
+        while !transfer.is_over(&self.words) {
+            transfer.help(self, u32::MAX);
+            self.sleeper(end).sleep_until(|| transfer.is_over(&self.words) || transfer.has_pieces(self));
+        }
+    }
+}
+
+impl TransferMemory for Large {
+    fn words(&self) -> &TransferWords {
+        &self.words
+    }
+    fn pieces(&self) -> u32 {
+        PIECES as u32
+    }
+    fn copy(&self, piece: u32) {
+        copy(&self.send_buffer[piece as usize], &self.recv_buffer[piece as usize]);
+    }
+    fn wake(&self, end: End) {
+        self.sleeper(end).wake();
+    }
+}
+
+fn send_large(memory: &Large, messages: u32) {
+    let mut transfer = Transfer::default();
+    for value in 1..=messages {
+        // SAFETY: the model checker reports a race.
+        memory.send_buffer.iter().for_each(|piece| piece.with_mut(|bytes| unsafe { *bytes = value }));
+        memory.run(transfer, End::Send);
+        transfer = transfer.next();
+    }
+}
+
+fn receive_large(memory: &Large, messages: u32) {
+    let mut transfer = Transfer::default();
+    for value in 1..=messages {
+        memory.run(transfer, End::Recv);
+        for piece in &memory.recv_buffer {
+            // SAFETY: the model checker reports a race.
+            assert_eq!(piece.with(|bytes| unsafe { *bytes }), value);
+        }
+        transfer = transfer.next();
+    }
+}
+
+#[test]
+fn large_messages_arrive_whole_and_in_order() {
+    loom::model(|| {
+        let memory = Large::new();
+        let sending = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || send_large(&memory, 2))
+        };
+        receive_large(&memory, 2);
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn a_helper_never_touches_a_buffer_that_is_not_moving() {
+    loom::model(|| {
+        let memory = Large::new();
+        let helping = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                if let Some(transfer) = memory.words.moving() {
+                    transfer.help(&*memory, 1);
+                }
+            })
+        };
+        let sending = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || send_large(&memory, 1))
+        };
+        receive_large(&memory, 1);
+        sending.join().unwrap();
+        helping.join().unwrap();
+    });
+}
+
+#[test]
+fn a_start_that_is_taken_back_moves_nothing() {
+    loom::model(|| {
+        let memory = Large::new();
+        let sending = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || send_large(&memory, 1))
+        };
+        let transfer = Transfer::default();
+        transfer.start(&*memory, End::Recv);
+        if transfer.cancel(&memory.words, End::Recv) {
+            // SAFETY: the model checker reports a race.
+            memory.recv_buffer[0].with_mut(|bytes| unsafe { *bytes = 7 });
+            receive_large(&memory, 1);
+        } else {
+            memory.finish(transfer, End::Recv);
+        }
+        sending.join().unwrap();
+    });
+}
