@@ -28,7 +28,6 @@ pub(crate) struct Attachment {
     rank: Rank,
     attached: Attached,
     job: Arc<JobSegment>,
-    segment: Arc<ControlSegment>,
     arena: Arc<Arena>,
     producer: Mutex<Producer>,
     daemon_bell: OwnedFd,
@@ -55,14 +54,13 @@ impl Attachment {
         let geometry = JobGeometry { local_ranks: attached.local_ranks, arena_bytes_max: attached.arena_bytes_max };
         let job = Arc::new(JobSegment::map(job, geometry).map_err(bad_segment)?);
         let segment = Arc::new(ControlSegment::map(segment).map_err(bad_segment)?);
-        let line = ControlLine::open(socket, segment.clone())?;
+        let line = ControlLine::open(socket, job.clone(), attached.local_index)?;
         Ok(Arc::new(Self {
             rank,
             attached,
             arena: Arena::new(job.clone(), attached.local_index),
             job,
             producer: Mutex::new(segment.producer()),
-            segment,
             daemon_bell,
             slots: Mutex::default(),
             line,
@@ -73,6 +71,16 @@ impl Attachment {
 
     pub(crate) fn rank(&self) -> Rank {
         self.rank
+    }
+
+    /// The memory shared with the ranks of this node.
+    pub(crate) fn job(&self) -> &JobSegment {
+        &self.job
+    }
+
+    /// The rank with this index among the node's.
+    pub(crate) fn local_rank(&self, index: u32) -> Rank {
+        self.rank - self.attached.local_index + index
     }
 
     pub(crate) fn size(&self) -> u32 {
@@ -120,7 +128,7 @@ impl Attachment {
     }
 
     pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode) -> Result<(), Error> {
-        wait::until(event, mode, self.line.watch(), &self.segment)
+        wait::until(event, mode, self.line.watch(), self.attached.local_index, &self.job)
     }
 
     /// The shared words of one of our slots.

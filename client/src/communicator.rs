@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ropeway_proto::limits::TAG_MAX;
-use ropeway_proto::{CommId, Command, Endpoint, Rank, Tag};
+use ropeway_proto::{CommId, Command, End, Endpoint, Rank, Tag};
 
 use crate::attachment::Attachment;
 use crate::operation::Terms;
@@ -76,7 +76,7 @@ impl Communicator {
         let layout = part.layout(self.offset(&buffer)?, elements, element_bytes::<T>())?;
         let terms = self.send_terms::<T>(tag, layout.bytes());
         let command = |slot, epoch| Command::InitSend { slot, epoch, endpoint, layout };
-        let persistent = Persistent::init(&self.attachment, buffer.into_memory(), terms, command)?;
+        let persistent = Persistent::init(&self.attachment, buffer.into_memory(), terms, (End::Send, tag), command)?;
         Ok(SendRequest::new(persistent, elements))
     }
 
@@ -93,7 +93,7 @@ impl Communicator {
         let layout = part.layout(self.offset(&buffer)?, elements, element_bytes::<T>())?;
         let terms = Terms::Recv { capacity: layout.bytes(), element_bytes: element_bytes::<T>() };
         let command = |slot, epoch| Command::InitRecv { slot, epoch, endpoint, layout };
-        let persistent = Persistent::init(&self.attachment, buffer.into_memory(), terms, command)?;
+        let persistent = Persistent::init(&self.attachment, buffer.into_memory(), terms, (End::Recv, tag), command)?;
         Ok(RecvRequest::new(persistent, elements))
     }
 

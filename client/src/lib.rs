@@ -48,6 +48,7 @@ mod attachment;
 mod buffer;
 mod communicator;
 pub mod control;
+mod direct;
 mod environment;
 mod error;
 mod one_shot;

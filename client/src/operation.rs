@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use ropeway_proto::completion;
-use ropeway_proto::{Command, Completion, Epoch, Rank, Slot, Tag};
+use ropeway_proto::{Command, Completion, End, Epoch, Rank, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
 use crate::attachment::{Attachment, Entry};
+use crate::direct::{DirectEnd, Started};
 use crate::wait::{Event, WaitMode};
 use crate::{Error, Status};
 
@@ -14,11 +15,27 @@ use crate::{Error, Status};
 pub(crate) struct Operation {
     attachment: Arc<Attachment>,
     slot: Slot,
-    /// Of the last operation begun.
+    /// Of the last operation the daemon was told of.
     epoch: Epoch,
     memory: Option<ArenaSlot>,
     terms: Terms,
-    is_active: bool,
+    run: Run,
+    /// Which end of a channel the request is, if it is one.
+    end: Option<(End, Tag)>,
+    direct: Option<DirectEnd>,
+}
+
+/// Where the running operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Run {
+    /// Nowhere: none runs.
+    Inactive,
+    /// With the daemon.
+    Daemon,
+    /// On the direct channel.
+    Direct,
+    /// Over, on the direct channel.
+    Ended(completion::Status),
 }
 
 /// What is known of a message before it has travelled; turns completions into results.
@@ -33,7 +50,14 @@ impl Operation {
     /// Takes a slot. `memory` is lent to the daemon whenever an operation runs.
     pub(crate) fn new(attachment: &Arc<Attachment>, memory: Option<ArenaSlot>, terms: Terms) -> Result<Self, Error> {
         let (slot, epoch) = attachment.take_slot()?;
-        Ok(Self { attachment: attachment.clone(), slot, epoch, memory, terms, is_active: false })
+        let (run, attachment) = (Run::Inactive, attachment.clone());
+        Ok(Self { attachment, slot, epoch, memory, terms, run, end: None, direct: None })
+    }
+
+    /// An end of a channel: it goes on without the daemon if the other end is on the same node.
+    pub(crate) fn with_end(mut self, end: End, tag: Tag) -> Self {
+        self.end = Some((end, tag));
+        self
     }
 
     pub(crate) fn attachment(&self) -> &Arc<Attachment> {
@@ -41,7 +65,7 @@ impl Operation {
     }
 
     pub(crate) fn is_active(&self) -> bool {
-        self.is_active
+        self.run != Run::Inactive
     }
 
     pub(crate) fn terms(&self) -> &Terms {
@@ -61,23 +85,13 @@ impl Operation {
         self.memory.take()
     }
 
+    // ---- beginning
+
     /// Begins an operation and returns the entry that tells the daemon. The caller publishes it, or calls `retract`.
     pub(crate) fn stage(&mut self, command: impl FnOnce(Slot, Epoch) -> Command) -> Entry {
-        debug_assert!(!self.is_active, "one operation at a time");
-        if let Some(memory) = &mut self.memory {
-            memory.lend();
-        }
-        self.is_active = true;
+        self.enter(Run::Daemon);
         self.epoch = self.epoch.wrapping_add(1);
         command(self.slot, self.epoch).encode()
-    }
-
-    /// The operation is over, or the daemon never heard of it.
-    pub(crate) fn retract(&mut self) {
-        if let Some(memory) = &self.memory {
-            memory.reclaim();
-        }
-        self.is_active = false;
     }
 
     /// Begins an operation.
@@ -90,15 +104,90 @@ impl Operation {
         published
     }
 
-    /// Waits for the end of the operation.
-    pub(crate) fn wait(&mut self, mode: WaitMode) -> Result<Status, Error> {
-        let completion = self.finish(mode)?;
-        self.terms.judge(completion)
+    /// Begins the registered operation. If the daemon has to be told, the caller publishes the entry, or calls `retract`.
+    #[inline]
+    pub(crate) fn start(&mut self) -> Option<Entry> {
+        if self.direct.is_none() && !self.finds_channel() {
+            return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
+        }
+        self.enter(Run::Direct);
+        let (direct, job) = (self.direct.as_mut()?, self.attachment.job());
+        match direct.start(job) {
+            Ok(Started::Pending) => None,
+            Ok(Started::NeedsCopy) => Some(Command::Move { slot: self.slot }.encode()),
+            Ok(Started::Done) => {
+                self.run = Run::Ended(completion::Status::Success);
+                None
+            }
+            Err(why) => {
+                self.run = Run::Ended(why);
+                None
+            }
+        }
     }
 
-    /// Waits for the end of the operation, and returns what the daemon says of it.
+    fn enter(&mut self, run: Run) {
+        debug_assert!(!self.is_active(), "one operation at a time");
+        if let Some(memory) = &mut self.memory {
+            memory.lend();
+        }
+        self.run = run;
+    }
+
+    /// Looks whether the daemon has set up a channel meanwhile.
+    #[cold]
+    fn finds_channel(&mut self) -> bool {
+        let channel = self.attachment.request_slot(self.slot).channel();
+        if let (Some((end, _)), Some((block, number))) = (self.end, channel) {
+            self.direct = DirectEnd::open(self.attachment.job(), block, number, end);
+        }
+        self.direct.is_some()
+    }
+
+    /// The operation is over, or the daemon never heard of it.
+    pub(crate) fn retract(&mut self) {
+        if let Some(memory) = &self.memory {
+            memory.reclaim();
+        }
+        self.run = Run::Inactive;
+    }
+
+    // ---- ending
+
+    /// Waits for the end of the operation.
+    #[inline]
+    pub(crate) fn wait(&mut self, mode: WaitMode) -> Result<Status, Error> {
+        if let Some(outcome) = self.take_outcome(0) {
+            return outcome;
+        }
+        if self.run == Run::Inactive {
+            return Err(Error::Inactive);
+        }
+        self.wait_long(mode)
+    }
+
+    fn wait_long(&mut self, mode: WaitMode) -> Result<Status, Error> {
+        if let Some(direct) = &mut self.direct {
+            direct.begin_wait(self.attachment.job());
+        }
+        let outcome = loop {
+            if let Err(error) = self.attachment.wait(self, mode) {
+                self.retract();
+                break Err(error);
+            }
+            if let Some(outcome) = self.take_outcome(u32::MAX) {
+                break outcome;
+            }
+        };
+        if let Some(direct) = &self.direct {
+            direct.end_wait(self.attachment.job());
+        }
+        outcome
+    }
+
+    /// Waits for the end of an operation that only the daemon knows of, and returns what it says.
     pub(crate) fn finish(&mut self, mode: WaitMode) -> Result<Option<Completion>, Error> {
-        if !self.is_active {
+        if !self.is_active() {
             return Err(Error::Inactive);
         }
         let waited = self.attachment.wait(self, mode);
@@ -108,33 +197,91 @@ impl Operation {
 
     /// The outcome, if the operation has ended.
     pub(crate) fn test(&mut self) -> Result<Option<Status>, Error> {
-        if !self.is_active {
+        if !self.is_active() {
             return Err(Error::Inactive);
         }
-        if !self.has_happened() {
-            let alive = self.attachment.check();
-            if alive.is_ok() {
-                return Ok(None);
-            }
-            if !self.has_happened() {
-                self.retract();
-                return alive.map(|()| None);
-            }
+        if let Some(outcome) = self.take_outcome(1) {
+            return outcome.map(Some);
+        }
+        let Err(error) = self.attachment.check() else { return Ok(None) };
+        // What was finished before the session ended counts.
+        if let Some(outcome) = self.take_outcome(1) {
+            return outcome.map(Some);
         }
         self.retract();
-        self.terms.judge(self.completion()).map(Some)
+        Err(error)
+    }
+
+    /// The outcome, if the operation has ended. Copies up to `pieces` pieces of a large message on the way.
+    #[inline]
+    fn take_outcome(&mut self, pieces: u32) -> Option<Result<Status, Error>> {
+        match self.run {
+            Run::Inactive => None,
+            Run::Ended(status) => Some(self.end_direct(status)),
+            Run::Direct => {
+                let ended = self.direct.as_mut()?.poll(self.attachment.job(), pieces)?;
+                Some(self.end_direct(ended.err().unwrap_or(completion::Status::Success)))
+            }
+            Run::Daemon => self.take_completion(),
+        }
+    }
+
+    fn take_completion(&mut self) -> Option<Result<Status, Error>> {
+        if !self.attachment.request_slot(self.slot).is_done(self.epoch) {
+            return None;
+        }
+        let completion = self.completion();
+        if completion.is_some_and(|completion| completion.status == completion::Status::GoesDirect) {
+            return self.go_direct();
+        }
+        self.retract();
+        Some(self.terms.judge(completion))
+    }
+
+    /// The daemon has started the operation on the channel it has set up meanwhile.
+    fn go_direct(&mut self) -> Option<Result<Status, Error>> {
+        if !self.finds_channel() {
+            self.retract();
+            return Some(Err(Error::BadReply { what: "a direct channel that is none".into() }));
+        }
+        self.run = Run::Direct;
+        let number = self.attachment.request_slot(self.slot).channel().map_or(0, |(_, number)| number);
+        if number > 0 { Some(self.end_direct(completion::Status::Success)) } else { self.take_outcome(0) }
+    }
+
+    #[inline]
+    fn end_direct(&mut self, status: completion::Status) -> Result<Status, Error> {
+        self.retract();
+        let bytes = self.direct.as_ref().map_or(0, DirectEnd::bytes);
+        let source = self.direct.as_ref().map_or(0, |direct| self.attachment.local_rank(direct.peer()));
+        let tag = self.end.map_or(0, |(_, tag)| tag);
+        self.terms.judge(Some(Completion { status, source, tag, bytes }))
     }
 
     /// Withdraws the operation, or takes its outcome if it was too late for that.
     pub(crate) fn cancel(&mut self, mode: WaitMode) -> Result<Option<Status>, Error> {
-        if self.is_active {
+        if self.run == Run::Daemon {
             self.withdraw();
+            if let Err(error) = self.attachment.wait(self, mode) {
+                self.retract();
+                return Err(error);
+            }
+            match self.take_outcome(0) {
+                Some(Err(Error::Cancelled)) => return Ok(None),
+                Some(outcome) => return outcome.map(Some),
+                // It was on the direct channel already.
+                None => {}
+            }
         }
-        match self.wait(mode) {
-            Ok(status) => Ok(Some(status)),
-            Err(Error::Cancelled) => Ok(None),
-            Err(error) => Err(error),
+        if self.run == Run::Direct && self.take_back() {
+            self.retract();
+            return Ok(None);
         }
+        self.wait(mode).map(Some)
+    }
+
+    fn take_back(&mut self) -> bool {
+        self.direct.as_mut().is_some_and(|direct| direct.cancel(self.attachment.job()))
     }
 
     /// Asks for the operation to be withdrawn.
@@ -145,6 +292,9 @@ impl Operation {
 
     /// Gives the registration up. Slot and buffer are free for others when the daemon has let go of them.
     pub(crate) fn free(&mut self) {
+        if self.run == Run::Direct {
+            self.take_back();
+        }
         self.epoch = self.epoch.wrapping_add(1);
         // Without a daemon everything is free anyway.
         let _ = self.attachment.publish_one(Command::Free { slot: self.slot, epoch: self.epoch });
@@ -162,8 +312,13 @@ impl Drop for Operation {
 }
 
 impl Event for Operation {
+    #[inline]
     fn has_happened(&self) -> bool {
-        self.attachment.request_slot(self.slot).is_done(self.epoch)
+        match self.run {
+            Run::Inactive | Run::Ended(_) => true,
+            Run::Daemon => self.attachment.request_slot(self.slot).is_done(self.epoch),
+            Run::Direct => self.direct.as_ref().is_some_and(|direct| direct.is_due(self.attachment.job())),
+        }
     }
 
     fn arm(&self, doorbell: u32) {

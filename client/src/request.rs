@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ropeway_proto::{Command, Epoch, Slot};
+use ropeway_proto::{Command, End, Epoch, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
 use crate::attachment::Attachment;
@@ -101,9 +101,10 @@ impl Persistent {
         attachment: &Arc<Attachment>,
         memory: ArenaSlot,
         terms: Terms,
+        (end, tag): (End, Tag),
         command: impl FnOnce(Slot, Epoch) -> Command,
     ) -> Result<Self, Error> {
-        let mut operation = Operation::new(attachment, Some(memory), terms)?;
+        let mut operation = Operation::new(attachment, Some(memory), terms)?.with_end(end, tag);
         operation.begin(command)?;
         // Nothing moves yet: the buffer is still the application's.
         operation.retract();
@@ -122,7 +123,13 @@ impl Persistent {
         if self.operation.is_active() {
             return Err(Error::AlreadyActive);
         }
-        self.operation.begin(start_command)?;
+        self.operation.attachment().check()?;
+        if let Some(entry) = self.operation.start()
+            && let Err(error) = self.operation.attachment().publish(&[entry])
+        {
+            self.operation.retract();
+            return Err(error);
+        }
         Ok(Active { request: self })
     }
 
@@ -140,10 +147,6 @@ impl Persistent {
         assert!(!self.operation.is_active(), "the request is active: the daemon may be using its buffer");
         self.operation.take_memory().expect(HAS_MEMORY)
     }
-}
-
-pub(crate) fn start_command(slot: Slot, epoch: Epoch) -> Command {
-    Command::Start { slot, epoch }
 }
 
 impl Drop for Persistent {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::attachment::Entry;
-use crate::request::{Request, start_command};
+use crate::request::Request;
 use crate::wait::{Event, WaitMode};
 use crate::{Error, Status};
 
@@ -27,11 +27,19 @@ pub fn start_all<R: Request>(requests: &mut [R]) -> Result<ActiveSet<'_, R>, Err
 }
 
 fn start_batch<R: Request>(batch: &mut [R]) -> Result<(), Error> {
+    batch[0].persistent().operation().attachment().check()?;
     let mut entries: [Entry; BATCH] = [[0; _]; BATCH];
-    for (entry, request) in entries.iter_mut().zip(batch.iter_mut()) {
-        *entry = request.persistent_mut().operation_mut().stage(start_command);
+    let mut count = 0;
+    for request in batch.iter_mut() {
+        if let Some(entry) = request.persistent_mut().operation_mut().start() {
+            entries[count] = entry;
+            count += 1;
+        }
     }
-    let published = batch[0].persistent().operation().attachment().publish(&entries[..batch.len()]);
+    if count == 0 {
+        return Ok(());
+    }
+    let published = batch[0].persistent().operation().attachment().publish(&entries[..count]);
     if published.is_err() {
         batch.iter_mut().for_each(|request| request.persistent_mut().operation_mut().retract());
     }
@@ -68,27 +76,34 @@ impl<R: Request> ActiveSet<'_, R> {
 
     /// Waits until some operation has ended; its index and outcome. `None` when no operation is left.
     pub fn wait_any(&mut self) -> Result<Option<(usize, Status)>, Error> {
-        if !self.wait_for_one()? {
-            return Ok(None);
+        while self.wait_for_one()? {
+            // What has happened may be a step on the way only.
+            if let Some(ended) = self.test_any()? {
+                return Ok(Some(ended));
+            }
         }
-        self.test_any()
+        Ok(None)
     }
 
     /// Waits until at least one operation has ended, and appends index and outcome of all that have.
     ///
     /// Returns how many were appended: 0 when no operation was left.
     pub fn wait_some(&mut self, ended: &mut Vec<(usize, Status)>) -> Result<usize, Error> {
-        if !self.wait_for_one()? {
-            return Ok(0);
-        }
         let before = ended.len();
+        while ended.len() == before && self.wait_for_one()? {
+            self.test_some(ended)?;
+        }
+        Ok(ended.len() - before)
+    }
+
+    fn test_some(&mut self, ended: &mut Vec<(usize, Status)>) -> Result<(), Error> {
         for (index, request) in self.requests.iter_mut().enumerate() {
             let operation = request.persistent_mut().operation_mut();
             if operation.is_active() && operation.has_happened() {
                 ended.extend(operation.test()?.map(|status| (index, status)));
             }
         }
-        Ok(ended.len() - before)
+        Ok(())
     }
 
     /// Index and outcome of an operation that has ended, if there is one. Does not wait.

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ropeway_proto::limits::DOORBELLS;
-use ropeway_shm::ControlSegment;
+use ropeway_shm::JobSegment;
 
 use crate::Error;
 use crate::watch::Watch;
@@ -84,7 +84,13 @@ pub(crate) trait Event {
 }
 
 /// Waits for `event`, or until the daemon is gone. Allocates nothing and holds no lock.
-pub(crate) fn until(event: &impl Event, mode: WaitMode, watch: &Watch, segment: &ControlSegment) -> Result<(), Error> {
+pub(crate) fn until(
+    event: &impl Event,
+    mode: WaitMode,
+    watch: &Watch,
+    local_rank: u32,
+    job: &JobSegment,
+) -> Result<(), Error> {
     for _ in 0..SPINS {
         if event.has_happened() {
             return Ok(());
@@ -99,7 +105,7 @@ pub(crate) fn until(event: &impl Event, mode: WaitMode, watch: &Watch, segment: 
         thread::yield_now();
     }
     let index = DOORBELL.with(|index| *index);
-    let doorbell = segment.doorbell(index).expect("the index was taken modulo the number of doorbells");
+    let doorbell = job.doorbell(local_rank, index).expect("the index was taken modulo the number of doorbells");
     loop {
         let seen = doorbell.listen();
         event.arm(index);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use nix::sys::signal::SigSet;
 use ropeway_proto::control::{self, Reply, Request};
 use ropeway_proto::limits::DOORBELLS;
-use ropeway_shm::ControlSegment;
+use ropeway_shm::JobSegment;
 
 use crate::Error;
 use crate::control::{ControlSocket, accepted, io_error};
@@ -25,7 +25,8 @@ pub(crate) struct Watch {
     eviction: OnceLock<String>,
     reply: Mutex<Option<Reply>>,
     changed: Condvar,
-    segment: Arc<ControlSegment>,
+    job: Arc<JobSegment>,
+    local_rank: u32,
 }
 
 impl Watch {
@@ -68,7 +69,7 @@ impl Watch {
         // SYNC daemon-gone: pairs with the loads in `failure` and `is_gone`.
         self.is_gone.store(true, Ordering::SeqCst);
         for index in 0..DOORBELLS as u32 {
-            self.segment.doorbell(index).expect("the index is within the doorbells").wake();
+            self.job.doorbell(self.local_rank, index).expect("the index is within the doorbells").wake();
         }
         let _reply = self.lock_reply();
         self.changed.notify_all();
@@ -106,14 +107,15 @@ pub(crate) struct ControlLine {
 
 impl ControlLine {
     /// Hands the socket to a watcher of its own.
-    pub(crate) fn open(socket: ControlSocket, segment: Arc<ControlSegment>) -> Result<Self, Error> {
+    pub(crate) fn open(socket: ControlSocket, job: Arc<JobSegment>, local_rank: u32) -> Result<Self, Error> {
         let writer = socket.try_clone_stream()?;
         let watch = Arc::new(Watch {
             is_gone: AtomicBool::new(false),
             eviction: OnceLock::new(),
             reply: Mutex::new(None),
             changed: Condvar::new(),
-            segment,
+            job,
+            local_rank,
         });
         let shared = watch.clone();
         let watcher = thread::Builder::new()
@@ -182,6 +184,7 @@ const DETACH_TIME: Duration = Duration::from_secs(1);
 mod tests {
     use super::*;
     use crate::wait::{self, Event, WaitMode};
+    use ropeway_shm::JobGeometry;
     use std::io::Read;
 
     struct Never;
@@ -196,19 +199,20 @@ mod tests {
         fn disarm(&self) {}
     }
 
-    fn line() -> (ControlLine, Arc<ControlSegment>, UnixStream) {
+    fn line() -> (ControlLine, Arc<JobSegment>, UnixStream) {
         let (ours, daemon) = UnixStream::pair().unwrap();
-        let segment = Arc::new(ControlSegment::create().unwrap());
-        (ControlLine::open(ControlSocket::new(ours), segment.clone()).unwrap(), segment, daemon)
+        let geometry = JobGeometry { local_ranks: 1, arena_bytes_max: 4096 };
+        let job = Arc::new(JobSegment::create(geometry).unwrap());
+        (ControlLine::open(ControlSocket::new(ours), job.clone(), 0).unwrap(), job, daemon)
     }
 
     /// What three sleeping threads learn when the daemon says its `last_words` and closes.
     fn told(last_words: &[u8]) -> Vec<Error> {
-        let (line, segment, mut daemon) = line();
+        let (line, job, mut daemon) = line();
         thread::scope(|scope| {
             let modes = [WaitMode::Polling, WaitMode::Blocking, WaitMode::Adaptive];
-            let (watch, segment) = (line.watch(), &segment);
-            let waiters = modes.map(|mode| scope.spawn(move || wait::until(&Never, mode, watch, segment)));
+            let (watch, job) = (line.watch(), &job);
+            let waiters = modes.map(|mode| scope.spawn(move || wait::until(&Never, mode, watch, 0, job)));
             daemon.write_all(last_words).unwrap();
             drop(daemon);
             waiters.map(|waiter| waiter.join().unwrap().unwrap_err()).into()
@@ -235,7 +239,7 @@ mod tests {
 
     #[test]
     fn calls_of_many_threads_get_their_own_replies() {
-        let (line, _segment, mut daemon) = line();
+        let (line, _job, mut daemon) = line();
         let ask = |arena_bytes| line.lock().call(&Request::Reserve { arena_bytes });
         let ask = &ask;
         thread::scope(|scope| {

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ropeway_proto::hello::{ClusterKey, VersionRange};
+use ropeway_proto::limits;
+use ropeway_shm::Thresholds;
 use serde::Deserialize;
 
 /// What a daemon is told at start.
@@ -22,6 +24,8 @@ pub struct Config {
     pub job_memory_bytes_max: u64,
     /// A link that has been silent for so long is lost.
     pub link_timeout: Duration,
+    /// Sizes that decide how messages between ranks of this node travel.
+    pub thresholds: Thresholds,
     /// How long the daemon keeps looking for work, yielding the core, before it sleeps.
     pub idle_yield: Duration,
     /// Versions to offer. Only tests offer others than this build speaks.
@@ -38,6 +42,7 @@ impl Default for Config {
             arena_bytes_max: job_memory_bytes_max.min(16 << 30).next_multiple_of(1 << 20),
             job_memory_bytes_max,
             link_timeout: Duration::from_secs(3),
+            thresholds: Thresholds { eager_bytes_max: limits::EAGER_BYTES_MAX, piece_bytes: limits::PIECE_BYTES },
             idle_yield: Duration::from_micros(50),
             versions: VersionRange::CURRENT,
         }

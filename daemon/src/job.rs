@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ropeway_engine::{Arrival, Engine, Place, StashId, StashWork, Statistics, Violation};
+use ropeway_engine::{Arrival, ChannelWork, Engine, Place, StashId, StashWork, Statistics, Violation};
 use ropeway_proto::command::CommandError;
 use ropeway_proto::control::{JobSpec, Refusal};
-use ropeway_proto::{Command, Frame, JobId, Layout, NodeId, Rank, limits};
-use ropeway_shm::{Consumer, ControlSegment, Counter, Counters, JobGeometry, JobSegment, OutOfBounds, RingViolation};
+use ropeway_proto::{ChannelId, Command, Frame, JobId, Layout, NodeId, Rank, limits};
+use ropeway_shm::{
+    Consumer, ControlSegment, Counter, Counters, EndOfChannel, JobGeometry, JobSegment, OutOfBounds, RingViolation,
+};
 
+use crate::channels::Channels;
 use crate::config::{Config, memory_available};
 use crate::device::{Inbound, LinkError, Outbound, Target};
 
@@ -21,6 +24,7 @@ pub(crate) struct Job {
     /// It has ended; kept until its last frames have left.
     pub(crate) is_ending: bool,
     ports: Vec<Port>,
+    channels: Channels,
     stash: HashMap<StashId, Vec<u8>>,
     /// Memory of stashed messages, for the next ones.
     spare: Vec<Vec<u8>>,
@@ -39,7 +43,6 @@ struct Port {
 
 struct Attached {
     client: usize,
-    control: Arc<ControlSegment>,
     consumer: Consumer,
 }
 
@@ -70,10 +73,14 @@ impl Job {
         let geometry = JobGeometry { local_ranks, arena_bytes_max: config.arena_bytes_max };
         Ok(Self {
             segment: Arc::new(JobSegment::create(geometry)?),
-            engine: Engine::new(ropeway_engine::Config::new(spec)),
+            engine: Engine::new(ropeway_engine::Config {
+                has_direct_channels: true,
+                ..ropeway_engine::Config::new(spec)
+            }),
             user,
             is_ending: false,
             ports: (0..local_ranks).map(|_| Port::default()).collect(),
+            channels: Channels::new(config.thresholds),
             stash: HashMap::new(),
             spare: Vec::new(),
             memory_bytes_max: config.job_memory_bytes_max,
@@ -92,7 +99,7 @@ impl Job {
         &mut self,
         local_rank: u32,
         client: usize,
-        control: Arc<ControlSegment>,
+        control: &Arc<ControlSegment>,
     ) -> Result<(), &'static str> {
         let port = &mut self.ports[local_rank as usize];
         if port.is_gone {
@@ -102,7 +109,7 @@ impl Job {
             return Err("it is attached already");
         }
         let consumer = control.consumer();
-        port.attached = Some(Attached { client, control, consumer });
+        port.attached = Some(Attached { client, consumer });
         Ok(())
     }
 
@@ -128,10 +135,9 @@ impl Job {
 
     /// Makes a rank's arena usable up to `bytes`, if the node and the quota have the memory.
     pub(crate) fn reserve_arena(&mut self, local_rank: u32, bytes: u64) -> Result<u64, Refusal> {
-        let used: u64 = self.ports.iter().map(|port| port.arena_reserved).sum();
+        let quota_left = self.quota_left();
         let port = &mut self.ports[local_rank as usize];
         let more = bytes.saturating_sub(port.arena_reserved);
-        let quota_left = self.memory_bytes_max.saturating_sub(used);
         let node_left = memory_available().unwrap_or(u64::MAX);
         let arena_left = self.segment.geometry().arena_bytes_max - port.arena_reserved;
         let available = quota_left.min(node_left).min(arena_left);
@@ -142,6 +148,11 @@ impl Job {
         self.segment.reserve_arena(local_rank, bytes.max(port.arena_reserved)).map_err(|_| refusal(0))?;
         port.arena_reserved += more;
         Ok(port.arena_reserved)
+    }
+
+    fn quota_left(&self) -> u64 {
+        let arenas: u64 = self.ports.iter().map(|port| port.arena_reserved).sum();
+        self.memory_bytes_max.saturating_sub(arenas + self.channels.reserved_bytes())
     }
 
     // ---- the duty cycle's parts
@@ -183,6 +194,7 @@ impl Job {
             | Command::Send { slot, layout, .. }
             | Command::Recv { slot, layout, .. } => (slot, Some(layout)),
             Command::Start { slot, .. }
+            | Command::Move { slot }
             | Command::Free { slot, .. }
             | Command::Cancel { slot, .. }
             | Command::Probe { slot, .. } => (slot, None),
@@ -196,7 +208,66 @@ impl Job {
             self.segment.reserve_slots(local_rank, slots).map_err(Offence::NoMemory)?;
             port.slots_reserved = slots;
         }
-        Ok(self.engine.handle_command(local_rank, command)?)
+        self.engine.handle_command(local_rank, command)?;
+        self.carry_out_channel_work();
+        Ok(())
+    }
+
+    fn carry_out_channel_work(&mut self) {
+        while let Some(work) = self.engine.poll_channel_work() {
+            match work {
+                ChannelWork::Open { send, recv } => self.open_channel(send, recv),
+                ChannelWork::Start { channel, end, operation } => {
+                    self.channels.start(&self.segment, channel, end);
+                    self.engine.handle_started(operation);
+                }
+                ChannelWork::Move { channel } => self.channels.wish_move(channel),
+                ChannelWork::Close { channel, end, request, why } => {
+                    let is_closed = self.channels.close(&self.segment, channel, end, request, why);
+                    if let Some(request) = request.filter(|_| is_closed) {
+                        self.engine.handle_closed(request);
+                    }
+                }
+            }
+        }
+    }
+
+    fn open_channel(&mut self, send: ChannelId, recv: ChannelId) {
+        let end = |id| {
+            let (local_rank, slot, layout) = self.engine.place_of(id)?;
+            Some(EndOfChannel { local_rank, slot, layout })
+        };
+        let quota_left = self.quota_left();
+        let ends = end(send).zip(end(recv));
+        let channel = ends.and_then(|(send, recv)| self.channels.open(&self.segment, send, recv, quota_left));
+        self.engine.handle_opened(send, recv, channel);
+    }
+
+    /// Copies what clients want copied while they compute, and frees what is not being copied any more.
+    pub(crate) fn progress_channels(&mut self, counters: &Counters) -> usize {
+        self.carry_out_channel_work();
+        let (pieces, bytes) = self.channels.copy_pieces(&self.segment);
+        if pieces > 0 {
+            counters.add(Counter::PayloadCopies, pieces);
+            counters.add(Counter::PayloadBytesCopied, bytes);
+        }
+        let mut closed = 0;
+        while let Some(request) = self.channels.take_closed(&self.segment) {
+            self.engine.handle_closed(request);
+            closed += 1;
+        }
+        pieces as usize + closed
+    }
+
+    /// Whether it must be looked at again soon, though no event will say so.
+    pub(crate) fn needs_another_look(&self) -> bool {
+        self.channels.is_closing()
+    }
+
+    /// Rings a doorbell whose number a client has left. One that it does not have wakes nobody.
+    fn ring(&self, local_rank: u32, doorbell: Option<u32>) -> bool {
+        let doorbell = doorbell.and_then(|index| self.segment.doorbell(local_rank, index));
+        doorbell.inspect(|doorbell| doorbell.wake()).is_some()
     }
 
     fn check_layout(&self, local_rank: u32, layout: &Layout) -> Result<(), Offence> {
@@ -255,10 +326,7 @@ impl Job {
         while let Some(ended) = self.engine.poll_completion() {
             let Some(slot) = self.segment.slot(ended.local_rank, ended.slot) else { continue };
             let doorbell = slot.complete(ended.epoch, &ended.completion);
-            let attached = self.ports[ended.local_rank as usize].attached.as_ref();
-            // The number comes from the client: a doorbell it does not have wakes nobody.
-            if let Some(doorbell) = doorbell.and_then(|index| attached?.control.doorbell(index)) {
-                doorbell.wake();
+            if self.ring(ended.local_rank, doorbell) {
                 counters.add(Counter::WakeUps, 1);
             }
             done += 1;

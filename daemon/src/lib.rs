@@ -13,6 +13,7 @@
 //! | [`device`] | the contract of a device, and the three that keep it |
 #![forbid(unsafe_code)]
 
+mod channels;
 mod client;
 mod conductor;
 pub mod config;

@@ -189,6 +189,7 @@ impl Server {
         work += self.progress_self_links(now)?;
         work += self.links.progress(&mut self.jobs, &self.counters, now);
         for job in self.jobs.values_mut() {
+            work += job.progress_channels(&self.counters);
             work += job.deliver(&self.counters).map_err(io::Error::other)?;
         }
         self.sweep_jobs();
@@ -228,7 +229,9 @@ impl Server {
         // either is seen here or rings the eventfd.
         let is_quiet = self.jobs.values_mut().all(Job::arm);
         if is_quiet {
+            let looks_again = self.jobs.values().any(Job::needs_another_look);
             let timeout = self.links.deadline().map(|deadline| deadline.saturating_duration_since(now));
+            let timeout = if looks_again { Some(Duration::ZERO) } else { timeout };
             self.counters.add(Counter::Sleeps, 1);
             // A millisecond more, so that the deadline has passed when the poll returns.
             self.look(events, timeout.map(|timeout| timeout + Duration::from_millis(1)))?;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! `peer` and `tag` are −1 for the wildcards. Commands that need fewer fields leave the rest zero, and the daemon insists on it.
-//! Every command but `Cancel` begins an operation on its slot and carries the slot's next epoch.
+//! Every command but `Cancel` and `Move` begins an operation on its slot and carries the slot's next epoch.
 
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -43,6 +43,8 @@ pub enum Command {
     InitRecv { slot: Slot, epoch: Epoch, endpoint: Endpoint, layout: Layout },
     /// Starts a registered request.
     Start { slot: Slot, epoch: Epoch },
+    /// Copies the message of a request's direct channel, which both ends have started. Begins nothing, and nothing completes.
+    Move { slot: Slot },
     /// Gives a registered request up; completes when nothing refers to its buffer any more.
     Free { slot: Slot, epoch: Epoch },
     /// Withdraws the active operation with that epoch, if it has not matched yet.
@@ -108,6 +110,7 @@ const CANCEL: u8 = 5;
 const SEND: u8 = 6;
 const RECV: u8 = 7;
 const PROBE: u8 = 8;
+const MOVE: u8 = 9;
 
 impl RawCommand {
     fn new(op: u8, slot: Slot, epoch: Epoch) -> Self {
@@ -175,6 +178,7 @@ impl RawCommand {
             INIT_SEND => Command::InitSend { slot, epoch, endpoint: self.endpoint(false)?, layout: self.layout()? },
             INIT_RECV => Command::InitRecv { slot, epoch, endpoint: self.endpoint(false)?, layout: self.layout()? },
             START => Command::Start { slot, epoch },
+            MOVE => Command::Move { slot },
             FREE => Command::Free { slot, epoch },
             CANCEL => Command::Cancel { slot, epoch },
             SEND => Command::Send { slot, epoch, endpoint: self.endpoint(false)?, layout: self.layout()? },
@@ -208,6 +212,7 @@ impl Command {
                 RawCommand::new(INIT_RECV, slot, epoch).with_endpoint(endpoint).with_layout(layout)
             }
             Self::Start { slot, epoch } => RawCommand::new(START, slot, epoch),
+            Self::Move { slot } => RawCommand::new(MOVE, slot, 0),
             Self::Free { slot, epoch } => RawCommand::new(FREE, slot, epoch),
             Self::Cancel { slot, epoch } => RawCommand::new(CANCEL, slot, epoch),
             Self::Send { slot, epoch, endpoint, layout } => {
@@ -252,6 +257,7 @@ mod tests {
             Command::InitSend { slot, epoch, endpoint: ENDPOINT, layout },
             Command::InitRecv { slot, epoch, endpoint: ENDPOINT, layout },
             Command::Start { slot, epoch },
+            Command::Move { slot },
             Command::Free { slot, epoch },
             Command::Cancel { slot, epoch },
             Command::Send { slot, epoch, endpoint: ENDPOINT, layout },

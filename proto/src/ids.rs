@@ -56,3 +56,22 @@ impl ChannelId {
         Self { index: bits as u32, generation: (bits >> 32) as u32 }
     }
 }
+
+/// One end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Where messages come from.
+    Send,
+    /// Where they go.
+    Recv,
+}
+
+impl End {
+    /// The other one.
+    pub fn peer(self) -> Self {
+        match self {
+            Self::Send => Self::Recv,
+            Self::Recv => Self::Send,
+        }
+    }
+}

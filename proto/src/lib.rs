@@ -23,5 +23,5 @@ pub mod limits;
 pub use command::{Command, Endpoint};
 pub use completion::{Completion, Status};
 pub use frame::{Envelope, Frame};
-pub use ids::{ChannelId, CommId, Epoch, JobId, NodeId, Rank, Slot, Tag};
+pub use ids::{ChannelId, CommId, End, Epoch, JobId, NodeId, Rank, Slot, Tag};
 pub use layout::Layout;

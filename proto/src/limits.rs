@@ -36,6 +36,9 @@ pub const PAIR_CREDITS: u32 = 32;
 /// The piece in which large messages travel. Pieces of different messages take turns on a link.
 pub const CHUNK_BYTES: u64 = 256 << 10;
 
+/// The piece in which large messages between ranks of one node are copied, by whoever has time.
+pub const PIECE_BYTES: u64 = 64 << 10;
+
 /// Payload behind one frame header.
 pub const FRAME_PAYLOAD_MAX: u32 = 1 << 20;
 

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use ropeway_proto::{ChannelId, Completion, Envelope, Frame, NodeId, Status};
 
-use crate::engine::{Engine, ProtocolError};
+use crate::engine::{ChannelWork, Engine, ProtocolError};
 use crate::request::{Kind, Protocol, RecvPhase, SendPhase};
 
 /// Sends and receives that wait for their other end.
@@ -102,6 +102,14 @@ impl Engine {
 
     fn bind(&mut self, id: ChannelId, recv: ChannelId) {
         self.statistics.matches += 1;
+        if self.can_be_direct(id, recv) {
+            return self.channel_work.push_back(ChannelWork::Open { send: id, recv });
+        }
+        self.bind_over_link(id, recv);
+    }
+
+    /// Binds a send to a receive of another node, or of this one when a direct channel is not to be had.
+    pub(crate) fn bind_over_link(&mut self, id: ChannelId, recv: ChannelId) {
         let request = &mut self.requests[id];
         let (node, bytes) = (request.node, request.layout.bytes());
         let send = request.send_mut().expect("only sends are bound here");
@@ -142,6 +150,9 @@ impl Engine {
 
     /// The request is freed: takes it apart and tells the other end.
     pub(crate) fn unbind(&mut self, id: ChannelId) {
+        if self.requests[id].direct.is_some() {
+            return self.remove_persistent(id); // Whoever holds the channel has told the other end.
+        }
         let node = self.requests[id].node;
         let is_peer_alive = self.unreachable(id).is_none();
         match &mut self.requests[id].kind {

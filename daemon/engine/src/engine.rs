@@ -8,7 +8,8 @@
 //!   frame headers         ── handle_frame ─────►│   Engine   ├── poll_transmit ────► devices
 //!   payload has arrived   ── handle_arrived ───►│            │
 //!   payload has left      ── handle_transmitted►│            ├── poll_stash_work ──► copies out of the stash
-//!   a copy is done        ── handle_copied ────►│            │
+//!   a copy is done        ── handle_copied ────►│            ├── poll_channel_work ► channels between ranks of this node
+//!   a channel is set up   ── handle_opened ────►│            │
 //!   a link is lost        ── handle_link_down ─►┘            └── has_work
 //! ```
 
@@ -16,7 +17,8 @@ use std::collections::{HashMap, VecDeque};
 
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::{
-    ChannelId, CommId, Command, Completion, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, Tag, limits,
+    ChannelId, CommId, Command, Completion, End, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, Tag,
+    limits,
 };
 
 use crate::bind::Bindings;
@@ -39,6 +41,8 @@ pub struct Config {
     pub pair_credits: u32,
     /// Piece in which large messages travel.
     pub chunk_bytes: u64,
+    /// Whether channels within the node are handed to their ends ([`ChannelWork`]).
+    pub has_direct_channels: bool,
 }
 
 impl Config {
@@ -50,6 +54,7 @@ impl Config {
             channel_credits: limits::CHANNEL_CREDITS,
             pair_credits: limits::PAIR_CREDITS,
             chunk_bytes: limits::CHUNK_BYTES,
+            has_direct_channels: false,
         }
     }
 }
@@ -118,6 +123,25 @@ pub enum StashWork {
     /// Forget it, now: the name may be given to another message next.
     Drop { stash: StashId },
 }
+
+/// Something to be done with a direct channel: one between two ranks of this node, who from then on use it by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub enum ChannelWork {
+    /// Set one up, then call [`Engine::handle_opened`] before any other input.
+    Open { send: ChannelId, recv: ChannelId },
+    /// An end was started before its client knew of the channel: start it there.
+    Start { channel: DirectId, end: End, operation: Token },
+    /// Both ends have started and compute: copy the message.
+    Move { channel: DirectId },
+    /// An end is gone; tell the other. If a `request` is named, its buffer must be out of use first, and then
+    /// [`Engine::handle_closed`] is called.
+    Close { channel: DirectId, end: End, request: Option<ChannelId>, why: Status },
+}
+
+/// Names a direct channel, as whoever holds it likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectId(pub u32);
 
 /// An operation has ended: to be written into its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,6 +267,7 @@ pub struct Engine {
     pub(crate) pair_received: HashMap<(Rank, Rank), PairReceived>,
     pub(crate) completions: VecDeque<CompletionOf>,
     pub(crate) stash_work: VecDeque<StashWork>,
+    pub(crate) channel_work: VecDeque<ChannelWork>,
     pub(crate) statistics: Statistics,
 }
 
@@ -263,6 +288,7 @@ impl Engine {
             pair_received: HashMap::new(),
             completions: VecDeque::new(),
             stash_work: VecDeque::new(),
+            channel_work: VecDeque::new(),
             statistics: Statistics::default(),
             config,
         }
@@ -282,11 +308,13 @@ impl Engine {
             Command::Start { slot, epoch } => {
                 let id = self.idle_request(local_rank, slot, epoch)?;
                 self.requests[id].epoch = epoch;
-                match self.requests[id].kind {
-                    Kind::Send(_) => self.start_send(id),
-                    _ => self.start_recv(id),
+                match (self.requests[id].direct, &self.requests[id].kind) {
+                    (Some(channel), _) => self.start_direct(id, channel),
+                    (None, Kind::Send(_)) => self.start_send(id),
+                    (None, _) => self.start_recv(id),
                 }
             }
+            Command::Move { slot } => self.move_direct(local_rank, slot),
             Command::Free { slot, epoch } => self.free(local_rank, slot, epoch)?,
             Command::Cancel { slot, epoch } => {
                 let state = *self.slot_state(local_rank, slot);
@@ -492,7 +520,9 @@ impl Engine {
             return Err(Violation::WrongState { slot });
         }
         request.is_freeing = true;
-        if request.is_active() {
+        if let Some(channel) = request.direct {
+            self.close_direct(id, channel);
+        } else if request.is_active() {
             self.cancel(id)
         } else {
             self.finish_free(id)
@@ -500,7 +530,7 @@ impl Engine {
         Ok(())
     }
 
-    fn finish_free(&mut self, id: ChannelId) {
+    pub(crate) fn finish_free(&mut self, id: ChannelId) {
         let Request { local_rank, slot, .. } = self.requests[id];
         let completion = Completion::bare(Status::Freed);
         // Nothing has begun on the slot since.

@@ -13,7 +13,9 @@ use crate::stash::StashState;
 impl Engine {
     /// A local rank's process has died (`has_failed`) or left. Its requests end with it, and everybody is told.
     pub fn handle_client_gone(&mut self, local_rank: u32, has_failed: bool) {
+        let why = if has_failed { Status::RankFailed } else { Status::RankLeft };
         for id in self.requests.select(|request| request.local_rank == local_rank) {
+            self.abandon_direct(id, why);
             self.abandon(id);
         }
         let local = std::mem::take(&mut self.locals[local_rank as usize]);

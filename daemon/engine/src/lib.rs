@@ -11,6 +11,7 @@
 //! | `request` | a request's states; the table of requests |
 //! | `slots` | which request is on which slot, and its epochs |
 //! | `bind` | sends and receives are matched once, at init |
+//! | `direct` | channels within the node, which their ends use by themselves |
 //! | `send`, `recv` | the two ends of a message: eager under credit, rendezvous once armed |
 //! | `matching` | one-shot messages: binned queues, wildcards |
 //! | `outgoing` | what waits for a link, in turn |
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod bind;
+mod direct;
 pub mod engine;
 mod failure;
 mod matching;
@@ -29,6 +31,6 @@ mod slots;
 mod stash;
 
 pub use engine::{
-    Arrival, CompletionOf, Config, Engine, Leftovers, Place, Placement, ProtocolError, RankState, StashId, StashWork,
-    Statistics, Token, Transmit, Violation,
+    Arrival, ChannelWork, CompletionOf, Config, DirectId, Engine, Leftovers, Place, Placement, ProtocolError,
+    RankState, StashId, StashWork, Statistics, Token, Transmit, Violation,
 };

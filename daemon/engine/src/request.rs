@@ -5,6 +5,7 @@ use ropeway_proto::{
 };
 use slab::Slab;
 
+use crate::engine::DirectId;
 use crate::matching::Pattern;
 use crate::stash::StashQueue;
 
@@ -31,6 +32,8 @@ pub(crate) struct Request {
     pub(crate) is_queued: bool,
     /// The client wants it freed as soon as nothing refers to its buffer.
     pub(crate) is_freeing: bool,
+    /// The direct channel it is an end of: its operations are none of our business then.
+    pub(crate) direct: Option<DirectId>,
     pub(crate) layout: Layout,
     pub(crate) kind: Kind,
 }
@@ -145,6 +148,7 @@ impl Request {
             node: NodeId(0),
             is_queued: false,
             is_freeing: false,
+            direct: None,
             layout,
             kind: Kind::Probe,
         }
@@ -225,6 +229,10 @@ impl Send {
 
     pub(crate) fn bind(&mut self, channel: ChannelId) {
         (self.channel, self.is_bound) = (channel, true);
+    }
+
+    pub(crate) fn end_operation(&mut self) {
+        self.phase = SendPhase::Inactive;
     }
 }
 

@@ -90,6 +90,7 @@ impl Cluster {
                 channel_credits: limits.channel_credits,
                 pair_credits: limits.pair_credits,
                 chunk_bytes: limits.chunk_bytes,
+                has_direct_channels: false,
             })
         };
         let pairs = nodes.clone().flat_map(|from| nodes.clone().map(move |to| (from, to)));

@@ -13,11 +13,11 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use ropeway_proto::{Layout, Slot, Status};
+use ropeway_proto::{End, Layout, Slot, Status};
 
 use crate::eager::{CELLS, CellWord, EagerMemory, EagerWords};
 use crate::job::JobSegment;
-use crate::transfer::{End, TransferMemory, TransferWords};
+use crate::transfer::{TransferMemory, TransferWords};
 
 /// One end of a channel: a request of a rank of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,11 @@ pub struct Thresholds {
 impl Channel {
     /// What a channel for such messages needs.
     pub fn footprint(bytes: u64, thresholds: &Thresholds) -> u64 {
-        if bytes <= thresholds.eager_bytes_max { BLOCK_BYTES + u64::from(CELLS) * cell_bytes(bytes) } else { BLOCK_BYTES }
+        if bytes <= thresholds.eager_bytes_max {
+            BLOCK_BYTES + u64::from(CELLS) * cell_bytes(bytes)
+        } else {
+            BLOCK_BYTES
+        }
     }
 
     /// A channel at `block`, for the daemon to write down. Both layouts are checked; the receiver's has room.
@@ -133,6 +137,11 @@ impl Channel {
         is_sane.then(|| Self::new(block, &thresholds, send, recv))
     }
 
+    /// Where it lies.
+    pub fn block(&self) -> u64 {
+        self.block
+    }
+
     /// Bytes of its messages.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -170,9 +179,9 @@ impl Channel {
         }
     }
 
-    /// Whether anybody may be copying from or to a buffer of this channel right now.
-    pub fn is_copying(&self, job: &JobSegment) -> bool {
-        self.words(job).is_some_and(|words| words.eager.is_copying() || words.transfer.moving().is_some())
+    /// Takes an end's buffer out of use. False while somebody is copying from or to it. The daemon's part.
+    pub fn withdraw(&self, job: &JobSegment, end: End) -> bool {
+        self.words(job).is_none_or(|words| words.eager.withdraw(end) && words.transfer.withdraw(end))
     }
 
     /// The channel and its memory, to run the protocols on.
@@ -297,7 +306,8 @@ impl LayoutWords {
     }
 
     fn load(&self) -> Layout {
-        let [offset, block_bytes, stride_bytes, blocks] = [0, 1, 2, 3].map(|index| self.0[index].load(Ordering::Relaxed));
+        let [offset, block_bytes, stride_bytes, blocks] =
+            [0, 1, 2, 3].map(|index| self.0[index].load(Ordering::Relaxed));
         Layout { offset, block_bytes, stride_bytes, blocks: blocks as u32 }
     }
 }

@@ -12,6 +12,8 @@
 //! by the sender) and `parked` (the sender's buffer, claimed by the receiver). The races, and why they are none: README.md,
 //! "Direct channel".
 
+use ropeway_proto::End;
+
 use crate::primitive::{AtomicU32, Ordering, fence};
 
 /// Messages that may wait in cells. The model checker gets to full cells sooner with fewer.
@@ -104,12 +106,19 @@ impl EagerWords {
         }
     }
 
-    /// Whether one end is copying from or to the other's buffer right now.
-    pub fn is_copying(&self) -> bool {
-        // SYNC eager-armed, eager-parked (load): after the copy, whoever owns the buffer may reuse it.
-        let (armed, parked) =
-            (self.receiver.armed.load(Ordering::Acquire), self.sender.parked.load(Ordering::Acquire));
-        armed & 3 == WRITING || parked & 3 == PULLING
+    /// Takes an end's buffer out of use, for a daemon whose client gives it up. False while the other end is copying.
+    pub fn withdraw(&self, end: End) -> bool {
+        let (word, offered, claimed) = match end {
+            End::Send => (&self.sender.parked, WAITING, PULLING),
+            End::Recv => (&self.receiver.armed, ARMED, WRITING),
+        };
+        // SYNC eager-armed, eager-parked (load): after the copy.
+        let withdrawn = word.fetch_update(Ordering::Acquire, Ordering::Acquire, |seen| match seen & 3 {
+            phase if phase == claimed => None,
+            phase if phase == offered => Some(seen & !3),
+            _ => Some(seen),
+        });
+        withdrawn.is_ok()
     }
 }
 

@@ -176,14 +176,7 @@ impl JobSegment {
         layout.offset.checked_add(at).and_then(|offset| self.segment.range(offset, bytes)).ok_or(out)
     }
 
-    fn copy_blocks(
-        &self,
-        from: &Layout,
-        from_at: u64,
-        to: &Layout,
-        to_at: u64,
-        bytes: u64,
-    ) -> Result<(), OutOfBounds> {
+    fn copy_blocks(&self, from: &Layout, from_at: u64, to: &Layout, to_at: u64, bytes: u64) -> Result<(), OutOfBounds> {
         let (mut sources, mut targets) = (self.pieces(from, from_at, bytes)?, self.pieces(to, to_at, bytes)?);
         let (mut source, mut target) = (sources.next(), targets.next());
         while let (Some((from, from_left)), Some((to, to_left))) = (source, target) {

@@ -35,7 +35,6 @@ mod vectored;
 pub use doorbell::Doorbell;
 pub use request::RequestSlot;
 pub use ring::RingViolation;
-pub use transfer::End;
 
 #[cfg(not(loom))]
 pub use self::{

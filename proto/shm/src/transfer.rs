@@ -4,6 +4,8 @@
 //! the daemon, if it was asked, and to the ends while they wait. Whoever finishes the last piece ends both operations. So
 //! nobody who waits depends on somebody who computes.
 
+use ropeway_proto::End;
+
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// The words of the transfer, one cache line.
@@ -15,31 +17,14 @@ pub struct TransferWords {
     done: AtomicU32,
     /// Number of the message and the next piece to be copied.
     cursor: AtomicU64,
+    /// Which ends are waiting, and so will help. A hint: nothing depends on it but who is asked to copy.
+    watching: AtomicU32,
 }
 
-/// One end of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Where messages come from.
-    Send,
-    /// Where they go.
-    Recv,
-}
-
-impl End {
-    /// The other one.
-    pub fn peer(self) -> Self {
-        match self {
-            Self::Send => Self::Recv,
-            Self::Recv => Self::Send,
-        }
-    }
-
-    fn flag(self) -> u32 {
-        match self {
-            Self::Send => 1,
-            Self::Recv => 2,
-        }
+fn flag(end: End) -> u32 {
+    match end {
+        End::Send => 1,
+        End::Recv => 2,
     }
 }
 
@@ -63,7 +48,8 @@ impl TransferWords {
     /// Words of a channel without messages.
     #[expect(clippy::new_without_default, reason = "nobody wants a channel by default")]
     pub fn new() -> Self {
-        let words = Self { state: AtomicU32::new(0), done: AtomicU32::new(0), cursor: AtomicU64::new(0) };
+        let word = || AtomicU32::new(0);
+        let words = Self { state: word(), done: word(), cursor: AtomicU64::new(0), watching: word() };
         words.reset();
         words
     }
@@ -72,15 +58,33 @@ impl TransferWords {
     pub fn reset(&self) {
         self.state.store(0, Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
+        self.watching.store(0, Ordering::Relaxed);
         // Message 0 has no piece left until both ends have started it.
         self.cursor.store(u64::from(u32::MAX), Ordering::Relaxed);
     }
 
-    /// The message that moves, if one does. Whoever is not an end knows no number.
-    pub fn moving(&self) -> Option<Transfer> {
-        // SYNC transfer-state (load).
-        let state = self.state.load(Ordering::Acquire);
-        (state & BOTH == BOTH).then_some(Transfer { number: state >> 2 })
+    /// An end waits from now on, and will copy what there is to copy.
+    pub fn watch(&self, end: End) {
+        self.watching.fetch_or(flag(end), Ordering::Relaxed);
+    }
+
+    /// An end waits no more.
+    pub fn look_away(&self, end: End) {
+        self.watching.fetch_and(!flag(end), Ordering::Relaxed);
+    }
+
+    /// Whether an end waits.
+    pub fn is_watching(&self, end: End) -> bool {
+        self.watching.load(Ordering::Relaxed) & flag(end) != 0
+    }
+
+    /// Takes an end's buffer out of use, for a daemon whose client gives it up. False while the message moves.
+    pub fn withdraw(&self, end: End) -> bool {
+        // SYNC transfer-state (load): after the pieces.
+        let withdrawn = self.state.fetch_update(Ordering::Acquire, Ordering::Acquire, |state| {
+            (state & BOTH != BOTH).then_some(state & !flag(end))
+        });
+        withdrawn.is_ok()
     }
 }
 
@@ -96,11 +100,18 @@ impl Transfer {
         Self { number: number & NUMBERS }
     }
 
+    /// The message that moves, if one does, for a helper that is no end and so knows no number.
+    pub fn moving(memory: &impl TransferMemory) -> Option<Self> {
+        // SYNC transfer-state (load).
+        let state = memory.words().state.load(Ordering::Acquire);
+        (state & BOTH == BOTH).then_some(Self { number: state >> 2 })
+    }
+
     /// One end has started. True if the other had already: then the message moves from now on.
     pub fn start(self, memory: &impl TransferMemory, end: End) -> bool {
         let words = memory.words();
         // SYNC transfer-state (store, load): our buffer is ready before the flag; the other's is ready after its flag.
-        let is_second = words.state.fetch_or(end.flag(), Ordering::AcqRel) & BOTH == end.peer().flag();
+        let is_second = words.state.fetch_or(flag(end), Ordering::AcqRel) & BOTH == flag(end.peer());
         if is_second {
             words.done.store(0, Ordering::Relaxed);
             // SYNC transfer-cursor (store): both buffers are ready before pieces are dealt out.
@@ -142,7 +153,7 @@ impl Transfer {
 
     /// Takes a start back. False if the message moves.
     pub fn cancel(self, words: &TransferWords, end: End) -> bool {
-        let (alone, nobody) = (self.number << 2 | end.flag(), self.number << 2);
+        let (alone, nobody) = (self.number << 2 | flag(end), self.number << 2);
         words.state.compare_exchange(alone, nobody, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 

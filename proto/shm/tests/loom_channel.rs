@@ -5,9 +5,10 @@
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use ropeway_proto::End;
 use ropeway_shm::eager::{CellWord, EagerMemory, EagerReceiver, EagerSender, EagerWords, Progress};
 use ropeway_shm::transfer::{Transfer, TransferMemory, TransferWords};
-use ropeway_shm::{Doorbell, End, RequestSlot};
+use ropeway_shm::{Doorbell, RequestSlot};
 
 /// A doorbell whose sleepers are a condition variable instead of a futex queue, and the slot that leads to it.
 struct Sleeper {
@@ -158,7 +159,7 @@ fn small_messages_arrive(is_placed: bool) {
             assert_eq!(receive(&mut receiver, &memory), value);
         }
         sending.join().unwrap();
-        assert!(!memory.words.is_copying());
+        assert!(memory.words.withdraw(End::Send) && memory.words.withdraw(End::Recv));
     });
 }
 
@@ -330,7 +331,7 @@ fn a_helper_never_touches_a_buffer_that_is_not_moving() {
         let helping = {
             let memory = Arc::clone(&memory);
             thread::spawn(move || {
-                if let Some(transfer) = memory.words.moving() {
+                if let Some(transfer) = Transfer::moving(&*memory) {
                     transfer.help(&*memory, 1);
                 }
             })

@@ -1,0 +1,212 @@
+//! Direct channels of a job on this node: where they lie, and the daemon's part in them.
+//!
+//! The ends move small messages by themselves. The daemon copies large ones while both ends compute, piece by piece and in
+//! turn, and sees to it that an end learns when the other is gone, and that nobody's buffer is given back while it is
+//! being copied. It keeps what it decides by; what lies in the segment it only hands to the protocols.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ropeway_engine::DirectId;
+use ropeway_proto::{ChannelId, End, Status};
+use ropeway_shm::eager::{EagerReceiver, EagerSender, Progress};
+use ropeway_shm::transfer::Transfer;
+use ropeway_shm::{Channel, EndOfChannel, JobSegment, Thresholds};
+use slab::Slab;
+
+/// All direct channels of a job.
+pub(crate) struct Channels {
+    table: Slab<Entry>,
+    space: Space,
+    thresholds: Thresholds,
+    /// Channels with a message to be copied.
+    moving: VecDeque<u32>,
+    closing: Vec<Closing>,
+}
+
+struct Entry {
+    channel: Channel,
+    /// Ends whose requests exist.
+    open_ends: u8,
+    is_moving: bool,
+}
+
+/// An end that is freed as soon as nobody is copying from or to its buffer.
+struct Closing {
+    channel: u32,
+    end: End,
+    request: ChannelId,
+    why: Status,
+}
+
+/// Which parts of the segment's channel area are free, relative to its start.
+#[derive(Default)]
+struct Space {
+    /// Everything from here on was never used.
+    next: u64,
+    /// Bytes that have pages.
+    reserved: u64,
+    /// Blocks that were channels before, by size.
+    free: BTreeMap<u64, Vec<u64>>,
+}
+
+/// The area grows by this much.
+const SPACE_STEP: u64 = 256 << 10;
+
+impl Channels {
+    pub(crate) fn new(thresholds: Thresholds) -> Self {
+        Self { table: Slab::new(), space: Space::default(), thresholds, moving: VecDeque::new(), closing: Vec::new() }
+    }
+
+    /// Memory the channels have taken.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.space.reserved
+    }
+
+    /// Sets a channel up and tells both ends. `None` if there is no memory for it within `bytes_left`.
+    pub(crate) fn open(
+        &mut self,
+        job: &JobSegment,
+        send: EndOfChannel,
+        recv: EndOfChannel,
+        bytes_left: u64,
+    ) -> Option<DirectId> {
+        let footprint = Channel::footprint(send.layout.bytes(), &self.thresholds);
+        let block = self.space.take(job, footprint, bytes_left)?;
+        let channel = Channel::new(block, &self.thresholds, send, recv);
+        channel.write(job, &self.thresholds)?;
+        for end in [send, recv] {
+            job.slot(end.local_rank, end.slot)?.set_channel(block);
+        }
+        let index = self.table.insert(Entry { channel, open_ends: 2, is_moving: false });
+        Some(DirectId(index as u32))
+    }
+
+    /// Starts an end for its client, which did not know of the channel yet: so it is the end's first message.
+    pub(crate) fn start(&mut self, job: &JobSegment, id: DirectId, end: End) {
+        let Some(entry) = self.table.get(id.0 as usize) else { return };
+        let Some(open) = entry.channel.on(job) else { return };
+        let progress = match end {
+            _ if !entry.channel.is_small() => {
+                if Transfer::default().start(&open, end) {
+                    self.wish_move(id);
+                }
+                return;
+            }
+            End::Send => EagerSender::default().start(&open),
+            End::Recv => EagerReceiver::default().start(&open),
+        };
+        let own = entry.channel.end(end);
+        if let Some(slot) = job.slot(own.local_rank, own.slot) {
+            slot.set_channel_number(u32::from(progress == Progress::Done));
+        }
+    }
+
+    /// An end asks for its message to be copied.
+    pub(crate) fn wish_move(&mut self, id: DirectId) {
+        if let Some(entry) = self.table.get_mut(id.0 as usize)
+            && !std::mem::replace(&mut entry.is_moving, true)
+        {
+            self.moving.push_back(id.0);
+        }
+    }
+
+    /// Copies a piece of each message that is to be copied. Says how many pieces, and of how many bytes at most.
+    pub(crate) fn copy_pieces(&mut self, job: &JobSegment) -> (u64, u64) {
+        let mut pieces = 0;
+        for _ in 0..self.moving.len() {
+            let Some(index) = self.moving.pop_front() else { break };
+            let Some(entry) = self.table.get_mut(index as usize) else { continue };
+            let open = entry.channel.on(job);
+            let moved = open.and_then(|open| Some(Transfer::moving(&open)?.help(&open, 1))).unwrap_or(0);
+            if moved > 0 {
+                pieces += 1;
+                self.moving.push_back(index);
+            } else {
+                entry.is_moving = false;
+            }
+        }
+        (pieces, pieces * self.thresholds.piece_bytes)
+    }
+
+    /// An end is gone. True if its request, when one is named, can be freed now; if not, `take_closed` will say so.
+    pub(crate) fn close(
+        &mut self,
+        job: &JobSegment,
+        id: DirectId,
+        end: End,
+        request: Option<ChannelId>,
+        why: Status,
+    ) -> bool {
+        match request {
+            Some(request) if !self.is_out_of_use(job, id, end) => {
+                self.wish_move(id);
+                self.closing.push(Closing { channel: id.0, end, request, why });
+                false
+            }
+            _ => {
+                self.finish_close(job, id.0, end, why);
+                true
+            }
+        }
+    }
+
+    /// Whether somebody waits for a copy that others are making.
+    pub(crate) fn is_closing(&self) -> bool {
+        !self.closing.is_empty()
+    }
+
+    /// The next request whose buffer nobody uses any more.
+    pub(crate) fn take_closed(&mut self, job: &JobSegment) -> Option<ChannelId> {
+        let is_free = |closing: &Closing| self.is_out_of_use(job, DirectId(closing.channel), closing.end);
+        let index = self.closing.iter().position(is_free)?;
+        let Closing { channel, end, request, why } = self.closing.swap_remove(index);
+        self.finish_close(job, channel, end, why);
+        Some(request)
+    }
+
+    /// Takes an end's buffer out of use. A copy whose other end is gone is none.
+    fn is_out_of_use(&self, job: &JobSegment, id: DirectId, end: End) -> bool {
+        self.table.get(id.0 as usize).is_none_or(|entry| entry.channel.withdraw(job, end) || entry.open_ends < 2)
+    }
+
+    fn finish_close(&mut self, job: &JobSegment, index: u32, end: End, why: Status) {
+        let Some(entry) = self.table.get_mut(index as usize) else { return };
+        let channel = entry.channel;
+        channel.withdraw(job, end);
+        let own = channel.end(end);
+        if let Some(slot) = job.slot(own.local_rank, own.slot) {
+            slot.set_channel(0);
+        }
+        entry.open_ends -= 1;
+        if entry.open_ends > 0 {
+            channel.close(job, end.peer(), why);
+            return;
+        }
+        self.table.remove(index as usize);
+        self.moving.retain(|&other| other != index);
+        let footprint = Channel::footprint(channel.bytes(), &self.thresholds);
+        self.space.free.entry(footprint).or_default().push(channel.block());
+    }
+}
+
+impl Space {
+    /// A block in the segment, if there is memory for it.
+    fn take(&mut self, job: &JobSegment, bytes: u64, bytes_left: u64) -> Option<u64> {
+        if let Some(block) = self.free.get_mut(&bytes).and_then(Vec::pop) {
+            return Some(block);
+        }
+        let area = job.channels();
+        let end = self.next + bytes;
+        if end > self.reserved {
+            let reserved = end.next_multiple_of(SPACE_STEP);
+            if reserved > area.end - area.start || reserved - self.reserved > bytes_left {
+                return None;
+            }
+            job.reserve_channels(reserved).ok()?;
+            self.reserved = reserved;
+        }
+        let block = area.start + self.next;
+        self.next = end;
+        Some(block)
+    }
+}
