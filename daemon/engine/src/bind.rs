@@ -150,7 +150,7 @@ impl Engine {
 
     /// The request is freed: takes it apart and tells the other end.
     pub(crate) fn unbind(&mut self, id: ChannelId) {
-        if self.requests[id].direct.is_some() {
+        if self.requests[id].direct().is_some() {
             return self.remove_persistent(id); // Whoever holds the channel has told the other end.
         }
         let node = self.requests[id].node;

@@ -24,19 +24,18 @@ impl Engine {
     pub fn handle_opened(&mut self, send: ChannelId, recv: ChannelId, channel: Option<DirectId>) {
         let Some(channel) = channel else { return self.bind_over_link(send, recv) };
         // The receiving end first, so that the message needs no detour.
-        for (id, peer) in [(recv, send), (send, recv)] {
+        for id in [recv, send] {
             let operation = self.token(id);
             let request = &mut self.requests[id];
-            request.direct = Some(channel);
             let (end, has_started) = match &mut request.kind {
                 Kind::Send(send) => {
-                    send.bind(peer);
+                    send.bind_direct(channel);
                     let has_started = send.phase != SendPhase::Inactive;
                     send.end_operation();
                     (End::Send, has_started)
                 }
                 Kind::Recv(recv) => {
-                    recv.bind(peer);
+                    recv.bind_direct(channel);
                     let has_started = recv.phase != RecvPhase::Inactive;
                     recv.end_operation();
                     (End::Recv, has_started)
@@ -86,7 +85,7 @@ impl Engine {
     pub(crate) fn move_direct(&mut self, local_rank: u32, slot: Slot) {
         let state = *self.slot_state(local_rank, slot);
         let request = self.request_of(state).map(|id| &self.requests[id]);
-        if let Some(channel) = request.and_then(|request| request.direct) {
+        if let Some(channel) = request.and_then(|request| request.direct()) {
             self.channel_work.push_back(ChannelWork::Move { channel });
         }
     }
@@ -98,7 +97,7 @@ impl Engine {
 
     /// The process of this end is gone.
     pub(crate) fn abandon_direct(&mut self, id: ChannelId, why: Status) {
-        if let Some(channel) = self.requests[id].direct {
+        if let Some(channel) = self.requests[id].direct() {
             let end = self.end_of(id);
             self.channel_work.push_back(ChannelWork::Close { channel, end, request: None, why });
         }

@@ -308,7 +308,7 @@ impl Engine {
             Command::Start { slot, epoch } => {
                 let id = self.idle_request(local_rank, slot, epoch)?;
                 self.requests[id].epoch = epoch;
-                match (self.requests[id].direct, &self.requests[id].kind) {
+                match (self.requests[id].direct(), &self.requests[id].kind) {
                     (Some(channel), _) => self.start_direct(id, channel),
                     (None, Kind::Send(_)) => self.start_send(id),
                     (None, _) => self.start_recv(id),
@@ -520,7 +520,7 @@ impl Engine {
             return Err(Violation::WrongState { slot });
         }
         request.is_freeing = true;
-        if let Some(channel) = request.direct {
+        if let Some(channel) = request.direct() {
             self.close_direct(id, channel);
         } else if request.is_active() {
             self.cancel(id)

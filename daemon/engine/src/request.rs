@@ -32,8 +32,6 @@ pub(crate) struct Request {
     pub(crate) is_queued: bool,
     /// The client wants it freed as soon as nothing refers to its buffer.
     pub(crate) is_freeing: bool,
-    /// The direct channel it is an end of: its operations are none of our business then.
-    pub(crate) direct: Option<DirectId>,
     pub(crate) layout: Layout,
     pub(crate) kind: Kind,
 }
@@ -69,10 +67,19 @@ pub(crate) enum SendPhase {
     Released,
 }
 
+/// What is known of the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Binding {
+    Unbound,
+    /// `channel` is its request.
+    Bound,
+    /// `channel.index` is the direct channel both are ends of.
+    Direct,
+}
+
 pub(crate) struct Send {
-    /// The receiving request, if `is_bound`.
     channel: ChannelId,
-    is_bound: bool,
+    binding: Binding,
     pub(crate) protocol: Protocol,
     pub(crate) phase: SendPhase,
     pub(crate) is_persistent: bool,
@@ -113,9 +120,8 @@ pub(crate) enum Arming {
 }
 
 pub(crate) struct Recv {
-    /// The sending request, if `is_bound`.
     channel: ChannelId,
-    is_bound: bool,
+    binding: Binding,
     pub(crate) phase: RecvPhase,
     pub(crate) is_persistent: bool,
     pub(crate) is_rendezvous: bool,
@@ -148,7 +154,6 @@ impl Request {
             node: NodeId(0),
             is_queued: false,
             is_freeing: false,
-            direct: None,
             layout,
             kind: Kind::Probe,
         }
@@ -157,6 +162,16 @@ impl Request {
     /// The other end; `None` is the wildcard of a receive or probe that has not matched.
     pub(crate) fn peer(&self) -> Option<Rank> {
         Rank::try_from(self.peer).ok()
+    }
+
+    /// The direct channel it is an end of: its operations are none of our business then.
+    pub(crate) fn direct(&self) -> Option<DirectId> {
+        let (binding, channel) = match &self.kind {
+            Kind::Send(send) => (send.binding, send.channel),
+            Kind::Recv(recv) => (recv.binding, recv.channel),
+            Kind::Probe => return None,
+        };
+        (binding == Binding::Direct).then_some(DirectId(channel.index))
     }
 
     /// What it asks for, on the one-shot path.
@@ -211,7 +226,7 @@ impl Send {
     pub(crate) fn new(protocol: Protocol, is_persistent: bool, permits: u16) -> Self {
         Self {
             channel: NOWHERE,
-            is_bound: false,
+            binding: Binding::Unbound,
             protocol,
             phase: SendPhase::Inactive,
             is_persistent,
@@ -224,11 +239,15 @@ impl Send {
 
     /// The receiving request, once known.
     pub(crate) fn peer(&self) -> Option<ChannelId> {
-        self.is_bound.then_some(self.channel)
+        (self.binding == Binding::Bound).then_some(self.channel)
     }
 
     pub(crate) fn bind(&mut self, channel: ChannelId) {
-        (self.channel, self.is_bound) = (channel, true);
+        (self.channel, self.binding) = (channel, Binding::Bound);
+    }
+
+    pub(crate) fn bind_direct(&mut self, channel: DirectId) {
+        (self.channel, self.binding) = (ChannelId { index: channel.0, generation: 0 }, Binding::Direct);
     }
 
     pub(crate) fn end_operation(&mut self) {
@@ -240,7 +259,7 @@ impl Recv {
     pub(crate) fn new(is_persistent: bool) -> Self {
         Self {
             channel: NOWHERE,
-            is_bound: false,
+            binding: Binding::Unbound,
             phase: if is_persistent { RecvPhase::Inactive } else { RecvPhase::Waiting },
             is_persistent,
             is_rendezvous: false,
@@ -255,11 +274,15 @@ impl Recv {
 
     /// The sending request, once bound.
     pub(crate) fn peer(&self) -> Option<ChannelId> {
-        self.is_bound.then_some(self.channel)
+        (self.binding == Binding::Bound).then_some(self.channel)
     }
 
     pub(crate) fn bind(&mut self, channel: ChannelId) {
-        (self.channel, self.is_bound) = (channel, true);
+        (self.channel, self.binding) = (channel, Binding::Bound);
+    }
+
+    pub(crate) fn bind_direct(&mut self, channel: DirectId) {
+        (self.channel, self.binding) = (ChannelId { index: channel.0, generation: 0 }, Binding::Direct);
     }
 }
 
