@@ -1,7 +1,6 @@
 //! What a node can do without us: hand a cache line from core to core, and copy memory.
 
 use std::hint;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,9 +9,7 @@ use ropeway::{Session, WaitMode};
 
 use crate::BenchError;
 use crate::pair::Pair;
-use crate::plan::Effort;
 use crate::race::Contestant;
-use crate::wakeup::{ASLEEP, ROUND_S, now_ns, sleeps};
 
 /// The least a message within a node can cost: two threads hand a cache line over, and the payload is copied once.
 pub(crate) struct Handover {
@@ -89,28 +86,12 @@ impl Contestant for Copying {
     }
 }
 
-/// The least that waking up can cost: one thread wakes another with a futex, after both have slept.
-pub(crate) struct Unparking {
-    session: Session,
-    pair: Pair,
-    effort: Effort,
-}
-
-impl Unparking {
-    pub(crate) fn new(session: &Session, pair: &Pair, effort: Effort) -> Self {
-        Self { session: session.clone(), pair: pair.clone(), effort }
-    }
-}
-
-impl Contestant for Unparking {
-    fn measure(&mut self) -> Result<Vec<f64>, BenchError> {
-        let rounds = self.effort.rounds(ROUND_S, 20, 100_000);
-        quietly(&self.session, &self.pair, || unparking_times(rounds))?.into_iter().collect()
-    }
-}
-
 /// Has the leader measure while its peer sleeps, whatever its wait mode.
-fn quietly<T>(session: &Session, pair: &Pair, sample: impl FnOnce() -> Vec<T>) -> Result<Vec<T>, BenchError> {
+pub(crate) fn quietly<T>(
+    session: &Session,
+    pair: &Pair,
+    sample: impl FnOnce() -> Vec<T>,
+) -> Result<Vec<T>, BenchError> {
     let mode = session.wait_mode();
     session.set_wait_mode(WaitMode::Blocking);
     pair.meet()?;
@@ -158,40 +139,6 @@ fn pass(ball: &AtomicU64, number: u64) {
         hint::spin_loop();
     }
     ball.store(number + 1, Ordering::Release);
-}
-
-/// Microseconds from the waker's call until the other thread runs again, of those times when it has slept.
-fn unparking_times(rounds: u64) -> Vec<Result<f64, BenchError>> {
-    let called_ns = AtomicU64::new(0);
-    thread::scope(|scope| {
-        let sleeper = scope.spawn(|| {
-            let wake_ups = (0..rounds).map(|_| sleep_until_called(&called_ns));
-            wake_ups.filter_map(Result::transpose).map(|sample| Ok(sample?)).collect()
-        });
-        for _ in 0..rounds {
-            thread::sleep(ASLEEP);
-            // A clock that fails is noticed by the other thread too.
-            called_ns.store(now_ns().unwrap_or(1), Ordering::Release);
-            sleeper.thread().unpark();
-            while called_ns.load(Ordering::Acquire) != 0 {
-                thread::yield_now();
-            }
-        }
-        sleeper.join().expect("the sleeper does not panic")
-    })
-}
-
-/// Parks until the time of a call is there; how long ago that was, in microseconds, if the thread has slept.
-fn sleep_until_called(called_ns: &AtomicU64) -> io::Result<Option<f64>> {
-    let before = sleeps();
-    while called_ns.load(Ordering::Acquire) == 0 {
-        thread::park();
-    }
-    let now = now_ns();
-    // Takes the call before anything can fail: the waker waits for that.
-    let called_ns = called_ns.swap(0, Ordering::AcqRel);
-    let has_slept = sleeps()? > before?;
-    Ok(has_slept.then_some((now? - called_ns) as f64 / 1e3))
 }
 
 /// Longer than a handover takes.

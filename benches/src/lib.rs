@@ -34,6 +34,7 @@ mod stream;
 mod streams;
 mod table;
 mod trip;
+mod unparking;
 mod wakeup;
 mod window;
 

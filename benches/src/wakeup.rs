@@ -14,12 +14,12 @@ use nix::time::{ClockId, clock_gettime};
 use ropeway::Session;
 use ropeway_examples::Mode;
 
-use crate::floor::Unparking;
 use crate::link::{End, Link, OneShot, Persistent};
 use crate::pair::Pair;
 use crate::pattern;
 use crate::plan::Effort;
 use crate::race::{Contestant, Entrant, take_turns};
+use crate::unparking::Unparking;
 use crate::{BenchError, Console, Measured, Plan};
 
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
