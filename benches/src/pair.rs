@@ -27,11 +27,8 @@ impl Pair {
 
     /// The pair of a rank of the lower half and its partner in the upper half, if it is one of the first `pairs`.
     pub(crate) fn opposite(world: &Communicator, pairs: u32) -> Option<Self> {
-        let (rank, half) = (world.rank(), world.size() / 2);
-        let leads = rank < half;
-        let is_in = rank % half < pairs && rank < 2 * half;
-        let peer = if leads { rank + half } else { rank - half };
-        is_in.then(|| Self { world: world.clone(), peer, leads })
+        let (peer, leads) = opposite(world.rank(), world.size(), pairs)?;
+        Some(Self { world: world.clone(), peer, leads })
     }
 
     /// Has the leader decide, and tells the other.
@@ -80,6 +77,29 @@ impl Pair {
     }
 }
 
+/// A rank's partner in the other half, and whether it is itself in the lower one. Of an odd number of ranks the one in the
+/// middle has none, so that on two nodes all pairs cross.
+fn opposite(rank: u32, size: u32, pairs: u32) -> Option<(u32, bool)> {
+    let distance = size.div_ceil(2);
+    let leader = rank.checked_sub(distance).unwrap_or(rank);
+    let leads = leader == rank;
+    let peer = if leads { rank + distance } else { leader };
+    (leader < pairs && leader + distance < size).then_some((peer, leads))
+}
+
 const AGREE: i32 = 100;
 const MEET: i32 = 102;
 const TELL: i32 = 104;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_but_the_middle_has_a_partner() {
+        let partners = |size, pairs| (0..size).map(|rank| opposite(rank, size, pairs)).collect::<Vec<_>>();
+        assert_eq!(partners(4, 2), [Some((2, true)), Some((3, true)), Some((0, false)), Some((1, false))]);
+        assert_eq!(partners(3, 1), [Some((2, true)), None, Some((0, false))]);
+        assert_eq!(partners(4, 1), [Some((2, true)), None, Some((0, false)), None]);
+    }
+}
