@@ -64,7 +64,7 @@ struct Calls<S> {
 
 impl<S: SingleCalls> Calls<S> {
     fn new(pair: &Pair, stream: S, course: Course, (call, effort): (Call, Effort)) -> Self {
-        Self { pair: pair.clone(), stream, course, call, effort, marks: Marks::new(pair) }
+        Self { pair: pair.clone(), stream, course, call, effort, marks: Marks::new(pair.leads) }
     }
 
     /// One message of each request; how long the calls took.

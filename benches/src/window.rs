@@ -118,7 +118,7 @@ struct Windows<S> {
 
 impl<S: Stream> Windows<S> {
     fn new(pair: &Pair, stream: S, course: Course) -> Self {
-        Self { stream, course, marks: Marks::new(pair) }
+        Self { stream, course, marks: Marks::new(pair.leads) }
     }
 
     fn transfer(&mut self) -> Result<Cost, BenchError> {
@@ -153,8 +153,8 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    pub(crate) fn new(pair: &Pair) -> Self {
-        Self { leads: pair.leads, first: 0, next: 0 }
+    pub(crate) fn new(leads: bool) -> Self {
+        Self { leads, first: 0, next: 0 }
     }
 
     /// Marks the messages of a new batch.
@@ -241,6 +241,53 @@ pub(crate) const WINDOW_BYTES: usize = 64 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What was sent is what was received.
+    struct Echo(Vec<Vec<u8>>);
+
+    impl Stream for Echo {
+        const NAME: &'static str = "echo";
+
+        fn outgoing(&mut self, each: &mut dyn FnMut(usize, &mut [u8])) {
+            self.0.iter_mut().enumerate().for_each(|(index, message)| each(index, message));
+        }
+
+        fn arm(&mut self) -> Result<(), BenchError> {
+            Ok(())
+        }
+
+        fn transfer(&mut self, _: usize) -> Result<(), BenchError> {
+            Ok(())
+        }
+
+        fn meet(&mut self) -> Result<(), BenchError> {
+            Ok(())
+        }
+
+        fn incoming(&mut self, each: &mut dyn FnMut(usize, &[u8])) {
+            self.0.iter().enumerate().for_each(|(index, message)| each(index, message));
+        }
+    }
+
+    #[test]
+    fn messages_that_are_wrong_lost_or_old_are_noticed() {
+        let course = Course { bytes: 24, side: Side::Send, window: 2, windows: 2 };
+        let (mut sender, mut receiver) = (Marks::new(true), Marks::new(false));
+        let (mut echo, mut nothing) = (Echo(vec![vec![0; 24]; 4]), Echo(Vec::new()));
+        let mut exchange = |spoil: &dyn Fn(&mut Vec<Vec<u8>>)| {
+            receiver.write(&mut nothing, course);
+            sender.write(&mut echo, course);
+            spoil(&mut echo.0);
+            receiver.check(&mut echo, course).map_err(|error| error.to_string())
+        };
+        let before = std::cell::RefCell::new(Vec::new());
+        assert_eq!(exchange(&|messages| *before.borrow_mut() = messages.clone()), Ok(()));
+        assert_eq!(exchange(&|_| ()), Ok(()));
+        let wrong = |byte| Err(format!("wrong data: byte {byte} of a message of 24 bytes, echo"));
+        assert_eq!(exchange(&|messages| messages[3][17] ^= 1), wrong(16));
+        assert_eq!(exchange(&|messages| messages.swap(0, 1)), wrong(0));
+        assert_eq!(exchange(&|messages| *messages = before.borrow().clone()), wrong(0));
+    }
 
     #[test]
     fn large_messages_come_in_small_windows() {
