@@ -144,6 +144,8 @@ pub(crate) fn counted_nodes(nodes: u32) -> String {
 
 /// Four digits, or all before the point.
 pub(crate) fn digits(value: f64) -> String {
+    // Without a minus sign before what is shown as zero.
+    let value = if value.abs() < 0.0005 { 0.0 } else { value };
     let size = value.abs();
     let before_point = if size < 1.0 { 1 } else { size.log10() as usize + 1 };
     format!("{value:.*}", 4usize.saturating_sub(before_point))
@@ -156,7 +158,7 @@ mod tests {
     #[test]
     fn numbers_have_four_digits() {
         let shown: Vec<_> =
-            [0.123_45, 1.234_56, 12.3456, 1234.56, 123_456.7, 0.0, -12.3456].into_iter().map(digits).collect();
-        assert_eq!(shown, ["0.123", "1.235", "12.35", "1235", "123457", "0.000", "-12.35"]);
+            [0.123_45, 1.234_56, 12.3456, 1234.56, 123_456.7, 0.0, -12.3456, -0.0001].into_iter().map(digits).collect();
+        assert_eq!(shown, ["0.123", "1.235", "12.35", "1235", "123457", "0.000", "-12.35", "0.000"]);
     }
 }
