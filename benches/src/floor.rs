@@ -87,7 +87,11 @@ impl Contestant for Copying {
 }
 
 /// Has the leader measure while its peer sleeps, whatever its wait mode.
-fn quietly(session: &Session, pair: &Pair, sample: impl FnOnce() -> Vec<f64>) -> Result<Vec<f64>, BenchError> {
+pub(crate) fn quietly<T>(
+    session: &Session,
+    pair: &Pair,
+    sample: impl FnOnce() -> Vec<T>,
+) -> Result<Vec<T>, BenchError> {
     let mode = session.wait_mode();
     session.set_wait_mode(WaitMode::Blocking);
     pair.meet()?;

@@ -24,16 +24,9 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
         percents.extend(gather(&world, [waited])?.map(|all| all.iter().map(|[percent]| percent).sum::<f64>()));
     }
     if !percents.is_empty() {
-        let measured = Measured {
-            metric: "client_cpu".into(),
-            unit: "percent".into(),
-            mode: Some(Mode::Persistent),
-            bytes: None,
-            side: None,
-            summary: Summary::of(&percents),
-            runs: plan.runs,
-            floor: None,
-        };
+        let summary = Summary::of(&percents);
+        let measured =
+            Measured { mode: Some(Mode::Persistent), ..Measured::new("client_cpu", "percent", summary, plan.runs) };
         console.outcome(LABEL, measured)?;
     }
     Ok(())

@@ -9,21 +9,37 @@
 #![forbid(unsafe_code)]
 
 mod bandwidth;
+mod calls;
 mod console;
+mod cpu;
 mod error;
 mod floor;
 mod gather;
 mod idle;
 mod latency;
+mod link;
+mod message_rate;
+mod overhead;
 mod pair;
 mod pattern;
+mod persistence;
+mod ping_pong;
 mod plan;
 mod race;
 mod record;
+mod set_up;
+mod skew;
 mod statistics;
+mod stream;
+mod streams;
 mod table;
+mod trip;
+mod unparking;
+mod wakeup;
+mod window;
 
 pub use console::{Console, Line};
+pub use cpu::s_per_gib;
 pub use error::BenchError;
 pub use gather::gather;
 pub use idle::cpu_time;
@@ -39,7 +55,14 @@ use ropeway::Session;
 pub fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
     match plan.bench {
         Bench::Latency => latency::run(session, console, plan),
+        Bench::Stream => stream::run(session, console, plan),
         Bench::Bandwidth => bandwidth::run(session, console, plan),
+        Bench::MessageRate => message_rate::run(session, console, plan),
+        Bench::Overhead => overhead::run(session, console, plan),
+        Bench::Persistence => persistence::run(session, console, plan),
+        Bench::Cpu => cpu::run(session, console, plan),
         Bench::Idle => idle::run(session, console, plan),
+        Bench::Wakeup => wakeup::run(session, console, plan),
+        Bench::Skew => skew::run(session, console, plan),
     }
 }

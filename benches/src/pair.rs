@@ -1,4 +1,4 @@
-//! The two ranks that measure: the first and the last, so that with several nodes the messages cross them.
+//! Two ranks that measure: the first and the last, so that with several nodes the messages cross them, or one of many pairs.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use crate::BenchError;
 pub(crate) struct Pair {
     pub(crate) world: Communicator,
     pub(crate) peer: u32,
-    /// Whether this is rank 0, which keeps the time.
+    /// Whether this is the lower of the two, which keeps the time.
     pub(crate) leads: bool,
 }
 
@@ -25,6 +25,12 @@ impl Pair {
         is_in.then(|| Self { world: world.clone(), peer, leads: world.rank() == 0 })
     }
 
+    /// The pair of a rank of the lower half and its partner in the upper half, if it is one of the first `pairs`.
+    pub(crate) fn opposite(world: &Communicator, pairs: u32) -> Option<Self> {
+        let (peer, leads) = opposite(world.rank(), world.size(), pairs)?;
+        Some(Self { world: world.clone(), peer, leads })
+    }
+
     /// Has the leader decide, and tells the other.
     pub(crate) fn agree<const N: usize>(&self, decide: impl FnOnce() -> [u64; N]) -> Result<[u64; N], BenchError> {
         let mut decision = [0; N];
@@ -35,6 +41,17 @@ impl Pair {
             self.world.recv(&mut decision, self.peer, AGREE)?;
         }
         Ok(decision)
+    }
+
+    /// Tells the leader the other's figure.
+    pub(crate) fn tell(&self, figure: f64) -> Result<Option<f64>, BenchError> {
+        let mut told = [figure];
+        if self.leads {
+            self.world.recv(&mut told, self.peer, TELL)?;
+        } else {
+            self.world.send(&told, self.peer, TELL)?;
+        }
+        Ok(self.leads.then_some(told[0]))
     }
 
     /// Returns when the other one has called it too.
@@ -60,5 +77,29 @@ impl Pair {
     }
 }
 
+/// A rank's partner in the other half, and whether it is itself in the lower one. Of an odd number of ranks the one in the
+/// middle has none, so that on two nodes all pairs cross.
+fn opposite(rank: u32, size: u32, pairs: u32) -> Option<(u32, bool)> {
+    let distance = size.div_ceil(2);
+    let leader = rank.checked_sub(distance).unwrap_or(rank);
+    let leads = leader == rank;
+    let peer = if leads { rank + distance } else { leader };
+    (leader < pairs && leader + distance < size).then_some((peer, leads))
+}
+
 const AGREE: i32 = 100;
 const MEET: i32 = 102;
+const TELL: i32 = 104;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_but_the_middle_has_a_partner() {
+        let partners = |size, pairs| (0..size).map(|rank| opposite(rank, size, pairs)).collect::<Vec<_>>();
+        assert_eq!(partners(4, 2), [Some((2, true)), Some((3, true)), Some((0, false)), Some((1, false))]);
+        assert_eq!(partners(3, 1), [Some((2, true)), None, Some((0, false))]);
+        assert_eq!(partners(4, 1), [Some((2, true)), None, Some((0, false)), None]);
+    }
+}

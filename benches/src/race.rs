@@ -1,5 +1,6 @@
 //! Contestants that take turns.
 
+use crate::pair::Pair;
 use crate::record::Floor;
 use crate::statistics::{Summary, significant};
 use crate::{BenchError, Console};
@@ -12,8 +13,24 @@ pub(crate) trait Contestant {
 
 /// A contestant and its name. Ranks that only look on have the name alone.
 pub(crate) struct Entrant {
-    pub(crate) label: String,
-    pub(crate) contestant: Option<Box<dyn Contestant>>,
+    label: String,
+    contestant: Option<Box<dyn Contestant>>,
+}
+
+impl Entrant {
+    /// `pair` is `None` in ranks that only look on.
+    pub(crate) fn new(
+        label: impl Into<String>,
+        pair: Option<&Pair>,
+        make: impl FnOnce(&Pair) -> Result<Box<dyn Contestant>, BenchError>,
+    ) -> Result<Self, BenchError> {
+        Ok(Self { label: label.into(), contestant: pair.map(make).transpose()? })
+    }
+
+    /// One that all ranks have a part in.
+    pub(crate) fn of_all(label: impl Into<String>, contestant: Box<dyn Contestant>) -> Self {
+        Self { label: label.into(), contestant: Some(contestant) }
+    }
 }
 
 /// All samples of a contestant, and the median of each run.
@@ -51,6 +68,17 @@ impl Series {
     /// `None` in ranks that don't keep the time.
     pub(crate) fn summary(&self) -> Option<Summary> {
         (!self.samples.is_empty()).then(|| Summary::of(&self.samples))
+    }
+
+    /// The median of each run, in the order of the runs; empty in ranks that don't keep the time.
+    pub(crate) fn medians(&self) -> &[f64] {
+        &self.medians
+    }
+
+    /// The same in a unit that is `factor` times smaller.
+    pub(crate) fn scaled(&self, factor: f64) -> Self {
+        let scaled = |figures: &[f64]| figures.iter().map(|figure| figure * factor).collect();
+        Self { samples: scaled(&self.samples), medians: scaled(&self.medians) }
     }
 
     /// How this series stands above the floor: ratios of runs that were neighbours in time.

@@ -20,6 +20,12 @@ pub struct Measured {
     pub bytes: Option<usize>,
     /// Who sends.
     pub side: Option<Side>,
+    /// Pairs of ranks that send at once.
+    pub pairs: Option<u32>,
+    /// How late a receiver is.
+    pub delay_us: Option<f64>,
+    /// All bytes moved meanwhile, for the tool, which knows what that has cost the daemons.
+    pub moved_bytes: Option<u64>,
     /// The samples.
     pub summary: Summary,
     /// Runs they come from.
@@ -28,12 +34,33 @@ pub struct Measured {
     pub floor: Option<Floor>,
 }
 
-/// Who sends in a benchmark.
+impl Measured {
+    /// The least that is to be said; everything else is `None`.
+    pub fn new(metric: &str, unit: &str, summary: Summary, runs: u32) -> Self {
+        Self {
+            metric: metric.to_owned(),
+            unit: unit.to_owned(),
+            mode: None,
+            bytes: None,
+            side: None,
+            pairs: None,
+            delay_us: None,
+            moved_bytes: None,
+            summary,
+            runs,
+            floor: None,
+        }
+    }
+}
+
+/// Who sends in a benchmark, seen from the rank that keeps the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// One side.
+    /// This side.
     Send,
+    /// The other side.
+    Recv,
     /// Both sides at once.
     Both,
 }
@@ -92,6 +119,10 @@ pub struct Record {
     version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     side: Option<Side>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pairs: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_us: Option<f64>,
     #[serde(flatten)]
     floor: Option<Floor>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,7 +132,8 @@ pub struct Record {
 impl Record {
     /// Puts together what the ranks have found and what the tool knows.
     pub fn new(bench: &str, setting: &Setting, measured: &Measured) -> Self {
-        let Measured { metric, unit, mode, bytes, side, summary, runs, floor } = measured.clone();
+        let Measured { metric, unit, mode, bytes, side, pairs, delay_us, moved_bytes: _, summary, runs, floor } =
+            measured.clone();
         let Setting { ranks, nodes, device, wait, cores } = setting.clone();
         Self {
             bench: bench.to_owned(),
@@ -119,6 +151,8 @@ impl Record {
             oversubscribed: ranks as usize > cores,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             side,
+            pairs,
+            delay_us,
             floor,
             counters: None,
         }
@@ -139,16 +173,8 @@ mod tests {
     }
 
     fn measured() -> Measured {
-        Measured {
-            metric: "half_rtt".into(),
-            unit: "us".into(),
-            mode: Some(Mode::Persistent),
-            bytes: Some(8),
-            side: None,
-            summary: Summary { min: 0.21, median: 0.22, p99: 0.31, max: 1.2, mean: 0.23, samples: 100_000 },
-            runs: 5,
-            floor: None,
-        }
+        let summary = Summary { min: 0.21, median: 0.22, p99: 0.31, max: 1.2, mean: 0.23, samples: 100_000 };
+        Measured { mode: Some(Mode::Persistent), bytes: Some(8), ..Measured::new("half_rtt", "us", summary, 5) }
     }
 
     #[test]
@@ -161,11 +187,13 @@ mod tests {
     #[test]
     fn extra_keys_appear_where_they_apply() {
         let floor = Floor { name: "tcp".into(), median: 3.0, ratio: 2.0, ratio_min: 1.5, ratio_max: 2.5 };
-        let measured = Measured { side: Some(Side::Both), floor: Some(floor), ..measured() };
+        let measured =
+            Measured { side: Some(Side::Both), pairs: Some(4), delay_us: Some(1e6), floor: Some(floor), ..measured() };
         let counters = BTreeMap::from([("frames_sent".to_owned(), 7)]);
         let record = Record::new("bandwidth", &setting(), &measured).with_counters(Some(counters));
         let json: serde_json::Value = serde_json::to_value(&record).unwrap();
         assert_eq!(json["side"], "both");
+        assert_eq!((&json["pairs"], &json["delay_us"]), (&4.into(), &1e6.into()));
         assert_eq!(json["floor_name"], "tcp");
         assert_eq!(json["ratio_max"], 2.5);
         assert_eq!(json["counters"]["frames_sent"], 7);

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use tool::{lines, records, ropeway, stderr, stdout};
 
 /// Solves the system in a file with these lines.
@@ -97,6 +98,114 @@ fn bandwidth_between_nodes_comes_with_its_floor_and_counters() {
         assert_eq!(record["ratio"].is_number(), record["side"] == "send");
         assert!(record["counters"]["bytes_sent"].as_u64().unwrap() > 64 * 3 * 1000);
     }
+}
+
+/// Metric and unit of each record, in the order of the records.
+fn metrics(output: &Output) -> Vec<(String, String)> {
+    let word = |value: &Value| value.as_str().unwrap().to_owned();
+    records(output).iter().map(|record| (word(&record["metric"]), word(&record["unit"]))).collect()
+}
+
+/// Runs a benchmark on one and on two nodes, and checks that this is what it measures, in this order.
+fn measures(args: &[&str], expected: &[(&str, &str)], check: impl Fn(&Value)) {
+    for nodes in ["1", "2"] {
+        let output = bench(&[args, &["--nodes", nodes]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let expected: Vec<_> = expected.iter().map(|&(metric, unit)| (metric.to_owned(), unit.to_owned())).collect();
+        assert_eq!(metrics(&output), expected);
+        for record in records(&output) {
+            assert_eq!(record["bench"], args[0]);
+            check(&record);
+        }
+    }
+}
+
+#[test]
+fn a_stream_has_its_floor() {
+    measures(&["stream", "--sizes", "1,9K", "--iters", "2"], &[("one_way", "us"); 4], |record| {
+        assert!(record["min"].as_f64().unwrap() > 0.0);
+        assert!(record["ratio"].as_f64().unwrap() > 0.0);
+    });
+}
+
+#[test]
+fn the_rate_is_that_of_all_pairs() {
+    let output = bench(&["message-rate", "-n", "5", "--sizes", "8", "--iters", "2", "--mode", "persistent"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let pairs: Vec<_> = records(&output).iter().map(|record| record["pairs"].as_u64().unwrap()).collect();
+    assert_eq!(pairs, [1, 2]);
+    measures(&["message-rate", "--sizes", "8", "--iters", "2"], &[("rate", "msg/s"); 2], |record| {
+        assert!(record["min"].as_f64().unwrap() > 0.0);
+    });
+}
+
+#[test]
+fn overhead_is_measured_call_by_call() {
+    let parameters = [("o_s", "ns"), ("o_i", "ns"), ("b", "ns/byte"), ("R", "ratio")];
+    let calls = ["start_send", "start_recv", "wait_done"].map(|call| (call, "ns"));
+    let expected: Vec<_> = parameters.into_iter().chain(calls).collect();
+    let args = ["overhead", "--sizes", "256K", "--iters", "3", "--mode", "persistent", "--counters"];
+    measures(&args, &expected, |record| {
+        assert!(record["max"].as_f64().unwrap() > 0.0, "{record}");
+        assert_eq!(record["bytes"], if record["metric"] == "o_i" { 0 } else { 256 << 10 });
+    });
+    let output = bench(&["overhead", "--sizes", "8", "--iters", "3", "--mode", "oneshot"]);
+    assert_eq!(metrics(&output), calls.map(|(metric, unit)| (metric.to_owned(), unit.to_owned())));
+}
+
+#[test]
+fn persistence_is_a_share() {
+    measures(&["persistence", "--sizes", "8", "--iters", "3"], &[("d_p", "ratio")], |record| {
+        assert!((0.0..=1.0).contains(&record["median"].as_f64().unwrap()));
+    });
+}
+
+#[test]
+fn cpu_time_is_that_of_ranks_and_of_daemons() {
+    let expected = ["client_s_per_gib", "daemon_s_per_gib", "client_s_per_gib", "daemon_s_per_gib"];
+    measures(&["cpu", "--sizes", "64K", "--iters", "3"], &expected.map(|metric| (metric, "s/GiB")), |record| {
+        assert!(record["min"].as_f64().unwrap() > 0.0);
+    });
+}
+
+#[test]
+fn only_ranks_that_sleep_are_woken() {
+    measures(&["wakeup", "--iters", "30"], &[("wakeup", "us"); 2], |record| {
+        assert_eq!(record["wait"], "blocking");
+        assert!(record["min"].as_f64().unwrap() > 0.0);
+        assert!(record["ratio"].as_f64().unwrap() > 0.0);
+    });
+    let output = bench(&["wakeup", "--wait", "polling"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(stderr(&output), "ropeway: ranks that poll never sleep: use --wait blocking\n");
+    let output = bench(&["wakeup", "--sizes", "8,4"]);
+    assert_eq!(stderr(&output), "ropeway: the time does not fit in 4 bytes: use --sizes 8\n");
+}
+
+#[test]
+fn a_sender_hardly_notices_a_late_receiver() {
+    let args = ["skew", "--sizes", "1,64K", "--seconds", "0.05"];
+    measures(&args, &[("propagated", "percent"); 4], |record| {
+        assert_eq!(record["delay_us"], 50_000.0);
+        // A rank that waits for the receiver notices all of it.
+        assert!(record["min"].as_f64().unwrap() < 90.0, "{record}");
+    });
+}
+
+#[test]
+fn a_table_says_which_figure_is_what() {
+    let table = |args: &[&str]| {
+        let args = [args, &["--iters", "2", "--runs", "1", "--quiet"]].concat();
+        let output = ropeway(&["bench"]).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let one = table(&["stream", "--sizes", "8"]);
+    assert!(one.starts_with("one_way, us; 2 ranks, 1 node, shm, adaptive"), "{one}");
+    let mixed = table(&["cpu", "--sizes", "8", "--counters"]);
+    assert!(mixed.starts_with("cpu; 2 ranks, 1 node"), "{mixed}");
+    assert!(mixed.contains("\ndaemon_s_per_gib  s/GiB  persistent"), "{mixed}");
+    assert!(mixed.contains("\ncounted, client_s_per_gib, oneshot, 8: "), "{mixed}");
 }
 
 #[test]

@@ -1,0 +1,117 @@
+//! What the calls alone cost: start a send, start a receive, wait for what has ended.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use ropeway_examples::Mode;
+
+use crate::BenchError;
+use crate::pair::Pair;
+use crate::plan::Effort;
+use crate::race::Contestant;
+use crate::record::Side;
+use crate::streams::{OneShot, Persistent, SingleCalls};
+use crate::window::{Course, Marks, messages_in};
+
+/// The call whose time is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    StartSend,
+    StartRecv,
+    WaitDone,
+}
+
+impl Call {
+    pub(crate) const ALL: [Self; 3] = [Self::StartSend, Self::StartRecv, Self::WaitDone];
+}
+
+/// The metric's name.
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::StartSend => "start_send",
+            Self::StartRecv => "start_recv",
+            Self::WaitDone => "wait_done",
+        })
+    }
+}
+
+/// A contestant whose samples are the time of one such call, in nanoseconds.
+pub(crate) fn contestant(
+    pair: &Pair,
+    mode: Mode,
+    (call, bytes): (Call, usize),
+    effort: Effort,
+) -> Result<Box<dyn Contestant>, BenchError> {
+    let side = if call == Call::StartRecv { Side::Recv } else { Side::Send };
+    let window = messages_in(MEMORY_BYTES, bytes).clamp(4, COUNT);
+    let course = Course { bytes, side, window, windows: 1 };
+    Ok(match mode {
+        Mode::Persistent => Box::new(Calls::new(pair, Persistent::new(pair, course)?, course, (call, effort))),
+        Mode::OneShot => Box::new(Calls::new(pair, OneShot::new(pair, course)?, course, (call, effort))),
+    })
+}
+
+/// Many calls in a row; everything that waits for somebody is done in between.
+struct Calls<S> {
+    pair: Pair,
+    stream: S,
+    course: Course,
+    call: Call,
+    effort: Effort,
+    marks: Marks,
+}
+
+impl<S: SingleCalls> Calls<S> {
+    fn new(pair: &Pair, stream: S, course: Course, (call, effort): (Call, Effort)) -> Self {
+        Self { pair: pair.clone(), stream, course, call, effort, marks: Marks::new(pair.leads) }
+    }
+
+    /// One message of each request; how long the calls took.
+    fn round(&mut self) -> Result<Duration, BenchError> {
+        self.marks.write(&mut self.stream, self.course);
+        // Meeting also finds the daemons awake, and leaves them so for a while.
+        self.pair.meet()?;
+        let start_recv = timed(|| self.stream.arm())?;
+        self.pair.meet()?;
+        let start_send = timed(|| self.stream.start_sends())?;
+        self.stream.wait_recvs()?;
+        // When the receiver has come so far, the sends have ended too.
+        self.pair.meet()?;
+        let wait_done = timed(|| self.stream.wait_sends())?;
+        self.pair.meet()?;
+        self.marks.check(&mut self.stream, self.course)?;
+        Ok(match self.call {
+            Call::StartSend => start_send,
+            Call::StartRecv => start_recv,
+            Call::WaitDone => wait_done,
+        })
+    }
+}
+
+fn timed(work: impl FnOnce() -> Result<(), BenchError>) -> Result<Duration, BenchError> {
+    let begin = Instant::now();
+    work()?;
+    Ok(begin.elapsed())
+}
+
+impl<S: SingleCalls> Contestant for Calls<S> {
+    fn measure(&mut self) -> Result<Vec<f64>, BenchError> {
+        let begin = Instant::now();
+        (0..self.effort.warmup).try_for_each(|_| self.round().map(drop))?;
+        let round_s = begin.elapsed().as_secs_f64() / self.effort.warmup as f64;
+        let [rounds] = self.pair.agree(|| [self.effort.rounds(round_s, 3, 100_000)])?;
+        let mut samples = Vec::new();
+        for _ in 0..rounds {
+            let elapsed = self.round()?;
+            if self.pair.leads {
+                samples.push(elapsed.as_secs_f64() * 1e9 / self.course.messages() as f64);
+            }
+        }
+        Ok(samples)
+    }
+}
+
+/// Fewer than the command ring has room for, so that the calls never wait for the daemon.
+const COUNT: usize = 1000;
+const MEMORY_BYTES: usize = 16 << 20;

@@ -1,0 +1,148 @@
+//! What a message costs its program besides its bytes: set-up, start, wait, and the parameters of the model of time
+//! `T_p = F(W)·t_c + Σ (o + b·m)`.
+
+use ropeway::Session;
+use ropeway_examples::Mode;
+
+use crate::calls::{self, Call};
+use crate::pair::Pair;
+use crate::ping_pong::{self, PingPong};
+use crate::race::{Contestant, Entrant, Series, take_turns};
+use crate::set_up::SetUp;
+use crate::statistics::Summary;
+use crate::trip::Persistent;
+use crate::{BenchError, Console, Measured, Plan};
+
+pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
+    let pair = Pair::of(&session.world());
+    for &size in &plan.sizes {
+        if plan.modes.contains(&Mode::Persistent) {
+            parameters(pair.as_ref(), console, plan, size.0)?;
+        }
+        single_calls(pair.as_ref(), console, plan, size.0)?;
+    }
+    Ok(())
+}
+
+/// `o_s`, `o_i`, `b` and `R`, from set-up and ping-pongs that take turns.
+fn parameters(pair: Option<&Pair>, console: &mut Console, plan: &Plan, bytes: usize) -> Result<(), BenchError> {
+    let mut entrants = vec![set_up(pair, plan, bytes)?, half_rtt(INITIATE, pair, plan, 0)?];
+    entrants.push(half_rtt("half_rtt", pair, plan, bytes)?);
+    let series = take_turns(console, plan.runs, &mut entrants)?;
+    let [o_s, o_i, half_rtt] = &series[..] else { unreachable!("a series for each entrant") };
+    let o_i = o_i.scaled(NS_PER_US);
+    let runs = Run::all(o_s, &o_i, &half_rtt.scaled(NS_PER_US));
+    let b: Vec<f64> = runs.iter().map(|run| run.ns_per_byte(bytes)).collect();
+    // Where a byte costs nothing that can be measured, the ratio says nothing.
+    let ratios: Vec<f64> = runs.iter().filter_map(Run::overhead_to_bytes).collect();
+    let of_runs = |figures: &[f64]| (!figures.is_empty()).then(|| Summary::of(figures));
+    let results = [
+        (SET_UP, "ns", o_s.summary(), bytes),
+        (INITIATE, "ns", o_i.summary(), 0),
+        ("b", "ns/byte", of_runs(&b), bytes),
+        ("R", "ratio", of_runs(&ratios), bytes),
+    ];
+    for (metric, unit, summary, bytes) in results {
+        let Some(summary) = summary else { continue };
+        let measured = Measured {
+            mode: Some(Mode::Persistent),
+            bytes: Some(bytes),
+            ..Measured::new(metric, unit, summary, plan.runs)
+        };
+        console.outcome(metric, measured)?;
+    }
+    Ok(())
+}
+
+/// `start_send`, `start_recv` and `wait_done`.
+fn single_calls(pair: Option<&Pair>, console: &mut Console, plan: &Plan, bytes: usize) -> Result<(), BenchError> {
+    let effort = plan.effort(plan.modes.len() * Call::ALL.len(), WARMUP);
+    let pairs = |call| plan.modes.iter().map(move |&mode| (call, mode));
+    let ways: Vec<(Call, Mode)> = Call::ALL.into_iter().flat_map(pairs).collect();
+    let mut entrants = Vec::new();
+    for &(call, mode) in &ways {
+        let make = |pair: &Pair| calls::contestant(pair, mode, (call, bytes), effort);
+        entrants.push(Entrant::new(format!("{call}, {mode}"), pair, make)?);
+    }
+    let series = take_turns(console, plan.runs, &mut entrants)?;
+    for (&(call, mode), series) in ways.iter().zip(&series) {
+        let Some(summary) = series.summary() else { continue };
+        let measured = Measured {
+            mode: Some(mode),
+            bytes: Some(bytes),
+            ..Measured::new(&call.to_string(), "ns", summary, plan.runs)
+        };
+        console.outcome(&format!("{call}, {mode}"), measured)?;
+    }
+    Ok(())
+}
+
+/// Whose samples are `o_s`, in nanoseconds.
+pub(crate) fn set_up(pair: Option<&Pair>, plan: &Plan, bytes: usize) -> Result<Entrant, BenchError> {
+    let effort = plan.effort(CONTESTANTS, WARMUP);
+    Entrant::new(SET_UP, pair, |pair| Ok(Box::new(SetUp::new(pair, bytes, effort)?) as Box<dyn Contestant>))
+}
+
+/// Whose samples are half the time of a persistent round trip, in microseconds: `o_i` if there are no bytes.
+pub(crate) fn half_rtt(label: &str, pair: Option<&Pair>, plan: &Plan, bytes: usize) -> Result<Entrant, BenchError> {
+    let effort = plan.effort(CONTESTANTS, ping_pong::WARMUP);
+    let make = |pair: &Pair| -> Result<Box<dyn Contestant>, BenchError> {
+        Ok(Box::new(PingPong::new(pair, Persistent::new(pair, bytes)?, effort)))
+    };
+    Entrant::new(label, pair, make)
+}
+
+/// Medians of contestants that took turns in a run, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    set_up: f64,
+    initiate: f64,
+    half_rtt: f64,
+}
+
+impl Run {
+    /// None in ranks that don't keep the time.
+    fn all(set_up: &Series, initiate: &Series, half_rtt: &Series) -> Vec<Self> {
+        let rest = initiate.medians().iter().zip(half_rtt.medians());
+        let all = set_up.medians().iter().zip(rest);
+        all.map(|(&set_up, (&initiate, &half_rtt))| Self { set_up, initiate, half_rtt }).collect()
+    }
+
+    /// `b`
+    fn ns_per_byte(&self, bytes: usize) -> f64 {
+        self.for_bytes() / bytes as f64
+    }
+
+    /// `R = o(m) / (b·m)`
+    fn overhead_to_bytes(&self) -> Option<f64> {
+        (self.for_bytes() > 0.0).then(|| (self.set_up + self.initiate) / self.for_bytes())
+    }
+
+    /// `b·m`
+    fn for_bytes(&self) -> f64 {
+        self.half_rtt - self.initiate
+    }
+}
+
+/// Label and metric.
+pub(crate) const SET_UP: &str = "o_s";
+/// Label and metric.
+pub(crate) const INITIATE: &str = "o_i";
+pub(crate) const NS_PER_US: f64 = 1e3;
+const WARMUP: u64 = 2;
+const CONTESTANTS: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_cost_what_an_empty_message_does_not() {
+        let run = Run { set_up: 1000.0, initiate: 2000.0, half_rtt: 8000.0 };
+        assert_eq!(run.ns_per_byte(3000), 2.0);
+        assert_eq!(run.overhead_to_bytes(), Some(0.5));
+        let noise = Run { half_rtt: 1990.0, ..run };
+        assert_eq!(noise.ns_per_byte(10), -1.0);
+        assert_eq!(noise.overhead_to_bytes(), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! Round trips between the first and the last rank.
+
+use std::time::{Duration, Instant};
+
+use crate::BenchError;
+use crate::pair::Pair;
+use crate::pattern;
+use crate::plan::Effort;
+use crate::race::Contestant;
+use crate::trip::Trip;
+
+/// A ping-pong over something. A sample is half the time of a round trip, in microseconds.
+pub(crate) struct PingPong<T> {
+    pair: Pair,
+    trip: T,
+    effort: Effort,
+    /// Round trips so far, the same number on both sides.
+    trips: u64,
+}
+
+impl<T: Trip> PingPong<T> {
+    pub(crate) fn new(pair: &Pair, trip: T, effort: Effort) -> Self {
+        Self { pair: pair.clone(), trip, effort, trips: 0 }
+    }
+
+    /// So many round trips; how long they took.
+    fn trips(&mut self, count: u64) -> Result<Duration, BenchError> {
+        let mut all_right = true;
+        let begin = Instant::now();
+        for left in (0..count).rev() {
+            self.trips += 1;
+            self.trip.arm()?;
+            if self.pair.leads {
+                pattern::stamp(self.trip.outgoing()?, self.trips);
+                self.trip.send()?;
+                self.trip.recv()?;
+                all_right &= pattern::has_stamp(self.trip.incoming(), self.trips);
+            } else {
+                self.trip.recv()?;
+                all_right &= pattern::has_stamp(self.trip.incoming(), self.trips);
+                if left > 0 {
+                    // Before the answer, which invites the next message.
+                    self.trip.arm()?;
+                }
+                pattern::stamp(self.trip.outgoing()?, self.trips);
+                self.trip.send()?;
+            }
+        }
+        let elapsed = begin.elapsed();
+        if all_right { Ok(elapsed) } else { Err(self.wrong_data(0)) }
+    }
+
+    /// A batch of round trips with data of its own, which is checked afterwards.
+    fn batch(&mut self, trips: u64) -> Result<Duration, BenchError> {
+        let seed = self.trips;
+        pattern::fill(self.trip.outgoing()?, seed ^ u64::from(self.pair.leads));
+        // The first trip finds out that the other side is ready as well, so it does not count.
+        self.trips(1)?;
+        let elapsed = self.trips(trips)?;
+        match pattern::first_wrong(self.trip.incoming(), seed ^ u64::from(!self.pair.leads)) {
+            None => Ok(elapsed),
+            Some(byte) => Err(self.wrong_data(byte)),
+        }
+    }
+
+    fn wrong_data(&self, byte: usize) -> BenchError {
+        BenchError::WrongData { contestant: T::NAME.to_owned(), bytes: self.trip.incoming().len(), byte }
+    }
+}
+
+impl<T: Trip> Contestant for PingPong<T> {
+    fn measure(&mut self) -> Result<Vec<f64>, BenchError> {
+        let effort = self.effort;
+        let per_trip = self.batch(effort.warmup)?.as_secs_f64() / effort.warmup as f64;
+        let [batches, trips] = self.pair.agree(|| {
+            let iters = effort.rounds(per_trip, 10, 1_000_000);
+            let trips = (BATCH_S / per_trip).ceil().clamp(1.0, iters as f64) as u64;
+            [iters.div_ceil(trips), trips]
+        })?;
+        let mut samples = Vec::new();
+        for _ in 0..batches {
+            let elapsed = self.batch(trips)?;
+            if self.pair.leads {
+                samples.push(elapsed.as_secs_f64() * 1e6 / (2 * trips) as f64);
+            }
+        }
+        Ok(samples)
+    }
+}
+
+/// Round trips before a run.
+pub(crate) const WARMUP: u64 = 50;
+/// Long enough for the clock, which takes some 40 ns.
+const BATCH_S: f64 = 10e-6;

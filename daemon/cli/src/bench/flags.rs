@@ -1,0 +1,189 @@
+//! What `ropeway bench` can be asked.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use ropeway::WaitMode;
+use ropeway_bench::{Bench, Mode, Plan, Setting, Size};
+
+use crate::failure::Failure;
+use crate::run::{NODES_MAX, RANKS_MAX, seconds};
+
+/// Measures messages, and beside them the floor: what the machine can do without Ropeway.
+///
+/// Persistent messages, one-shot messages and the floor take turns in one run, so that they can be compared. The data of
+/// every message is checked; a wrong byte ends the benchmark with exit status 1. One that can't run here ends with 3.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ropeway bench latency --sizes 8,1K --wait polling
+  ropeway bench bandwidth --nodes 2 --sizes 1M --counters
+  ropeway bench message-rate -n 8 --sizes 8
+  ropeway bench overhead --nodes 2 --sizes 8,1M
+  ropeway bench skew --seconds 0.2 --sizes 8,4M
+  ropeway bench idle -n 8 --json
+
+The records of --json have one line each on standard output; the table then goes to standard error.")]
+pub(crate) struct Flags {
+    /// What to measure.
+    #[arg(value_enum, value_name = "NAME")]
+    name: Name,
+    /// Ranks; the first and the last of them exchange messages (message-rate: each of the lower half with one of the upper).
+    #[arg(short = 'n', long, value_name = "P", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
+    pub(super) ranks: u32,
+    /// Nodes: 1 is shared memory; more are so many daemons, joined by TCP on loopback.
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
+    pub(super) nodes: u32,
+    /// Bytes of a message, with suffixes K, M, G for powers of 1024 [default: 8,1K,64K,1M; message-rate: 8,64,1K; wakeup: 8;
+    /// skew: 1,64,1K,8K,64K,512K,4M].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    sizes: Option<Vec<Size>>,
+    /// How ranks wait: polling, blocking or adaptive [default: adaptive; wakeup: blocking].
+    #[arg(long, value_name = "MODE")]
+    wait: Option<WaitMode>,
+    /// Only persistent or only oneshot messages.
+    #[arg(long, value_name = "MODE")]
+    mode: Option<Mode>,
+    /// Rounds in a run: round trips, windows, whatever is measured [default: about a second for all runs of a size; skew: 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    iters: Option<u64>,
+    /// Rounds before each run.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    warmup: Option<u64>,
+    /// Runs [default: 5; idle, skew: 1].
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: Option<u32>,
+    /// How long to be idle (idle) or late (skew) [default: idle: 5; skew: 1].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// Use the daemon of this machine instead of embedded ones.
+    #[arg(long, conflicts_with = "nodes")]
+    pub(super) attach: bool,
+    /// Keep each rank on one core.
+    #[arg(long)]
+    pin: bool,
+    /// Also show what the daemons have counted.
+    #[arg(long, conflicts_with = "attach")]
+    pub(super) counters: bool,
+    /// One JSON object a line on standard output.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// No table when there is JSON, and no progress.
+    #[arg(long)]
+    pub(super) quiet: bool,
+}
+
+/// A benchmark's name.
+#[derive(Clone, Copy, ValueEnum)]
+enum Name {
+    /// Half a round trip, in microseconds.
+    Latency,
+    /// A hundred sends and one reply: the time for each, in microseconds.
+    Stream,
+    /// Windows of 64 messages, one way and both ways, in 10^6 bytes a second.
+    Bandwidth,
+    /// Windows of 64 small messages, of 1, 2, 4 … pairs of ranks at once, in messages a second.
+    MessageRate,
+    /// Set-up (o_s), start to end of an empty message (o_i), start and wait alone, in nanoseconds; time for a byte (b), and
+    /// overhead to that of all bytes (R).
+    Overhead,
+    /// The share of set-up in a message's overhead, which persistent messages save (d_p).
+    Persistence,
+    /// CPU time of ranks and of daemons, in seconds for each GiB moved.
+    Cpu,
+    /// CPU time of ranks blocked in wait, and of their daemons, in percent of a core.
+    Idle,
+    /// From a start until a receiver that slept in the kernel runs again, in microseconds.
+    Wakeup,
+    /// What a sender notices of a receiver that pauses between start and wait, in percent of the pause.
+    Skew,
+}
+
+/// What a benchmark needs, and does if it is not told otherwise.
+struct Defaults {
+    bench: Bench,
+    ranks_min: u32,
+    runs: u32,
+    seconds: u32,
+    wait: WaitMode,
+    sizes: &'static [usize],
+}
+
+impl Name {
+    fn defaults(self) -> Defaults {
+        let pair = |bench| Defaults { ranks_min: 2, ..Defaults::of_one(bench) };
+        match self {
+            Self::Latency => pair(Bench::Latency),
+            Self::Stream => pair(Bench::Stream),
+            Self::Bandwidth => pair(Bench::Bandwidth),
+            Self::MessageRate => Defaults { sizes: &[8, 64, 1 << 10], ..pair(Bench::MessageRate) },
+            Self::Overhead => pair(Bench::Overhead),
+            Self::Persistence => pair(Bench::Persistence),
+            Self::Cpu => pair(Bench::Cpu),
+            Self::Idle => Defaults { runs: 1, seconds: 5, ..Defaults::of_one(Bench::Idle) },
+            Self::Wakeup => Defaults { wait: WaitMode::Blocking, sizes: &[8], ..pair(Bench::Wakeup) },
+            Self::Skew => Defaults { runs: 1, seconds: 1, sizes: &SKEW_SIZES, ..pair(Bench::Skew) },
+        }
+    }
+}
+
+impl Defaults {
+    fn of_one(bench: Bench) -> Self {
+        Self { bench, ranks_min: 1, runs: 5, seconds: 0, wait: WaitMode::Adaptive, sizes: &SIZES }
+    }
+}
+
+impl Flags {
+    pub(super) fn plan(&self) -> Result<Plan, Failure> {
+        let Defaults { bench, ranks_min, runs, seconds, sizes, .. } = self.name.defaults();
+        if self.ranks < ranks_min {
+            return Err(Failure::CannotRun(format!("{bench} needs at least {ranks_min} ranks: use -n {ranks_min}")));
+        }
+        let sizes = self.sizes.clone().unwrap_or_else(|| sizes.iter().copied().map(Size).collect());
+        if bench == Bench::Wakeup {
+            check_wakeup(self.wait(), &sizes)?;
+        }
+        Ok(Plan {
+            bench,
+            sizes,
+            modes: self.mode.map_or_else(|| vec![Mode::Persistent, Mode::OneShot], |mode| vec![mode]),
+            iters: self.iters,
+            warmup: self.warmup,
+            runs: self.runs.unwrap_or(runs),
+            seconds: self.seconds.map_or(f64::from(seconds), |seconds| seconds.as_secs_f64()),
+            crosses_nodes: self.nodes > 1,
+            pin: self.pin,
+        })
+    }
+
+    pub(super) fn wait(&self) -> WaitMode {
+        self.wait.unwrap_or_else(|| self.name.defaults().wait)
+    }
+
+    pub(super) fn setting(&self) -> Setting {
+        Setting {
+            ranks: self.ranks,
+            nodes: self.nodes,
+            device: if self.nodes > 1 { "tcp" } else { "shm" }.to_owned(),
+            wait: self.wait().to_string(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+fn check_wakeup(wait: WaitMode, sizes: &[Size]) -> Result<(), Failure> {
+    if wait == WaitMode::Polling {
+        return Err(Failure::CannotRun("ranks that poll never sleep: use --wait blocking".to_owned()));
+    }
+    match sizes.iter().find(|size| size.0 < TIME_BYTES) {
+        Some(size) => {
+            Err(Failure::CannotRun(format!("the time does not fit in {size} bytes: use --sizes {TIME_BYTES}")))
+        }
+        None => Ok(()),
+    }
+}
+
+const SIZES: [usize; 4] = [8, 1 << 10, 64 << 10, 1 << 20];
+const SKEW_SIZES: [usize; 7] = [1, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20];
+/// Of the time that wakeup's messages bring.
+const TIME_BYTES: usize = size_of::<u64>();
