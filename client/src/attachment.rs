@@ -74,7 +74,7 @@ impl Attachment {
     }
 
     /// The memory shared with the ranks of this node.
-    pub(crate) fn job(&self) -> &JobSegment {
+    pub(crate) fn job(&self) -> &Arc<JobSegment> {
         &self.job
     }
 
@@ -96,8 +96,9 @@ impl Attachment {
     }
 
     /// Why the session is over; `Ok` while it is not.
+    #[inline]
     pub(crate) fn check(&self) -> Result<(), Error> {
-        self.line.watch().failure().map_or(Ok(()), Err)
+        if self.line.watch().is_gone() { self.line.watch().failure().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
     /// Hands commands to the daemon, all at once if the ring has room. No allocation; no system call but to wake a

@@ -1,5 +1,6 @@
 //! A request's end of a direct channel: messages between two ranks of one node, without the daemon.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ropeway_proto::{End, Status};
@@ -9,7 +10,7 @@ use ropeway_shm::{Channel, JobSegment, OpenChannel};
 
 /// One end, and where it stands.
 pub(crate) struct DirectEnd {
-    channel: Channel,
+    memory: OpenChannel,
     end: End,
     way: Way,
 }
@@ -45,9 +46,9 @@ const PROMPT: Duration = Duration::from_micros(20);
 
 impl DirectEnd {
     /// The end of the channel at `block` of which the daemon has moved `number` messages. `None` if there is no channel.
-    pub(crate) fn open(job: &JobSegment, block: u64, number: u32, end: End) -> Option<Self> {
+    pub(crate) fn open(job: &Arc<JobSegment>, block: u64, number: u32, end: End) -> Option<Self> {
         let channel = Channel::read(job, block)?;
-        channel.on(job)?;
+        let memory = channel.on(job)?;
         let way = match end {
             _ if !channel.is_small() => {
                 Way::Large(Large { transfer: Transfer::at(number), started: None, waits_promptly: false })
@@ -55,118 +56,123 @@ impl DirectEnd {
             End::Send => Way::Send(EagerSender::at(number)),
             End::Recv => Way::Recv(EagerReceiver::at(number)),
         };
-        Some(Self { channel, end, way })
+        Some(Self { memory, end, way })
     }
 
     /// Bytes of its messages.
     pub(crate) fn bytes(&self) -> u64 {
-        self.channel.bytes()
+        self.memory.channel().bytes()
     }
 
     /// Index of the other end's rank among the node's.
     pub(crate) fn peer(&self) -> u32 {
-        self.channel.end(self.end.peer()).local_rank
+        self.memory.channel().end(self.end.peer()).local_rank
     }
 
     /// Starts the next message. `Err` says why there will never be one.
     #[inline]
-    pub(crate) fn start(&mut self, job: &JobSegment) -> Result<Started, Status> {
+    pub(crate) fn start(&mut self) -> Result<Started, Status> {
         // A receiver may still take what was sent before its sender ended; `poll` sees to that.
         if self.end == End::Send
-            && let Some(why) = self.channel.closed(job, End::Send)
+            && let Some(why) = self.memory.closed(End::Send)
         {
             return Err(why);
         }
-        let memory = open(&self.channel, job);
+        let memory = &self.memory;
         let progress = match &mut self.way {
-            Way::Send(sender) => sender.start(&memory),
-            Way::Recv(receiver) => receiver.start(&memory),
-            Way::Large(large) => return Ok(large.start(&memory, self.end)),
+            Way::Send(sender) => sender.start(memory),
+            Way::Recv(receiver) => receiver.start(memory),
+            Way::Large(large) => return Ok(large.start(memory, self.end)),
         };
         Ok(if progress == Progress::Done { Started::Done } else { Started::Pending })
     }
 
     /// Whether [`poll`](Self::poll) would get further.
     #[inline]
-    pub(crate) fn is_due(&self, job: &JobSegment) -> bool {
-        let memory = open(&self.channel, job);
+    pub(crate) fn is_due(&self) -> bool {
+        let memory = &self.memory;
         let is_due = match &self.way {
-            Way::Send(sender) => sender.is_due(EagerMemory::words(&memory)),
-            Way::Recv(receiver) => receiver.is_due(&memory),
+            Way::Send(sender) => sender.is_due(EagerMemory::words(memory)),
+            Way::Recv(receiver) => receiver.is_due(memory),
             Way::Large(Large { transfer, .. }) => {
-                transfer.is_over(TransferMemory::words(&memory)) || transfer.has_pieces(&memory)
+                transfer.is_over(TransferMemory::words(memory)) || transfer.has_pieces(memory)
             }
         };
-        is_due || self.channel.closed(job, self.end).is_some()
+        is_due || self.memory.closed(self.end).is_some()
     }
 
     /// Goes on with a pending message, copying up to `pieces` pieces of a large one. `None` while it is pending.
     #[inline]
-    pub(crate) fn poll(&mut self, job: &JobSegment, pieces: u32) -> Option<Result<(), Status>> {
-        if self.has_ended(job, pieces) {
+    pub(crate) fn poll(&mut self, pieces: u32) -> Option<Result<(), Status>> {
+        if self.has_ended(pieces) {
             return Some(Ok(()));
         }
-        let why = self.channel.closed(job, self.end)?;
+        let why = self.memory.closed(self.end)?;
+        self.give_up(why, pieces)
+    }
+
+    #[cold]
+    fn give_up(&mut self, why: Status, pieces: u32) -> Option<Result<(), Status>> {
         // What came before the end counts.
-        if self.has_ended(job, pieces) {
+        if self.has_ended(pieces) {
             return Some(Ok(()));
         }
-        self.cancel(job);
+        self.cancel();
         Some(Err(why))
     }
 
-    fn has_ended(&mut self, job: &JobSegment, pieces: u32) -> bool {
-        let memory = open(&self.channel, job);
+    #[inline]
+    fn has_ended(&mut self, pieces: u32) -> bool {
+        let memory = &self.memory;
         match &mut self.way {
-            Way::Send(sender) => sender.poll(&memory) == Progress::Done,
-            Way::Recv(receiver) => receiver.poll(&memory) == Progress::Done,
-            Way::Large(large) => {
-                large.transfer.help(&memory, pieces);
-                let is_over = large.transfer.is_over(TransferMemory::words(&memory));
-                if is_over {
-                    large.transfer = large.transfer.next();
-                }
-                is_over
-            }
+            Way::Send(sender) => sender.poll(memory) == Progress::Done,
+            Way::Recv(receiver) => receiver.poll(memory) == Progress::Done,
+            Way::Large(large) => large.has_ended(memory, pieces),
         }
     }
 
     /// Takes a pending message back. False if it is on its way.
-    pub(crate) fn cancel(&mut self, job: &JobSegment) -> bool {
-        let memory = open(&self.channel, job);
+    pub(crate) fn cancel(&mut self) -> bool {
+        let memory = &self.memory;
         match &mut self.way {
-            Way::Send(sender) => sender.cancel(EagerMemory::words(&memory)),
-            Way::Recv(receiver) => receiver.cancel(&memory),
-            Way::Large(Large { transfer, .. }) => transfer.cancel(TransferMemory::words(&memory), self.end),
+            Way::Send(sender) => sender.cancel(EagerMemory::words(memory)),
+            Way::Recv(receiver) => receiver.cancel(memory),
+            Way::Large(Large { transfer, .. }) => transfer.cancel(TransferMemory::words(memory), self.end),
         }
     }
 
     /// The program begins to wait.
-    pub(crate) fn begin_wait(&mut self, job: &JobSegment) {
+    pub(crate) fn begin_wait(&mut self) {
         if let Way::Large(large) = &mut self.way {
             large.waits_promptly = large.started.take().is_some_and(|started| started.elapsed() < PROMPT);
-            TransferMemory::words(&open(&self.channel, job)).watch(self.end);
+            TransferMemory::words(&self.memory).watch(self.end);
         }
     }
 
     /// The program waits no more.
-    pub(crate) fn end_wait(&self, job: &JobSegment) {
+    pub(crate) fn end_wait(&self) {
         if let Way::Large(_) = self.way {
-            TransferMemory::words(&open(&self.channel, job)).look_away(self.end);
+            TransferMemory::words(&self.memory).look_away(self.end);
         }
     }
 }
 
 impl Large {
-    fn start(&mut self, memory: &OpenChannel<'_>, end: End) -> Started {
+    #[inline(never)]
+    fn has_ended(&mut self, memory: &OpenChannel, pieces: u32) -> bool {
+        self.transfer.help(memory, pieces);
+        let is_over = self.transfer.is_over(TransferMemory::words(memory));
+        if is_over {
+            self.transfer = self.transfer.next();
+        }
+        is_over
+    }
+
+    #[inline(never)]
+    fn start(&mut self, memory: &OpenChannel, end: End) -> Started {
         let is_second = self.transfer.start(memory, end);
         self.started = Some(Instant::now());
         let somebody_copies = self.waits_promptly || TransferMemory::words(memory).is_watching(end.peer());
         if is_second && !somebody_copies { Started::NeedsCopy } else { Started::Pending }
     }
-}
-
-#[inline]
-fn open<'a>(channel: &'a Channel, job: &'a JobSegment) -> OpenChannel<'a> {
-    channel.on(job).expect("it was there when the end was opened, and segments don't shrink")
 }

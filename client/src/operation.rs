@@ -23,6 +23,8 @@ pub(crate) struct Operation {
     /// Which end of a channel the request is, if it is one.
     end: Option<(End, Tag)>,
     direct: Option<DirectEnd>,
+    /// How every message of the direct channel ends that arrives.
+    arrived: Option<Status>,
 }
 
 /// Where the running operation is.
@@ -51,7 +53,7 @@ impl Operation {
     pub(crate) fn new(attachment: &Arc<Attachment>, memory: Option<ArenaSlot>, terms: Terms) -> Result<Self, Error> {
         let (slot, epoch) = attachment.take_slot()?;
         let (run, attachment) = (Run::Inactive, attachment.clone());
-        Ok(Self { attachment, slot, epoch, memory, terms, run, end: None, direct: None })
+        Ok(Self { attachment, slot, epoch, memory, terms, run, end: None, direct: None, arrived: None })
     }
 
     /// An end of a channel: it goes on without the daemon if the other end is on the same node.
@@ -111,8 +113,7 @@ impl Operation {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
         }
         self.enter(Run::Direct);
-        let (direct, job) = (self.direct.as_mut()?, self.attachment.job());
-        match direct.start(job) {
+        match self.direct.as_mut()?.start() {
             Ok(Started::Pending) => None,
             Ok(Started::NeedsCopy) => Some(Command::Move { slot: self.slot }.encode()),
             Ok(Started::Done) => {
@@ -140,11 +141,13 @@ impl Operation {
         let channel = self.attachment.request_slot(self.slot).channel();
         if let (Some((end, _)), Some((block, number))) = (self.end, channel) {
             self.direct = DirectEnd::open(self.attachment.job(), block, number, end);
+            self.arrived = self.direct_outcome(completion::Status::Success).ok();
         }
         self.direct.is_some()
     }
 
     /// The operation is over, or the daemon never heard of it.
+    #[inline]
     pub(crate) fn retract(&mut self) {
         if let Some(memory) = &self.memory {
             memory.reclaim();
@@ -155,20 +158,19 @@ impl Operation {
     // ---- ending
 
     /// Waits for the end of the operation.
-    #[inline]
     pub(crate) fn wait(&mut self, mode: WaitMode) -> Result<Status, Error> {
-        if let Some(outcome) = self.take_outcome(0) {
-            return outcome;
+        match self.take_outcome(0) {
+            Some(outcome) => outcome,
+            None => self.wait_long(mode),
         }
-        if self.run == Run::Inactive {
-            return Err(Error::Inactive);
-        }
-        self.wait_long(mode)
     }
 
     fn wait_long(&mut self, mode: WaitMode) -> Result<Status, Error> {
+        if self.run == Run::Inactive {
+            return Err(Error::Inactive);
+        }
         if let Some(direct) = &mut self.direct {
-            direct.begin_wait(self.attachment.job());
+            direct.begin_wait();
         }
         let outcome = loop {
             if let Err(error) = self.attachment.wait(self, mode) {
@@ -180,7 +182,7 @@ impl Operation {
             }
         };
         if let Some(direct) = &self.direct {
-            direct.end_wait(self.attachment.job());
+            direct.end_wait();
         }
         outcome
     }
@@ -214,18 +216,19 @@ impl Operation {
 
     /// The outcome, if the operation has ended. Copies up to `pieces` pieces of a large message on the way.
     #[inline]
-    fn take_outcome(&mut self, pieces: u32) -> Option<Result<Status, Error>> {
+    pub(crate) fn take_outcome(&mut self, pieces: u32) -> Option<Result<Status, Error>> {
         match self.run {
             Run::Inactive => None,
             Run::Ended(status) => Some(self.end_direct(status)),
             Run::Direct => {
-                let ended = self.direct.as_mut()?.poll(self.attachment.job(), pieces)?;
+                let ended = self.direct.as_mut()?.poll(pieces)?;
                 Some(self.end_direct(ended.err().unwrap_or(completion::Status::Success)))
             }
             Run::Daemon => self.take_completion(),
         }
     }
 
+    #[inline(never)]
     fn take_completion(&mut self) -> Option<Result<Status, Error>> {
         if !self.attachment.request_slot(self.slot).is_done(self.epoch) {
             return None;
@@ -252,6 +255,14 @@ impl Operation {
     #[inline]
     fn end_direct(&mut self, status: completion::Status) -> Result<Status, Error> {
         self.retract();
+        match self.arrived {
+            Some(arrived) if status == completion::Status::Success => Ok(arrived),
+            _ => self.direct_outcome(status),
+        }
+    }
+
+    #[cold]
+    fn direct_outcome(&self, status: completion::Status) -> Result<Status, Error> {
         let bytes = self.direct.as_ref().map_or(0, DirectEnd::bytes);
         let source = self.direct.as_ref().map_or(0, |direct| self.attachment.local_rank(direct.peer()));
         let tag = self.end.map_or(0, |(_, tag)| tag);
@@ -281,7 +292,7 @@ impl Operation {
     }
 
     fn take_back(&mut self) -> bool {
-        self.direct.as_mut().is_some_and(|direct| direct.cancel(self.attachment.job()))
+        self.direct.as_mut().is_some_and(|direct| direct.cancel())
     }
 
     /// Asks for the operation to be withdrawn.
@@ -317,7 +328,7 @@ impl Event for Operation {
         match self.run {
             Run::Inactive | Run::Ended(_) => true,
             Run::Daemon => self.attachment.request_slot(self.slot).is_done(self.epoch),
-            Run::Direct => self.direct.as_ref().is_some_and(|direct| direct.is_due(self.attachment.job())),
+            Run::Direct => self.direct.as_ref().is_some_and(|direct| direct.is_due()),
         }
     }
 
@@ -332,22 +343,33 @@ impl Event for Operation {
 
 impl Terms {
     /// What a completion means to the program. `None` is one that can't be read.
+    #[inline]
     pub(crate) fn judge(&self, completion: Option<Completion>) -> Result<Status, Error> {
-        let Some(Completion { status, source, tag, bytes }) = completion else {
-            return Err(Error::BadReply { what: "a completion of unknown status".into() });
-        };
-        match status {
-            completion::Status::Success => self.success(source, tag, bytes),
-            completion::Status::Truncated => Err(Error::Truncated { bytes, capacity: self.capacity() }),
-            completion::Status::Cancelled => Err(Error::Cancelled),
-            completion::Status::PeerFreed => Err(Error::PeerFreed),
-            completion::Status::RankFailed => Err(Error::RankFailed { rank: source }),
-            completion::Status::RankLeft => Err(Error::RankLeft { rank: source }),
-            completion::Status::PeerLost => Err(Error::PeerLost { node: source }),
-            other => Err(Error::BadReply { what: format!("a completion of status {other:?}") }),
+        match completion {
+            Some(Completion { status: completion::Status::Success, source, tag, bytes }) => {
+                self.success(source, tag, bytes)
+            }
+            other => Err(self.error(other)),
         }
     }
 
+    #[cold]
+    fn error(&self, completion: Option<Completion>) -> Error {
+        let Some(Completion { status, source, bytes, .. }) = completion else {
+            return Error::BadReply { what: "a completion of unknown status".into() };
+        };
+        match status {
+            completion::Status::Truncated => Error::Truncated { bytes, capacity: self.capacity() },
+            completion::Status::Cancelled => Error::Cancelled,
+            completion::Status::PeerFreed => Error::PeerFreed,
+            completion::Status::RankFailed => Error::RankFailed { rank: source },
+            completion::Status::RankLeft => Error::RankLeft { rank: source },
+            completion::Status::PeerLost => Error::PeerLost { node: source },
+            other => Error::BadReply { what: format!("a completion of status {other:?}") },
+        }
+    }
+
+    #[inline]
     fn success(&self, source: Rank, tag: Tag, bytes: u64) -> Result<Status, Error> {
         match *self {
             Self::Probe => Ok(Status { source, tag, bytes, count: bytes as usize }),

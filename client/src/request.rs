@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ropeway_proto::{Command, End, Epoch, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
-use crate::attachment::Attachment;
+use crate::attachment::{Attachment, Entry};
 use crate::operation::{Operation, Terms};
 use crate::wait::WaitMode;
 use crate::{Error, Status};
@@ -61,7 +61,11 @@ pub struct Active<'a> {
 
 impl Active<'_> {
     /// Waits until the operation has ended, in the session's wait mode.
+    #[inline]
     pub fn wait(self) -> Result<Status, Error> {
+        if let Some(outcome) = self.request.operation.take_outcome(0) {
+            return outcome;
+        }
         let mode = self.request.operation.attachment().wait_mode();
         self.wait_with(mode)
     }
@@ -124,13 +128,19 @@ impl Persistent {
             return Err(Error::AlreadyActive);
         }
         self.operation.attachment().check()?;
-        if let Some(entry) = self.operation.start()
-            && let Err(error) = self.operation.attachment().publish(&[entry])
-        {
-            self.operation.retract();
-            return Err(error);
+        if let Some(entry) = self.operation.start() {
+            self.tell(entry)?;
         }
         Ok(Active { request: self })
+    }
+
+    #[inline(never)]
+    fn tell(&mut self, entry: Entry) -> Result<(), Error> {
+        let published = self.operation.attachment().publish(&[entry]);
+        if published.is_err() {
+            self.operation.retract();
+        }
+        published
     }
 
     /// The buffer. Only [`into_memory`](Self::into_memory) takes it away, and the request with it.

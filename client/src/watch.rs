@@ -42,6 +42,7 @@ impl Watch {
         })
     }
 
+    #[inline]
     pub(crate) fn is_gone(&self) -> bool {
         // SYNC daemon-gone: pairs with the store in `declare_gone`.
         self.is_gone.load(Ordering::SeqCst)

@@ -5,6 +5,7 @@
 //! being copied. It keeps what it decides by; what lies in the segment it only hands to the protocols.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use ropeway_engine::DirectId;
 use ropeway_proto::{ChannelId, End, Status};
@@ -65,7 +66,7 @@ impl Channels {
     /// Sets a channel up and tells both ends. `None` if there is no memory for it within `bytes_left`.
     pub(crate) fn open(
         &mut self,
-        job: &JobSegment,
+        job: &Arc<JobSegment>,
         send: EndOfChannel,
         recv: EndOfChannel,
         bytes_left: u64,
@@ -82,7 +83,7 @@ impl Channels {
     }
 
     /// Starts an end for its client, which did not know of the channel yet: so it is the end's first message.
-    pub(crate) fn start(&mut self, job: &JobSegment, id: DirectId, end: End) {
+    pub(crate) fn start(&mut self, job: &Arc<JobSegment>, id: DirectId, end: End) {
         let Some(entry) = self.table.get(id.0 as usize) else { return };
         let Some(open) = entry.channel.on(job) else { return };
         let progress = match end {
@@ -111,7 +112,7 @@ impl Channels {
     }
 
     /// Copies a piece of each message that is to be copied. Says how many pieces, and of how many bytes at most.
-    pub(crate) fn copy_pieces(&mut self, job: &JobSegment) -> (u64, u64) {
+    pub(crate) fn copy_pieces(&mut self, job: &Arc<JobSegment>) -> (u64, u64) {
         let mut pieces = 0;
         for _ in 0..self.moving.len() {
             let Some(index) = self.moving.pop_front() else { break };
@@ -131,7 +132,7 @@ impl Channels {
     /// An end is gone. True if its request, when one is named, can be freed now; if not, `take_closed` will say so.
     pub(crate) fn close(
         &mut self,
-        job: &JobSegment,
+        job: &Arc<JobSegment>,
         id: DirectId,
         end: End,
         request: Option<ChannelId>,
@@ -156,7 +157,7 @@ impl Channels {
     }
 
     /// The next request whose buffer nobody uses any more.
-    pub(crate) fn take_closed(&mut self, job: &JobSegment) -> Option<ChannelId> {
+    pub(crate) fn take_closed(&mut self, job: &Arc<JobSegment>) -> Option<ChannelId> {
         let is_free = |closing: &Closing| self.is_out_of_use(job, DirectId(closing.channel), closing.end);
         let index = self.closing.iter().position(is_free)?;
         let Closing { channel, end, request, why } = self.closing.swap_remove(index);
@@ -165,11 +166,11 @@ impl Channels {
     }
 
     /// Takes an end's buffer out of use. A copy whose other end is gone is none.
-    fn is_out_of_use(&self, job: &JobSegment, id: DirectId, end: End) -> bool {
+    fn is_out_of_use(&self, job: &Arc<JobSegment>, id: DirectId, end: End) -> bool {
         self.table.get(id.0 as usize).is_none_or(|entry| entry.channel.withdraw(job, end) || entry.open_ends < 2)
     }
 
-    fn finish_close(&mut self, job: &JobSegment, index: u32, end: End, why: Status) {
+    fn finish_close(&mut self, job: &Arc<JobSegment>, index: u32, end: End, why: Status) {
         let Some(entry) = self.table.get_mut(index as usize) else { return };
         let channel = entry.channel;
         channel.withdraw(job, end);
@@ -191,7 +192,7 @@ impl Channels {
 
 impl Space {
     /// A block in the segment, if there is memory for it.
-    fn take(&mut self, job: &JobSegment, bytes: u64, bytes_left: u64) -> Option<u64> {
+    fn take(&mut self, job: &Arc<JobSegment>, bytes: u64, bytes_left: u64) -> Option<u64> {
         if let Some(block) = self.free.get_mut(&bytes).and_then(Vec::pop) {
             return Some(block);
         }

@@ -155,16 +155,19 @@ impl ArenaSlot {
     }
 
     /// The daemon may read and write it from now on. `&mut self`: nobody holds a slice of it.
+    #[inline]
     pub fn lend(&mut self) {
         self.is_lent.store(true, Ordering::Relaxed);
     }
 
     /// Whether it is lent.
+    #[inline]
     pub fn is_lent(&self) -> bool {
         self.is_lent.load(Ordering::Relaxed)
     }
 
     /// The daemon has let go of it: the operation has ended, or the daemon has.
+    #[inline]
     pub fn reclaim(&self) {
         self.is_lent.store(false, Ordering::Relaxed);
     }

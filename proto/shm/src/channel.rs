@@ -11,12 +11,16 @@
 //! The daemon writes header and layouts before either end knows the channel, and later only the two words that close it.
 //! The ends belong to one job and trust one another; the daemon trusts neither and uses its own copy of the layouts.
 
+use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ropeway_proto::{End, Layout, Slot, Status};
 
 use crate::eager::{CELLS, CellWord, EagerMemory, EagerWords};
 use crate::job::JobSegment;
+use crate::mapped;
+use crate::request::RequestSlot;
 use crate::transfer::{TransferMemory, TransferWords};
 
 /// One end of a channel: a request of a rank of this node.
@@ -169,25 +173,28 @@ impl Channel {
         }
     }
 
-    /// Why the other end is gone, if it is.
-    #[inline]
-    pub fn closed(&self, job: &JobSegment, end: End) -> Option<Status> {
-        // SYNC channel-closed (load).
-        match self.words(job)?.header.closed[index(end)].load(Ordering::Acquire) {
-            0 => None,
-            code => Some(Status::from_code(code).unwrap_or(Status::PeerFreed)),
-        }
-    }
-
     /// Takes an end's buffer out of use. False while somebody is copying from or to it. The daemon's part.
     pub fn withdraw(&self, job: &JobSegment, end: End) -> bool {
         self.words(job).is_none_or(|words| words.eager.withdraw(end) && words.transfer.withdraw(end))
     }
 
-    /// The channel and its memory, to run the protocols on.
-    #[inline]
-    pub fn on<'a>(&'a self, job: &'a JobSegment) -> Option<OpenChannel<'a>> {
-        Some(OpenChannel { channel: self, job, words: self.words(job)? })
+    /// The channel and its memory, to run the protocols on. Everything is checked here, once. `None` if it is not all there.
+    pub fn on(&self, job: &Arc<JobSegment>) -> Option<OpenChannel> {
+        let words = NonNull::from(self.words(job)?);
+        let slot = |end: &EndOfChannel| Some(NonNull::from(job.slot(end.local_rank, end.slot)?));
+        let cells = job.range(self.block + BLOCK_BYTES, u64::from(CELLS) * self.cell_bytes)?;
+        let flat = |end: &EndOfChannel| match end.layout {
+            Layout { blocks: 1, offset, .. } => job.range(offset, self.bytes),
+            _ => None,
+        };
+        Some(OpenChannel {
+            words,
+            cells,
+            slots: [slot(&self.send)?, slot(&self.recv)?],
+            flat: flat(&self.send).zip(flat(&self.recv)),
+            channel: *self,
+            job: Arc::clone(job),
+        })
     }
 
     fn words<'a>(&self, job: &'a JobSegment) -> Option<&'a Block> {
@@ -210,56 +217,128 @@ impl Channel {
 
     fn wake_end(&self, job: &JobSegment, end: End) {
         let EndOfChannel { local_rank, slot, .. } = *self.end(end);
-        let Some(doorbell) = job.slot(local_rank, slot).and_then(|slot| slot.take_waiter()) else { return };
+        let Some(doorbell) = job.slot(local_rank, slot).and_then(RequestSlot::take_waiter) else { return };
         if let Some(doorbell) = job.doorbell(local_rank, doorbell) {
             doorbell.wake();
         }
     }
 }
 
-/// A channel and the segment it lies in.
-pub struct OpenChannel<'a> {
-    channel: &'a Channel,
-    job: &'a JobSegment,
-    words: &'a Block,
+/// A channel and the segment it lies in: with every address checked and known, so that a message costs no lookup.
+pub struct OpenChannel {
+    /// Of this channel, in `job`.
+    words: NonNull<Block>,
+    /// `CELLS` cells of `channel.cell_bytes`, in `job`.
+    cells: NonNull<u8>,
+    /// The request slots of both ends, in `job`.
+    slots: [NonNull<RequestSlot>; 2],
+    /// The buffers of both ends, `channel.bytes` each, in `job`, if neither is strided.
+    flat: Option<(NonNull<u8>, NonNull<u8>)>,
+    channel: Channel,
+    /// Keeps all of that mapped.
+    job: Arc<JobSegment>,
 }
 
-impl OpenChannel<'_> {
-    fn copy(&self, from: &Layout, from_at: u64, to: &Layout, to_at: u64, bytes: u64) {
+// SAFETY: the pointers lead into the mapping that `job` keeps, which belongs to no thread, to atomics and bytes that are
+// copied opaquely.
+unsafe impl Send for OpenChannel {}
+// SAFETY: as above.
+unsafe impl Sync for OpenChannel {}
+
+impl OpenChannel {
+    /// The channel.
+    pub fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    /// Why the other end is gone, if it is.
+    #[inline]
+    pub fn closed(&self, end: End) -> Option<Status> {
+        // SYNC channel-closed (load).
+        match self.block().header.closed[index(end)].load(Ordering::Acquire) {
+            0 => None,
+            code => Some(Status::from_code(code).unwrap_or(Status::PeerFreed)),
+        }
+    }
+
+    #[inline]
+    fn block(&self) -> &Block {
+        // SAFETY: checked when the channel was opened, and mapped as long as `job` lives; `Block` consists of atomics.
+        unsafe { self.words.as_ref() }
+    }
+
+    #[inline]
+    fn cell_at(&self, number: u32) -> NonNull<u8> {
+        // SAFETY: there are `CELLS` cells.
+        unsafe { self.cells.add(((number % CELLS) as u64 * self.channel.cell_bytes) as usize) }
+    }
+
+    #[inline]
+    fn payload_at(&self, number: u32) -> NonNull<u8> {
+        // SAFETY: a cell has room for its word and the payload.
+        unsafe { self.cell_at(number).add(WORD_BYTES as usize) }
+    }
+
+    #[inline]
+    fn wake_end(&self, end: End) {
+        // SAFETY: as for the block.
+        if let Some(doorbell) = unsafe { self.slots[index(end)].as_ref() }.take_waiter() {
+            self.ring(end, doorbell);
+        }
+    }
+
+    #[cold]
+    fn ring(&self, end: End, doorbell: u32) {
+        if let Some(doorbell) = self.job.doorbell(self.channel.end(end).local_rank, doorbell) {
+            doorbell.wake();
+        }
+    }
+
+    #[cold]
+    fn copy_strided(&self, from: &Layout, to: &Layout) {
+        self.copy_part(from, 0, to, 0, self.channel.bytes);
+    }
+
+    fn copy_part(&self, from: &Layout, from_at: u64, to: &Layout, to_at: u64, bytes: u64) {
         // Layouts were checked when the channel was made; an end that finds another one harms itself only.
         let _ = self.job.copy(from, from_at, to, to_at, bytes);
     }
-
-    fn pieces_of(&self) -> u64 {
-        self.channel.bytes.div_ceil(self.channel.piece_bytes)
-    }
 }
 
-impl EagerMemory for OpenChannel<'_> {
+impl EagerMemory for OpenChannel {
     #[inline]
     fn words(&self) -> &EagerWords {
-        &self.words.eager
+        &self.block().eager
     }
 
     #[inline]
     fn cell(&self, number: u32) -> &CellWord {
-        self.channel.cell_word(self.job, number).expect("cells lie behind the block, which is reserved with them")
+        // SAFETY: a cell begins with its word, which is an atomic.
+        unsafe { self.cell_at(number).cast().as_ref() }
     }
 
     #[inline]
     fn fill(&self, number: u32) {
-        let cell = self.channel.cell_layout(number);
-        self.copy(&self.channel.send.layout, 0, &cell, 0, self.channel.bytes);
+        match self.flat {
+            // SAFETY: both ranges were checked when the channel was opened.
+            Some((from, _)) => unsafe {
+                mapped::copy_small(from, self.payload_at(number), self.channel.bytes as usize)
+            },
+            None => self.copy_strided(&self.channel.send.layout, &self.channel.cell_layout(number)),
+        }
     }
 
     #[inline]
     fn empty(&self, number: u32) {
-        let cell = self.channel.cell_layout(number);
-        self.copy(&cell, 0, &self.channel.recv.layout, 0, self.channel.bytes);
+        match self.flat {
+            // SAFETY: both ranges were checked when the channel was opened.
+            Some((_, to)) => unsafe { mapped::copy_small(self.payload_at(number), to, self.channel.bytes as usize) },
+            None => self.copy_strided(&self.channel.cell_layout(number), &self.channel.recv.layout),
+        }
     }
 
     fn place(&self) {
-        self.copy(&self.channel.send.layout, 0, &self.channel.recv.layout, 0, self.channel.bytes);
+        self.copy_strided(&self.channel.send.layout, &self.channel.recv.layout);
     }
 
     #[inline]
@@ -269,31 +348,32 @@ impl EagerMemory for OpenChannel<'_> {
 
     #[inline]
     fn wake_receiver(&self) {
-        self.channel.wake_end(self.job, End::Recv);
+        self.wake_end(End::Recv);
     }
 
     fn wake_sender(&self) {
-        self.channel.wake_end(self.job, End::Send);
+        self.wake_end(End::Send);
     }
 }
 
-impl TransferMemory for OpenChannel<'_> {
+impl TransferMemory for OpenChannel {
+    #[inline]
     fn words(&self) -> &TransferWords {
-        &self.words.transfer
+        &self.block().transfer
     }
 
     fn pieces(&self) -> u32 {
-        u32::try_from(self.pieces_of()).unwrap_or(u32::MAX)
+        u32::try_from(self.channel.bytes.div_ceil(self.channel.piece_bytes)).unwrap_or(u32::MAX)
     }
 
     fn copy(&self, piece: u32) {
-        let Channel { bytes, piece_bytes, send, recv, .. } = self.channel;
+        let Channel { bytes, piece_bytes, send, recv, .. } = &self.channel;
         let at = u64::from(piece) * piece_bytes;
-        OpenChannel::copy(self, &send.layout, at, &recv.layout, at, (*piece_bytes).min(bytes - at));
+        self.copy_part(&send.layout, at, &recv.layout, at, (*piece_bytes).min(bytes - at));
     }
 
     fn wake(&self, end: End) {
-        self.channel.wake_end(self.job, end);
+        self.wake_end(end);
     }
 }
 

@@ -134,11 +134,13 @@ impl CellWord {
         self.full.store(0, Ordering::Relaxed);
     }
 
+    #[inline]
     fn put(&self, number: u32) {
         // SYNC eager-cell (store): the bytes before the word that announces them.
         self.full.store(number.wrapping_add(1), Ordering::Release);
     }
 
+    #[inline]
     fn has(&self, number: u32) -> bool {
         // SYNC eager-cell (load).
         self.full.load(Ordering::Acquire) == number.wrapping_add(1)
@@ -301,6 +303,7 @@ impl EagerReceiver {
         !memory.is_placed() || word.compare_exchange(armed, nothing, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
+    #[inline]
     fn is_placed(&self, words: &EagerWords) -> bool {
         // SYNC eager-armed (load): the phase before the bytes.
         words.receiver.armed.load(Ordering::Acquire) == phase(self.number, PLACED)

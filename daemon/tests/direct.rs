@@ -1,0 +1,219 @@
+//! Direct channels: messages between ranks of one node that the daemon does not touch.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Cluster, soon};
+use ropeway::{Communicator, Error, RecvRequest, SendRequest, Session, WaitMode, start_all};
+
+/// Beside the cell's word, in the cell, in the receiver's buffer, and in pieces.
+const SIZES: [usize; 4] = [8, 56, 4096, 300_000];
+
+fn pair(cluster: &Cluster) -> (Session, Session) {
+    (cluster.attach(0), cluster.attach(1))
+}
+
+fn channel(from: &Communicator, to: &Communicator, bytes: usize) -> (SendRequest<u8>, RecvRequest<u8>) {
+    let send = from.send_init(from.alloc(bytes).unwrap(), to.rank(), 1).unwrap();
+    let recv = to.recv_init(to.alloc(bytes).unwrap(), from.rank(), 1).unwrap();
+    (send, recv)
+}
+
+/// Sends `byte` over the channel. Returns what both ends know of it.
+fn exchange(send: &mut SendRequest<u8>, recv: &mut RecvRequest<u8>, byte: u8) {
+    send.buffer_mut().fill(byte);
+    let receiving = recv.start().unwrap();
+    let sending = send.start().unwrap();
+    let status = receiving.wait().unwrap();
+    sending.wait().unwrap();
+    assert_eq!((status.source, status.tag, status.count), (0, 1, recv.buffer().len()));
+    assert!(recv.buffer().iter().all(|&other| other == byte));
+}
+
+/// The part of this file that runs in processes of their own.
+#[test]
+fn rank_role() {
+    let Ok(role) = std::env::var("TEST_ROLE") else { return };
+    let session = ropeway::init().unwrap();
+    let world = session.world();
+    println!("ready");
+    match role.as_str() {
+        "storm" => {
+            let mut storm = Storm::new(&world, 0);
+            while storm.round().is_ok() {}
+        }
+        other => panic!("no such role: {other}"),
+    }
+}
+
+/// Messages of all sizes both ways at once.
+struct Storm {
+    sends: Vec<SendRequest<u8>>,
+    recvs: Vec<RecvRequest<u8>>,
+    number: u8,
+}
+
+impl Storm {
+    fn new(world: &Communicator, peer: u32) -> Self {
+        let sends = SIZES.map(|bytes| world.send_init(world.alloc(bytes).unwrap(), peer, bytes as i32).unwrap());
+        let recvs = SIZES.map(|bytes| world.recv_init(world.alloc(bytes).unwrap(), peer, bytes as i32).unwrap());
+        Self { sends: sends.into(), recvs: recvs.into(), number: 0 }
+    }
+
+    /// Every third message is sent before it is asked for.
+    fn round(&mut self) -> Result<(), Error> {
+        self.number = self.number.wrapping_add(1);
+        let number = self.number;
+        self.sends.iter_mut().for_each(|send| send.buffer_mut().fill(number));
+        if number.is_multiple_of(3) {
+            let sending = start_all(&mut self.sends)?;
+            start_all(&mut self.recvs)?.wait_all()?;
+            sending.wait_all()?;
+        } else {
+            let receiving = start_all(&mut self.recvs)?;
+            start_all(&mut self.sends)?.wait_all()?;
+            receiving.wait_all()?;
+        }
+        assert!(self.recvs.iter().all(|recv| recv.buffer().iter().all(|&byte| byte == number)));
+        Ok(())
+    }
+}
+
+#[test]
+fn messages_pass_the_daemon_by() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = pair(&cluster);
+    for bytes in SIZES {
+        let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+        // The first may go through the daemon, which binds the channel meanwhile.
+        exchange(&mut send, &mut recv, 1);
+        exchange(&mut send, &mut recv, 2);
+        let commands = cluster.counter(0, "commands");
+        for byte in 3..100 {
+            exchange(&mut send, &mut recv, byte);
+        }
+        // While both ends compute between start and wait, large messages are the daemon's.
+        let allowed = if bytes > 8192 { 97 } else { 0 };
+        assert!(cluster.counter(0, "commands") - commands <= allowed, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn a_sender_gets_ahead_by_four_small_messages() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = pair(&cluster);
+    for bytes in [8, 4096] {
+        let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+        exchange(&mut send, &mut recv, 9);
+        for byte in 0..4 {
+            send.buffer_mut().fill(byte);
+            send.start().unwrap().wait().unwrap();
+        }
+        send.buffer_mut().fill(4);
+        let mut fifth = send.start().unwrap();
+        assert_eq!(fifth.test().unwrap(), None);
+        for byte in 0..5 {
+            recv.start().unwrap().wait().unwrap();
+            assert!(recv.buffer().iter().all(|&other| other == byte), "{byte}");
+        }
+        fifth.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_started_receive_can_be_taken_back_and_started_again() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = pair(&cluster);
+    for bytes in SIZES {
+        let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+        exchange(&mut send, &mut recv, 1);
+        for byte in 2..20 {
+            assert_eq!(recv.start().unwrap().cancel().unwrap(), None);
+            exchange(&mut send, &mut recv, byte);
+        }
+    }
+}
+
+#[test]
+fn a_sleeping_receiver_is_woken_by_its_sender() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = pair(&cluster);
+    for bytes in SIZES {
+        let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+        exchange(&mut send, &mut recv, 1);
+        std::thread::scope(|scope| {
+            let asleep = scope.spawn(|| recv.start().unwrap().wait_with(WaitMode::Blocking).unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+            send.start().unwrap().wait_with(WaitMode::Blocking).unwrap();
+            soon(|| asleep.join().unwrap());
+        });
+    }
+}
+
+#[test]
+fn an_end_that_is_freed_is_reported_and_its_messages_still_arrive() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = pair(&cluster);
+    for bytes in SIZES {
+        let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+        exchange(&mut send, &mut recv, 1);
+        if bytes <= 8192 {
+            send.start().unwrap().wait().unwrap();
+        }
+        drop(send);
+        if bytes <= 8192 {
+            recv.start().unwrap().wait().unwrap();
+        }
+        let error = soon(|| recv.start().unwrap().wait().unwrap_err());
+        assert!(matches!(error, Error::PeerFreed), "{error}");
+    }
+}
+
+#[test]
+fn memory_of_channels_is_used_again() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = pair(&cluster);
+    // 8 KiB messages take 32 KiB of cells: without reuse this would need gigabytes.
+    for round in 0..20_000u32 {
+        let (mut send, mut recv) = channel(&zero.world(), &one.world(), 8192);
+        if round % 1000 == 0 {
+            exchange(&mut send, &mut recv, round as u8);
+            exchange(&mut send, &mut recv, 1);
+        }
+    }
+}
+
+/// Kills a rank again and again in the middle of everything. Its peer gets an error that names it, at once, and the
+/// daemon serves the next one as if nothing had been.
+#[test]
+fn a_rank_killed_in_the_middle_harms_nobody() {
+    let begin = Instant::now();
+    for round in 0..25 {
+        let cluster = Cluster::start(1, 2);
+        let session = cluster.attach(0);
+        let mut storm = Storm::new(&session.world(), 1);
+        let mut rank = cluster.spawn(1, "storm");
+        // Different from round to round, and from machine to machine.
+        for _ in 0..round * 7 % 40 {
+            storm.round().unwrap();
+        }
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_micros(100 + round * 137 % 1500));
+            rank.kill();
+            rank
+        });
+        let error = soon(|| {
+            loop {
+                if let Err(error) = storm.round() {
+                    break error;
+                }
+            }
+        });
+        assert!(matches!(error, Error::RankFailed { rank: 1 }), "round {round}: {error}");
+        drop(killer.join().unwrap());
+        // What is active is given up with its requests, whoever was copying what.
+        drop(storm);
+    }
+    assert!(begin.elapsed() < Duration::from_secs(60));
+}
