@@ -15,6 +15,7 @@ use ropeway_shm::{
 
 use crate::Error;
 use crate::control::{ControlSocket, io_error, unexpected};
+use crate::direct::Presence;
 use crate::private_daemon::PrivateDaemon;
 use crate::slots::{SlotTable, Taken};
 use crate::wait::{self, Event, WaitMode};
@@ -34,6 +35,7 @@ pub(crate) struct Attachment {
     slots: Mutex<SlotTable>,
     line: ControlLine,
     wait_mode: AtomicU8,
+    presence: Presence,
     /// The daemon, if it was started for this process alone. Dropped, and so ended, after the line is closed.
     _private_daemon: Option<PrivateDaemon>,
 }
@@ -65,6 +67,7 @@ impl Attachment {
             slots: Mutex::default(),
             line,
             wait_mode: AtomicU8::new(WaitMode::default() as u8),
+            presence: Presence::default(),
             _private_daemon: private_daemon,
         }))
     }
@@ -76,6 +79,11 @@ impl Attachment {
     /// The memory shared with the ranks of this node.
     pub(crate) fn job(&self) -> &Arc<JobSegment> {
         &self.job
+    }
+
+    /// When the program last came to wait.
+    pub(crate) fn presence(&self) -> &Presence {
+        &self.presence
     }
 
     /// The rank with this index among the node's.

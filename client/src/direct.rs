@@ -1,6 +1,7 @@
 //! A request's end of a direct channel: messages between two ranks of one node, without the daemon.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ropeway_proto::{End, Status};
@@ -25,8 +26,8 @@ enum Way {
 /// A large message is copied by whoever has time. If it is going to be us, the daemon need not be woken.
 struct Large {
     transfer: Transfer,
-    started: Option<Instant>,
-    /// Whether the program waited right after it started last time.
+    started_ns: u64,
+    /// Whether the program waited, for whatever it was, right after it had started last time.
     waits_promptly: bool,
 }
 
@@ -44,6 +45,39 @@ pub(crate) enum Started {
 /// A program that comes to wait within this time after a start has computed nothing to speak of.
 const PROMPT: Duration = Duration::from_micros(20);
 
+/// When the program came to wait, for whatever it was, after it had started a large message.
+#[derive(Default)]
+pub(crate) struct Presence {
+    /// Of the process's clock; zero until it has come.
+    came_ns: AtomicU64,
+}
+
+impl Presence {
+    /// The program waits.
+    pub(crate) fn note(&self) {
+        if self.came_ns.load(Ordering::Relaxed) == 0 {
+            self.came_ns.store(now_ns(), Ordering::Relaxed);
+        }
+    }
+
+    /// The program has started something, and will come to wait for it.
+    fn forget(&self) {
+        self.came_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether it came soon after that moment.
+    fn came_soon_after(&self, started_ns: u64) -> bool {
+        let came_ns = self.came_ns.load(Ordering::Relaxed);
+        came_ns.saturating_sub(started_ns) < PROMPT.as_nanos() as u64
+    }
+}
+
+/// Nanoseconds since the first call, plus one.
+fn now_ns() -> u64 {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64 + 1
+}
+
 impl DirectEnd {
     /// The end of the channel at `block` of which the daemon has moved `number` messages. `None` if there is no channel.
     pub(crate) fn open(job: &Arc<JobSegment>, block: u64, number: u32, end: End) -> Option<Self> {
@@ -51,7 +85,7 @@ impl DirectEnd {
         let memory = channel.on(job)?;
         let way = match end {
             _ if !channel.is_small() => {
-                Way::Large(Large { transfer: Transfer::at(number), started: None, waits_promptly: false })
+                Way::Large(Large { transfer: Transfer::at(number), started_ns: 0, waits_promptly: false })
             }
             End::Send => Way::Send(EagerSender::at(number)),
             End::Recv => Way::Recv(EagerReceiver::at(number)),
@@ -71,7 +105,7 @@ impl DirectEnd {
 
     /// Starts the next message. `Err` says why there will never be one.
     #[inline]
-    pub(crate) fn start(&mut self) -> Result<Started, Status> {
+    pub(crate) fn start(&mut self, presence: &Presence) -> Result<Started, Status> {
         // A receiver may still take what was sent before its sender ended; `poll` sees to that.
         if self.end == End::Send
             && let Some(why) = self.memory.closed(End::Send)
@@ -82,7 +116,7 @@ impl DirectEnd {
         let progress = match &mut self.way {
             Way::Send(sender) => sender.start(memory),
             Way::Recv(receiver) => receiver.start(memory),
-            Way::Large(large) => return Ok(large.start(memory, self.end)),
+            Way::Large(large) => return Ok(large.start(memory, self.end, presence)),
         };
         Ok(if progress == Progress::Done { Started::Done } else { Started::Pending })
     }
@@ -141,10 +175,10 @@ impl DirectEnd {
         }
     }
 
-    /// The program begins to wait.
-    pub(crate) fn begin_wait(&mut self) {
+    /// The program begins to wait for it.
+    pub(crate) fn begin_wait(&mut self, presence: &Presence) {
         if let Way::Large(large) = &mut self.way {
-            large.waits_promptly = large.started.take().is_some_and(|started| started.elapsed() < PROMPT);
+            large.waits_promptly = presence.came_soon_after(large.started_ns);
             TransferMemory::words(&self.memory).watch(self.end);
         }
     }
@@ -169,9 +203,10 @@ impl Large {
     }
 
     #[inline(never)]
-    fn start(&mut self, memory: &OpenChannel, end: End) -> Started {
+    fn start(&mut self, memory: &OpenChannel, end: End, presence: &Presence) -> Started {
         let is_second = self.transfer.start(memory, end);
-        self.started = Some(Instant::now());
+        self.started_ns = now_ns();
+        presence.forget();
         let somebody_copies = self.waits_promptly || TransferMemory::words(memory).is_watching(end.peer());
         if is_second && !somebody_copies { Started::NeedsCopy } else { Started::Pending }
     }

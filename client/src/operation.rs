@@ -113,7 +113,7 @@ impl Operation {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
         }
         self.enter(Run::Direct);
-        match self.direct.as_mut()?.start() {
+        match self.direct.as_mut()?.start(self.attachment.presence()) {
             Ok(Started::Pending) => None,
             Ok(Started::NeedsCopy) => Some(Command::Move { slot: self.slot }.encode()),
             Ok(Started::Done) => {
@@ -169,8 +169,9 @@ impl Operation {
         if self.run == Run::Inactive {
             return Err(Error::Inactive);
         }
+        self.attachment.presence().note();
         if let Some(direct) = &mut self.direct {
-            direct.begin_wait();
+            direct.begin_wait(self.attachment.presence());
         }
         let outcome = loop {
             if let Err(error) = self.attachment.wait(self, mode) {
