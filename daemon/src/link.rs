@@ -142,6 +142,15 @@ impl Links {
         }
     }
 
+    /// Has the busy links look for bytes in the next cycle.
+    pub(crate) fn probe(&mut self, now: Instant) {
+        for (_, link) in &mut self.links {
+            if let State::Up(AnyDevice::Tcp(device)) = &mut link.state {
+                device.probe(now);
+            }
+        }
+    }
+
     /// Lets every link do some work, and tells the jobs of those that are lost.
     pub(crate) fn progress(&mut self, jobs: &mut Jobs, counters: &Counters, now: Instant) -> usize {
         let mut done = 0;

@@ -165,9 +165,11 @@ impl Server {
                 Rest::None if cycles % CYCLES_PER_POLL != 0 => {}
                 Rest::None => self.look(&mut events, Some(Duration::ZERO))?,
                 Rest::Yield => {
-                    self.look(&mut events, Some(Duration::ZERO))?;
-                    if events.is_empty() {
-                        std::thread::yield_now();
+                    std::thread::yield_now();
+                    if cycles % CYCLES_PER_POLL == 0 {
+                        self.look(&mut events, Some(Duration::ZERO))?;
+                    } else {
+                        self.links.probe(now);
                     }
                 }
                 Rest::Sleep => self.sleep(&mut events, now)?,

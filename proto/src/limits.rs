@@ -28,7 +28,7 @@ pub const BLOCKS_MAX: u32 = 1 << 24;
 pub const EAGER_BYTES_MAX: u64 = 8 << 10;
 
 /// Eager messages a channel's sender may have outstanding before the receiver has taken them.
-pub const CHANNEL_CREDITS: u16 = 4;
+pub const CHANNEL_CREDITS: u16 = 16;
 
 /// Eager one-shot messages outstanding from one rank to another; beyond that they announce themselves.
 pub const PAIR_CREDITS: u32 = 32;

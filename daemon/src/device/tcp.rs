@@ -32,11 +32,15 @@ pub struct TcpDevice {
     last_sent: Instant,
     last_heard: Instant,
     last_cycle: Instant,
+    /// Since when nothing but frames that can wait is queued.
+    held_since: Option<Instant>,
 }
 
 #[derive(Default)]
 struct Out {
     queue: VecDeque<Pending>,
+    /// How many of the queued frames are urgent.
+    urgent: usize,
     /// Bytes of the first queued frame, header included, that have left.
     sent_of_first: u64,
     queued_bytes: u64,
@@ -50,6 +54,7 @@ struct Pending {
     payload: Option<(Arc<JobSegment>, Layout, u64)>,
     payload_bytes: u64,
     token: Option<Token>,
+    is_urgent: bool,
 }
 
 struct Input {
@@ -73,6 +78,10 @@ struct Arriving {
 
 const STAGING_BYTES: usize = 16 << 10;
 const SCRATCH_BYTES: usize = 64 << 10;
+/// A link that was heard of so recently is likely to be heard of again at any moment.
+const HOT: Duration = Duration::from_micros(200);
+/// How long credit waits for company: longer than a program takes to answer, shorter than it takes to use up the rest.
+const HOLD: Duration = Duration::from_micros(8);
 const QUEUE_FRAMES: usize = 64;
 const QUEUE_BYTES: u64 = 512 << 10;
 /// System calls of one kind in one cycle.
@@ -91,6 +100,7 @@ impl TcpDevice {
             last_sent: now,
             last_heard: now,
             last_cycle: now,
+            held_since: None,
         }
     }
 
@@ -105,9 +115,16 @@ impl TcpDevice {
         self.is_writable |= is_writable;
     }
 
+    /// Has the next cycle look for bytes, whether or not the poll loop has announced any. While messages go to and fro that
+    /// is cheaper than to ask the poll loop first.
+    pub fn probe(&mut self, now: Instant) {
+        self.is_readable |= now.duration_since(self.last_heard) < HOT;
+    }
+
     /// When [`progress`](Device::progress) has to be called again even if nothing happens.
     pub fn deadline(&self) -> Instant {
-        (self.last_sent + self.timeout / 4).min(self.last_heard + self.timeout)
+        let alive = (self.last_sent + self.timeout / 4).min(self.last_heard + self.timeout);
+        self.held_since.map_or(alive, |since| alive.min(since + HOLD))
     }
 
     fn keep_alive(&mut self, now: Instant) -> Result<(), LinkError> {
@@ -131,7 +148,7 @@ impl TcpDevice {
         let mut done = 0;
         for _ in 0..CALLS_PER_CYCLE {
             self.fill(traffic);
-            if !self.is_writable || self.out.queue.is_empty() {
+            if !self.is_writable || self.out.queue.is_empty() || self.is_held(now) {
                 break;
             }
             let (wanted, result) = self.out.write(&self.stream)?;
@@ -149,6 +166,20 @@ impl TcpDevice {
             }
         }
         Ok(done)
+    }
+
+    /// Credit that goes back can wait a moment for a message to travel with, which saves a system call on the way of
+    /// many a message.
+    fn is_held(&mut self, now: Instant) -> bool {
+        if self.out.urgent > 0 || self.out.sent_of_first > 0 {
+            self.held_since = None;
+            return false;
+        }
+        let is_held = now.duration_since(*self.held_since.get_or_insert(now)) < HOLD;
+        if !is_held {
+            self.held_since = None;
+        }
+        is_held
     }
 
     fn fill(&mut self, traffic: &mut dyn Traffic) {
@@ -208,8 +239,10 @@ impl Out {
         self.sequence += 1;
         let header = Header { sequence: self.sequence, job, frame }.encode();
         let payload_bytes = u64::from(frame.payload_bytes());
+        let is_urgent = !matches!(frame, Frame::Credit { .. } | Frame::MessageCredit { .. });
+        self.urgent += usize::from(is_urgent);
         self.queued_bytes += HEADER_BYTES as u64 + payload_bytes;
-        self.queue.push_back(Pending { header, job, payload, payload_bytes, token });
+        self.queue.push_back(Pending { header, job, payload, payload_bytes, token, is_urgent });
     }
 
     /// One system call with as much of the queue as fits: how many bytes were offered, and what became of them.
@@ -247,6 +280,7 @@ impl Out {
             if let Some(token) = first.token {
                 traffic.transmitted(first.job, token, first.payload_bytes);
             }
+            self.urgent -= usize::from(first.is_urgent);
             self.queue.pop_front();
             done += 1;
         }
