@@ -45,6 +45,19 @@ pub(crate) enum Started {
 /// A program that comes to wait within this time after a start has computed nothing to speak of.
 const PROMPT: Duration = Duration::from_micros(20);
 
+/// What a large message is optimised for, where the two are at odds: between ranks of one node somebody has to copy it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Favor {
+    /// Whatever the program did last time: copies itself if it waited right after it had started, else leaves it to the
+    /// daemon.
+    #[default]
+    Learnt,
+    /// An early end: whoever waits copies, and the daemon, which would take a core from the two, is not woken.
+    Latency,
+    /// Computing meanwhile: the daemon copies from the start.
+    Overlap,
+}
+
 /// When the program came to wait, for whatever it was, after it had started a large message.
 #[derive(Default)]
 pub(crate) struct Presence {
@@ -105,7 +118,7 @@ impl DirectEnd {
 
     /// Starts the next message. `Err` says why there will never be one.
     #[inline]
-    pub(crate) fn start(&mut self, presence: &Presence) -> Result<Started, Status> {
+    pub(crate) fn start(&mut self, presence: &Presence, favor: Favor) -> Result<Started, Status> {
         // A receiver may still take what was sent before its sender ended; `poll` sees to that.
         if self.end == End::Send
             && let Some(why) = self.memory.closed(End::Send)
@@ -116,7 +129,7 @@ impl DirectEnd {
         let progress = match &mut self.way {
             Way::Send(sender) => sender.start(memory),
             Way::Recv(receiver) => receiver.start(memory),
-            Way::Large(large) => return Ok(large.start(memory, self.end, presence)),
+            Way::Large(large) => return Ok(large.start(memory, self.end, presence, favor)),
         };
         Ok(if progress == Progress::Done { Started::Done } else { Started::Pending })
     }
@@ -203,11 +216,15 @@ impl Large {
     }
 
     #[inline(never)]
-    fn start(&mut self, memory: &OpenChannel, end: End, presence: &Presence) -> Started {
+    fn start(&mut self, memory: &OpenChannel, end: End, presence: &Presence, favor: Favor) -> Started {
         let is_second = self.transfer.start(memory, end);
         self.started_ns = now_ns();
         presence.forget();
-        let somebody_copies = self.waits_promptly || TransferMemory::words(memory).is_watching(end.peer());
+        let somebody_copies = match favor {
+            Favor::Learnt => self.waits_promptly || TransferMemory::words(memory).is_watching(end.peer()),
+            Favor::Latency => true,
+            Favor::Overlap => false,
+        };
         if is_second && !somebody_copies { Started::NeedsCopy } else { Started::Pending }
     }
 }

@@ -68,6 +68,7 @@ mod watch;
 
 pub use buffer::Buffer;
 pub use communicator::Communicator;
+pub use direct::Favor;
 pub use error::Error;
 pub use pending::Pending;
 pub use plain::Plain;

@@ -7,7 +7,7 @@ use ropeway_proto::{Command, Completion, End, Epoch, Rank, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
 use crate::attachment::{Attachment, Entry};
-use crate::direct::{DirectEnd, Started};
+use crate::direct::{DirectEnd, Favor, Started};
 use crate::wait::{Event, WaitMode};
 use crate::{Error, Status};
 
@@ -25,6 +25,7 @@ pub(crate) struct Operation {
     direct: Option<DirectEnd>,
     /// How every message of the direct channel ends that arrives.
     arrived: Option<Status>,
+    favor: Favor,
 }
 
 /// Where the running operation is.
@@ -53,13 +54,28 @@ impl Operation {
     pub(crate) fn new(attachment: &Arc<Attachment>, memory: Option<ArenaSlot>, terms: Terms) -> Result<Self, Error> {
         let (slot, epoch) = attachment.take_slot()?;
         let (run, attachment) = (Run::Inactive, attachment.clone());
-        Ok(Self { attachment, slot, epoch, memory, terms, run, end: None, direct: None, arrived: None })
+        Ok(Self {
+            attachment,
+            slot,
+            epoch,
+            memory,
+            terms,
+            run,
+            end: None,
+            direct: None,
+            arrived: None,
+            favor: Favor::default(),
+        })
     }
 
     /// An end of a channel: it goes on without the daemon if the other end is on the same node.
     pub(crate) fn with_end(mut self, end: End, tag: Tag) -> Self {
         self.end = Some((end, tag));
         self
+    }
+
+    pub(crate) fn set_favor(&mut self, favor: Favor) {
+        self.favor = favor;
     }
 
     pub(crate) fn attachment(&self) -> &Arc<Attachment> {
@@ -113,7 +129,7 @@ impl Operation {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
         }
         self.enter(Run::Direct);
-        match self.direct.as_mut()?.start(self.attachment.presence()) {
+        match self.direct.as_mut()?.start(self.attachment.presence(), self.favor) {
             Ok(Started::Pending) => None,
             Ok(Started::NeedsCopy) => Some(Command::Move { slot: self.slot }.encode()),
             Ok(Started::Done) => {

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use crate::buffer::{self, Buffer};
 use crate::request::{Persistent, Request, sealed::Sealed};
-use crate::{Active, Error, Plain};
+use crate::{Active, Error, Favor, Plain};
 
 /// A registered send: the same buffer to the same rank with the same tag, whenever it is started.
 ///
@@ -37,6 +37,12 @@ pub struct Registered<T: Plain, Way> {
 impl<T: Plain, Way> Registered<T, Way> {
     pub(crate) fn new(persistent: Persistent, elements: usize) -> Self {
         Self { persistent, elements, kind: PhantomData }
+    }
+
+    /// Says what its large messages are optimised for. Both ends may say it; the one that starts later decides.
+    pub fn favor(mut self, favor: Favor) -> Self {
+        self.persistent.operation_mut().set_favor(favor);
+        self
     }
 
     /// Starts the operation. No allocation, and no system call while the daemon is awake.

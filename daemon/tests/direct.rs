@@ -5,8 +5,9 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Cluster, soon};
-use ropeway::{Communicator, Error, RecvRequest, SendRequest, Session, WaitMode, start_all};
+use ropeway::{Communicator, Error, Favor, RecvRequest, SendRequest, Session, WaitMode, start_all};
 
+const LARGE: usize = 1 << 20;
 /// Beside the cell's word, in the cell, in the receiver's buffer, and in pieces.
 const SIZES: [usize; 4] = [8, 56, 4096, 300_000];
 
@@ -97,6 +98,43 @@ fn messages_pass_the_daemon_by() {
         let allowed = if bytes > 8192 { 97 } else { 0 };
         assert!(cluster.counter(0, "commands") - commands <= allowed, "{bytes} bytes");
     }
+}
+
+#[test]
+fn a_message_that_favors_overlap_moves_while_both_ends_compute() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = pair(&cluster);
+    let (mut send, recv) = channel(&zero.world(), &one.world(), LARGE);
+    let mut recv = recv.favor(Favor::Overlap);
+    exchange(&mut send, &mut recv, 1);
+    for byte in 2..10 {
+        send.buffer_mut().fill(byte);
+        let copies = cluster.counter(0, "payload_copies");
+        let sending = send.start().unwrap();
+        let receiving = recv.start().unwrap();
+        // Neither end waits, and yet it comes.
+        soon(|| {
+            while cluster.counter(0, "payload_copies") - copies < LARGE as u64 / (64 << 10) {
+                std::thread::yield_now();
+            }
+        });
+        receiving.wait().unwrap();
+        sending.wait().unwrap();
+        assert!(recv.buffer().iter().all(|&other| other == byte));
+    }
+}
+
+#[test]
+fn a_message_that_favors_latency_leaves_the_daemon_alone() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = pair(&cluster);
+    let (send, recv) = channel(&zero.world(), &one.world(), LARGE);
+    let (mut send, mut recv) = (send.favor(Favor::Latency), recv.favor(Favor::Latency));
+    exchange(&mut send, &mut recv, 1);
+    exchange(&mut send, &mut recv, 2);
+    let (commands, copies) = (cluster.counter(0, "commands"), cluster.counter(0, "payload_copies"));
+    (3..10).for_each(|byte| exchange(&mut send, &mut recv, byte));
+    assert_eq!((cluster.counter(0, "commands"), cluster.counter(0, "payload_copies")), (commands, copies));
 }
 
 #[test]

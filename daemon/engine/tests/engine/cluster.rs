@@ -329,7 +329,7 @@ impl Cluster {
     }
 
     /// Carries out what an engine asks for, but for transmissions.
-    fn collect(&mut self, node: u16) {
+    pub(crate) fn collect(&mut self, node: u16) {
         let index = usize::from(node);
         while let Some(work) = self.engines[index].poll_stash_work() {
             match (&mut self.slow_copies, work) {

@@ -3,6 +3,7 @@
 mod cancellation;
 mod channels;
 mod cluster;
+mod direct;
 mod failures;
 mod liars;
 mod matching;
