@@ -11,6 +11,7 @@
 mod bandwidth;
 mod calls;
 mod console;
+mod contest;
 mod cpu;
 mod error;
 mod floor;
@@ -39,6 +40,7 @@ mod wakeup;
 mod window;
 
 pub use console::{Console, Line};
+pub use contest::{Contest, Kind, MPI_CONTEST};
 pub use cpu::s_per_gib;
 pub use error::BenchError;
 pub use gather::gather;
@@ -64,5 +66,6 @@ pub fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), 
         Bench::Idle => idle::run(session, console, plan),
         Bench::Wakeup => wakeup::run(session, console, plan),
         Bench::Skew => skew::run(session, console, plan),
+        Bench::Compare => contest::run(session, console, plan),
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::contest::Contest;
 use ropeway_examples::Mode;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,8 @@ pub enum Bench {
     Wakeup,
     /// What a sender notices of a receiver that is late.
     Skew,
+    /// The same as somebody else, beside them.
+    Compare,
 }
 
 impl fmt::Display for Bench {
@@ -46,6 +49,7 @@ impl fmt::Display for Bench {
             Self::Idle => "idle",
             Self::Wakeup => "wakeup",
             Self::Skew => "skew",
+            Self::Compare => "compare",
         })
     }
 }
@@ -71,6 +75,8 @@ pub struct Plan {
     pub crosses_nodes: bool,
     /// Whether each rank shall stay on one core.
     pub pin: bool,
+    /// What to compare, if that is the benchmark.
+    pub contest: Option<Contest>,
 }
 
 impl Plan {

@@ -1,6 +1,8 @@
 //! `ropeway bench`: measures.
 
+mod compare;
 mod flags;
+mod peer;
 mod report;
 
 use std::time::Duration;
@@ -17,6 +19,9 @@ pub(crate) use self::flags::Flags;
 pub(crate) use self::report::{counted_nodes, digits};
 
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
+    if flags.compares() {
+        return compare::run(flags);
+    }
     let plan = flags.plan()?;
     let events = Events::from_signals()?;
     let daemons = if flags.attach { Daemons::system()? } else { Daemons::embedded(flags.nodes)? };

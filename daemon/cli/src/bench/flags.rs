@@ -1,10 +1,11 @@
 //! What `ropeway bench` can be asked.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ropeway::WaitMode;
-use ropeway_bench::{Bench, Mode, Plan, Setting, Size};
+use ropeway_bench::{Bench, Kind, Mode, Plan, Setting, Size};
 
 use crate::failure::Failure;
 use crate::run::{NODES_MAX, RANKS_MAX, seconds};
@@ -22,6 +23,7 @@ Examples:
   ropeway bench overhead --nodes 2 --sizes 8,1M
   ropeway bench skew --seconds 0.2 --sizes 8,4M
   ropeway bench idle -n 8 --json
+  ropeway bench compare --nodes 2 --of latency --sizes 8,1M
 
 The records of --json have one line each on standard output; the table then goes to standard error.")]
 pub(crate) struct Flags {
@@ -37,10 +39,10 @@ pub(crate) struct Flags {
     /// Bytes of a message, with suffixes K, M, G for powers of 1024 [default: 8,1K,64K,1M; message-rate: 8,64,1K; wakeup: 8;
     /// skew: 1,64,1K,8K,64K,512K,4M].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    sizes: Option<Vec<Size>>,
-    /// How ranks wait: polling, blocking or adaptive [default: adaptive; wakeup: blocking].
+    pub(super) sizes: Option<Vec<Size>>,
+    /// How ranks wait: polling, blocking or adaptive [default: adaptive; wakeup: blocking; exchanges of compare: all three].
     #[arg(long, value_name = "MODE")]
-    wait: Option<WaitMode>,
+    pub(super) wait: Option<WaitMode>,
     /// Only persistent or only oneshot messages.
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
@@ -56,6 +58,16 @@ pub(crate) struct Flags {
     /// How long to be idle (idle) or late (skew) [default: idle: 5; skew: 1].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
+    /// compare: what to compare.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "latency,bandwidth,exchange")]
+    pub(super) of: Vec<Kind>,
+    /// compare: an MPI library to compare with besides those on PATH and in ROPEWAY_PEERS: its mpicc, or where it is
+    /// installed. May be repeated.
+    #[arg(long = "peer", value_name = "PATH")]
+    pub(super) peers: Vec<PathBuf>,
+    /// compare: write messages anew before each send.
+    #[arg(long)]
+    pub(super) touch: bool,
     /// Use the daemon of this machine instead of embedded ones.
     #[arg(long, conflicts_with = "nodes")]
     pub(super) attach: bool,
@@ -97,6 +109,8 @@ enum Name {
     Wakeup,
     /// What a sender notices of a receiver that pauses between start and wait, in percent of the pause.
     Skew,
+    /// Latency, bandwidth and a ring exchange beside every MPI library found, in turns: the ratio to each.
+    Compare,
 }
 
 /// What a benchmark needs, and does if it is not told otherwise.
@@ -123,6 +137,7 @@ impl Name {
             Self::Idle => Defaults { runs: 1, seconds: 5, ..Defaults::of_one(Bench::Idle) },
             Self::Wakeup => Defaults { wait: WaitMode::Blocking, sizes: &[8], ..pair(Bench::Wakeup) },
             Self::Skew => Defaults { runs: 1, seconds: 1, sizes: &SKEW_SIZES, ..pair(Bench::Skew) },
+            Self::Compare => pair(Bench::Compare),
         }
     }
 }
@@ -134,8 +149,17 @@ impl Defaults {
 }
 
 impl Flags {
+    /// Whether others are to be measured as well, which is another procedure.
+    pub(super) fn compares(&self) -> bool {
+        matches!(self.name, Name::Compare)
+    }
+
+    pub(super) fn runs(&self) -> u32 {
+        self.runs.unwrap_or(self.name.defaults().runs)
+    }
+
     pub(super) fn plan(&self) -> Result<Plan, Failure> {
-        let Defaults { bench, ranks_min, runs, seconds, sizes, .. } = self.name.defaults();
+        let Defaults { bench, ranks_min, seconds, sizes, .. } = self.name.defaults();
         if self.ranks < ranks_min {
             return Err(Failure::CannotRun(format!("{bench} needs at least {ranks_min} ranks: use -n {ranks_min}")));
         }
@@ -149,10 +173,11 @@ impl Flags {
             modes: self.mode.map_or_else(|| vec![Mode::Persistent, Mode::OneShot], |mode| vec![mode]),
             iters: self.iters,
             warmup: self.warmup,
-            runs: self.runs.unwrap_or(runs),
+            runs: self.runs(),
             seconds: self.seconds.map_or(f64::from(seconds), |seconds| seconds.as_secs_f64()),
             crosses_nodes: self.nodes > 1,
             pin: self.pin,
+            contest: None,
         })
     }
 

@@ -1,0 +1,244 @@
+//! Our side of `ropeway bench compare`: what `benches/mpi/contest.c` does over MPI, call for call.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Instant;
+
+use ropeway::{Communicator, RecvRequest, SendRequest, Session, start_all};
+use ropeway_examples::Mode;
+use serde::{Deserialize, Serialize};
+
+use crate::statistics::Summary;
+use crate::{BenchError, Console, Measured, Plan, gather};
+
+/// The other side, as C source.
+pub const MPI_CONTEST: &str = include_str!("../mpi/contest.c");
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Half a round trip, of all pairs of ranks at once.
+    Latency,
+    /// Windows of up to 64 messages from the lower half of the ranks to the upper.
+    Bandwidth,
+    /// Every rank sends to its right and receives from its left.
+    Exchange,
+}
+
+/// A contest.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Contest {
+    /// Which.
+    pub kind: Kind,
+    /// Whether messages are written anew before each send.
+    pub touch: bool,
+    /// How long a batch takes.
+    pub batch_s: f64,
+}
+
+impl Contest {
+    /// The metric and its unit.
+    pub fn metric(self) -> (&'static str, &'static str) {
+        match self.kind {
+            Kind::Latency => ("half_rtt", "us"),
+            Kind::Bandwidth => ("bandwidth", "MB/s"),
+            Kind::Exchange => ("rate", "msg/s"),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Latency => "latency",
+            Self::Bandwidth => "bandwidth",
+            Self::Exchange => "exchange",
+        })
+    }
+}
+
+/// A word that is not a [`Kind`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is not one of latency, bandwidth, exchange")]
+pub struct UnknownKind;
+
+impl FromStr for Kind {
+    type Err = UnknownKind;
+
+    fn from_str(word: &str) -> Result<Self, UnknownKind> {
+        let all = [Self::Latency, Self::Bandwidth, Self::Exchange];
+        all.into_iter().find(|kind| kind.to_string() == word).ok_or(UnknownKind)
+    }
+}
+
+/// One run of each size.
+pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
+    let Some(contest) = plan.contest else { return Ok(()) };
+    let world = session.world();
+    for size in &plan.sizes {
+        let figures = console.step(LABEL, || batches(&world, contest, size.0))?;
+        if figures.is_empty() {
+            continue;
+        }
+        let (metric, unit) = contest.metric();
+        let summary = Summary::of(&figures);
+        let measured = Measured::new(metric, unit, summary, 1);
+        console.outcome(LABEL, Measured { mode: Some(Mode::Persistent), bytes: Some(size.0), ..measured })?;
+    }
+    Ok(())
+}
+
+/// Figures of some batches, for rank 0.
+fn batches(world: &Communicator, contest: Contest, bytes: usize) -> Result<Vec<f64>, BenchError> {
+    let mut side = Side::new(world, contest, bytes)?;
+    let warm = 3;
+    side.rounds(warm)?;
+    let begin = Instant::now();
+    side.rounds(warm)?;
+    let each_s = begin.elapsed().as_secs_f64() / warm as f64;
+    let mut rounds = [((contest.batch_s / each_s) as u64).max(1)];
+    for rank in 1..world.size() {
+        if world.rank() == 0 {
+            world.send(&rounds, rank, AGREE)?;
+        } else if world.rank() == rank {
+            world.recv(&mut rounds, 0, AGREE)?;
+        }
+    }
+    let mut figures = Vec::new();
+    for _ in 0..BATCHES {
+        world.barrier()?;
+        let begin = Instant::now();
+        side.rounds(rounds[0])?;
+        let all = gather(world, [begin.elapsed().as_secs_f64()])?;
+        figures.extend(all.map(|all| {
+            let mean_s = all.iter().map(|[seconds]| seconds).sum::<f64>() / all.len() as f64;
+            side.figure(mean_s, rounds[0] as f64)
+        }));
+    }
+    side.check()?;
+    Ok(figures)
+}
+
+/// Requests and buffers of one rank.
+struct Side {
+    contest: Contest,
+    ranks: u32,
+    leads: bool,
+    bytes: usize,
+    window: usize,
+    sends: Vec<SendRequest<u8>>,
+    recvs: Vec<RecvRequest<u8>>,
+    /// The one-byte answer to a window.
+    ack_send: SendRequest<u8>,
+    ack_recv: RecvRequest<u8>,
+    round: u64,
+}
+
+impl Side {
+    fn new(world: &Communicator, contest: Contest, bytes: usize) -> Result<Self, BenchError> {
+        let (rank, ranks) = (world.rank(), world.size());
+        let (half, leads) = (ranks / 2, rank < ranks / 2);
+        let opposite = if leads { rank + half } else { rank - half };
+        let (to, from) = match contest.kind {
+            Kind::Exchange => ((rank + 1) % ranks, (rank + ranks - 1) % ranks),
+            Kind::Latency | Kind::Bandwidth => (opposite, opposite),
+        };
+        let is_window = contest.kind == Kind::Bandwidth;
+        let window = if is_window { (WINDOW_BYTES / bytes).clamp(1, WINDOW) } else { 1 };
+        let (sends, recvs) =
+            (if is_window && !leads { 0 } else { window }, if is_window && leads { 0 } else { window });
+        let sends = (0..sends).map(|_| world.send_init(world.alloc(bytes)?, to, DATA)).collect::<Result<_, _>>()?;
+        let recvs = (0..recvs).map(|_| world.recv_init(world.alloc(bytes)?, from, DATA)).collect::<Result<_, _>>()?;
+        let ack_send = world.send_init(world.alloc(1)?, opposite, ACK)?;
+        let ack_recv = world.recv_init(world.alloc(1)?, opposite, ACK)?;
+        Ok(Self { contest, ranks, leads, bytes, window, sends, recvs, ack_send, ack_recv, round: 0 })
+    }
+
+    fn rounds(&mut self, count: u64) -> Result<(), BenchError> {
+        for _ in 0..count {
+            self.round += 1;
+            match self.contest.kind {
+                Kind::Latency => self.trip()?,
+                Kind::Bandwidth => self.window()?,
+                Kind::Exchange => {
+                    self.touch();
+                    let receiving = start_all(&mut self.recvs)?;
+                    let sending = start_all(&mut self.sends)?;
+                    receiving.wait_all()?;
+                    sending.wait_all()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn trip(&mut self) -> Result<(), BenchError> {
+        let receiving = start_all(&mut self.recvs)?;
+        if self.leads {
+            touch(&mut self.sends, self.contest.touch, self.round);
+            start_all(&mut self.sends)?.wait_all()?;
+            receiving.wait_all()?;
+        } else {
+            receiving.wait_all()?;
+            touch(&mut self.sends, self.contest.touch, self.round);
+            start_all(&mut self.sends)?.wait_all()?;
+        }
+        Ok(())
+    }
+
+    fn window(&mut self) -> Result<(), BenchError> {
+        if self.leads {
+            self.touch();
+            let acknowledged = self.ack_recv.start()?;
+            start_all(&mut self.sends)?.wait_all()?;
+            acknowledged.wait()?;
+        } else {
+            start_all(&mut self.recvs)?.wait_all()?;
+            self.ack_send.start()?.wait()?;
+        }
+        Ok(())
+    }
+
+    fn touch(&mut self) {
+        touch(&mut self.sends, self.contest.touch, self.round);
+    }
+
+    /// What a batch of so many rounds, which took so long on average, is worth.
+    fn figure(&self, mean_s: f64, rounds: f64) -> f64 {
+        match self.contest.kind {
+            Kind::Latency => mean_s / rounds / 2.0 * 1e6,
+            Kind::Bandwidth => (self.bytes * self.window) as f64 * rounds * f64::from(self.ranks / 2) / mean_s / 1e6,
+            Kind::Exchange => f64::from(self.ranks) * rounds / mean_s,
+        }
+    }
+
+    fn check(&self) -> Result<(), BenchError> {
+        let expected = if self.contest.touch { value(self.round) } else { 0 };
+        for recv in &self.recvs {
+            if let Some(byte) = recv.buffer().iter().position(|&byte| byte != expected) {
+                return Err(BenchError::WrongData { contestant: LABEL.into(), bytes: self.bytes, byte });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn touch(sends: &mut [SendRequest<u8>], is_wanted: bool, round: u64) {
+    if is_wanted {
+        sends.iter_mut().for_each(|send| send.buffer_mut().fill(value(round)));
+    }
+}
+
+/// What messages of a round consist of.
+fn value(round: u64) -> u8 {
+    (round % 251) as u8
+}
+
+const LABEL: &str = "ropeway";
+const DATA: i32 = 1;
+const ACK: i32 = 2;
+const AGREE: i32 = 3;
+const BATCHES: usize = 5;
+const WINDOW: usize = 64;
+const WINDOW_BYTES: usize = 64 << 20;

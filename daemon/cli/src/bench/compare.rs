@@ -1,0 +1,367 @@
+//! `ropeway bench compare`: Ropeway and every MPI library on the machine, in turns.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use ropeway::WaitMode;
+use ropeway_bench::{Bench, Contest, Kind, MPI_CONTEST, Measured, Mode, Plan, Setting, Size, Summary, Table};
+use serde::Serialize;
+
+use super::Flags;
+use super::peer::{self, Peer, Placement};
+use super::report::digits;
+use crate::failure::{Failure, print};
+use crate::launch::{Daemons, Events, Input, Launch, Next, Outcome, Output, Program, Running};
+use crate::rank::Task;
+use crate::steps::{Steps, Told};
+
+/// A peer's run must end within this time; a library that spins on too few cores would take for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+const BATCH_S: f64 = 0.02;
+
+pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
+    let events = Events::from_signals()?;
+    let mut peers = find_peers(flags)?;
+    let folder = tempfile::Builder::new().prefix("ropeway-compare-").tempdir().map_err(Failure::other)?;
+    let programs = build(&mut peers, folder.path())?;
+    let daemons = Daemons::embedded(flags.nodes)?;
+    let progress = if flags.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    progress.enable_steady_tick(Duration::from_millis(100));
+    let mut lines = Vec::new();
+    let mut compared = Ok(());
+    'all: for round in rounds(flags) {
+        let mut arena = Arena { flags, round, daemons: &daemons, events: &events, progress: &progress };
+        match arena.compare(&peers, &programs) {
+            Ok(results) => lines.extend(results),
+            Err(failure) => {
+                compared = Err(failure);
+                break 'all;
+            }
+        }
+    }
+    progress.finish_and_clear();
+    // What was measured before a failure is still true.
+    show(flags, &lines)?;
+    compared
+}
+
+fn find_peers(flags: &Flags) -> Result<Vec<Peer>, Failure> {
+    let listed = std::env::var_os("ROPEWAY_PEERS").unwrap_or_default();
+    let mut named = flags.peers.clone();
+    named.extend(std::env::split_paths(&listed).filter(|path| !path.as_os_str().is_empty()));
+    if let Some(missing) = named.iter().find(|place| !place.exists()) {
+        return Err(Failure::CannotRun(format!("there is no MPI library at {}", missing.display())));
+    }
+    let peers = peer::find(&named);
+    if peers.is_empty() {
+        let hint = "install one (apt-get install openmpi-bin libopenmpi-dev) or name it with --peer";
+        return Err(Failure::CannotRun(format!("no MPI library found to compare with: {hint}")));
+    }
+    Ok(peers)
+}
+
+/// Builds the other side with every peer. Those that can't are named and left out.
+fn build(peers: &mut Vec<Peer>, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let source = folder.join("contest.c");
+    std::fs::write(&source, MPI_CONTEST).map_err(Failure::other)?;
+    let mut programs = Vec::new();
+    peers.retain(|peer| {
+        let program = folder.join(format!("contest-{}", programs.len()));
+        let built = peer.compile(&source, &program).output();
+        let is_built = built.as_ref().is_ok_and(|output| output.status.success());
+        if is_built {
+            programs.push(program);
+        } else {
+            eprintln!("ropeway: {} is left out: it does not build programs here", peer.name);
+        }
+        is_built
+    });
+    if peers.is_empty() {
+        return Err(Failure::CannotRun("no MPI library builds programs here".to_owned()));
+    }
+    Ok(programs)
+}
+
+/// What is measured at a time.
+#[derive(Clone, Debug)]
+struct Round {
+    contest: Contest,
+    wait: WaitMode,
+    sizes: Vec<Size>,
+}
+
+fn rounds(flags: &Flags) -> Vec<Round> {
+    let mut rounds = Vec::new();
+    for &kind in &flags.of {
+        let defaults: &[usize] = match kind {
+            Kind::Latency if flags.ranks > 2 => &[8, 1 << 10, 8 << 10],
+            Kind::Latency => &[8, 8 << 10, 64 << 10, 1 << 20, 4 << 20],
+            Kind::Bandwidth => &[64 << 10, 256 << 10, 1 << 20, 4 << 20],
+            Kind::Exchange => &[8 << 10],
+        };
+        let sizes = flags.sizes.clone().unwrap_or_else(|| defaults.iter().copied().map(Size).collect());
+        let modes = match (flags.wait, kind) {
+            (Some(mode), _) => vec![mode],
+            (None, Kind::Exchange) => vec![WaitMode::Adaptive, WaitMode::Polling, WaitMode::Blocking],
+            (None, _) => vec![WaitMode::Adaptive],
+        };
+        for wait in modes {
+            let contest = Contest { kind, touch: flags.touch, batch_s: BATCH_S };
+            rounds.push(Round { contest, wait, sizes: sizes.clone() });
+        }
+    }
+    rounds
+}
+
+/// One line of `--json`.
+#[derive(Debug, Serialize)]
+struct Line {
+    bench: &'static str,
+    of: String,
+    metric: &'static str,
+    unit: &'static str,
+    mode: Mode,
+    #[serde(flatten)]
+    setting: Setting,
+    bytes: usize,
+    touched: bool,
+    #[serde(flatten)]
+    summary: Summary,
+    runs: u32,
+    peer: String,
+    peer_mode: &'static str,
+    peer_median: f64,
+    ratio: f64,
+    ratio_min: f64,
+    ratio_max: f64,
+    version: &'static str,
+}
+
+/// The figures of one contestant: by size, by run.
+type Figures = Vec<Vec<f64>>;
+
+/// Where a round is fought.
+struct Arena<'a> {
+    flags: &'a Flags,
+    round: Round,
+    daemons: &'a Daemons,
+    events: &'a Events,
+    progress: &'a ProgressBar,
+}
+
+/// A peer, and the kind of its requests.
+struct Rival<'a> {
+    peer: &'a Peer,
+    program: &'a Path,
+    form: &'static str,
+    figures: Figures,
+}
+
+impl Arena<'_> {
+    /// All contestants, run by run in turns.
+    fn compare(&mut self, peers: &[Peer], programs: &[PathBuf]) -> Result<Vec<Line>, Failure> {
+        let sizes = self.round.sizes.len();
+        let empty = || vec![Vec::new(); sizes];
+        let forms = ["persistent", "nonblocking"];
+        let mut rivals: Vec<_> = peers
+            .iter()
+            .zip(programs)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .flat_map(|(peer, program)| forms.map(|form| Rival { peer, program, form, figures: empty() }))
+            .collect();
+        let mut ours = empty();
+        for run in 1..=self.flags.runs() {
+            self.say("Ropeway", run);
+            append(&mut ours, self.ours()?);
+            let mut index = 0;
+            while index < rivals.len() {
+                let rival = &mut rivals[index];
+                self.say(&format!("{} {}", rival.peer.name, rival.form), run);
+                match self.theirs(rival)? {
+                    Some(figures) => {
+                        append(&mut rival.figures, figures);
+                        index += 1;
+                    }
+                    None => {
+                        let Rival { peer, form, .. } = rivals.remove(index);
+                        let message =
+                            format!("ropeway: {} ({form}) is left out: it fails or takes too long", peer.name);
+                        self.progress.suspend(|| eprintln!("{message}"));
+                    }
+                }
+            }
+        }
+        Ok(self.lines(&ours, &rivals))
+    }
+
+    fn say(&self, who: &str, run: u32) {
+        let Round { contest, wait, .. } = &self.round;
+        self.progress.set_message(format!("{}, {wait}, run {run} of {}: {who}", contest.kind, self.flags.runs()));
+    }
+
+    fn ours(&self) -> Result<Vec<f64>, Failure> {
+        let Round { contest, wait, ref sizes } = self.round;
+        let plan = Plan {
+            bench: Bench::Compare,
+            sizes: sizes.clone(),
+            modes: vec![Mode::Persistent],
+            iters: None,
+            warmup: None,
+            runs: 1,
+            seconds: 0.0,
+            crosses_nodes: self.flags.nodes > 1,
+            pin: self.has_cores(),
+            contest: Some(contest),
+        };
+        let (task, ranks) = (Task::Bench(plan), self.flags.ranks);
+        let steps = Steps { task, ranks, wait: Some(wait), daemons: self.daemons, events: self.events };
+        let mut figures = Vec::new();
+        steps.follow(|told: Told<Measured>| {
+            if let Told::Outcome(measured, _) = told {
+                figures.push(measured.summary.median);
+            }
+        })?;
+        Ok(figures)
+    }
+
+    /// A peer's figures; `None` if it fails.
+    fn theirs(&self, rival: &Rival<'_>) -> Result<Option<Vec<f64>>, Failure> {
+        let Round { contest, ref sizes, .. } = self.round;
+        let touch = if contest.touch { "1" } else { "0" };
+        let mut args: Vec<String> =
+            [&contest.kind.to_string(), rival.form, touch, &contest.batch_s.to_string()].map(str::to_owned).into();
+        args.extend(sizes.iter().map(|size| size.0.to_string()));
+        let (ranks, over_tcp) = (self.flags.ranks, self.flags.nodes > 1);
+        let placement = Placement { ranks, over_tcp, has_cores: self.has_cores() };
+        let line = rival.peer.command_line(rival.program, &args, placement);
+        let launch = Launch {
+            program: Program::find("env".as_ref(), &line)?,
+            ranks: 1,
+            wait: None,
+            timeout: Some(PATIENCE),
+            input: Input::Tool,
+            output: Output::Tool,
+        };
+        let mut running = Running::start(&launch, self.daemons, self.events)?;
+        let mut figures = Vec::new();
+        let outcome = loop {
+            match running.next()? {
+                Next::Line(line) => figures.extend(figure(&line)),
+                Next::Ended(outcome) => break outcome,
+            }
+        };
+        match outcome {
+            Outcome::Success => Ok((figures.len() == sizes.len()).then_some(figures)),
+            Outcome::Interrupted(_) => Err(Failure::Job(outcome)),
+            _ => Ok(None),
+        }
+    }
+
+    fn has_cores(&self) -> bool {
+        self.flags.ranks as usize <= cores()
+    }
+
+    fn lines(&self, ours: &Figures, rivals: &[Rival<'_>]) -> Vec<Line> {
+        let Round { contest, wait, sizes } = &self.round;
+        let (metric, unit) = contest.metric();
+        let mut lines = Vec::new();
+        for (index, size) in sizes.iter().enumerate() {
+            for rival in rivals {
+                let theirs = &rival.figures[index];
+                let ratios: Vec<f64> = ours[index].iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+                let ratio = Summary::of(&ratios);
+                lines.push(Line {
+                    bench: "compare",
+                    of: contest.kind.to_string(),
+                    metric,
+                    unit,
+                    mode: Mode::Persistent,
+                    setting: Setting { wait: wait.to_string(), ..self.flags.setting() },
+                    bytes: size.0,
+                    touched: contest.touch,
+                    summary: Summary::of(&ours[index]),
+                    runs: self.flags.runs(),
+                    peer: rival.peer.name.clone(),
+                    peer_mode: rival.form,
+                    peer_median: Summary::of(theirs).median,
+                    ratio: ratio.median,
+                    ratio_min: ratio.min,
+                    ratio_max: ratio.max,
+                    version: env!("CARGO_PKG_VERSION"),
+                });
+            }
+        }
+        lines
+    }
+}
+
+fn append(figures: &mut Figures, run: Vec<f64>) {
+    figures.iter_mut().zip(run).for_each(|(of_size, figure)| of_size.push(figure));
+}
+
+/// `SIZE MEDIAN`; other lines are talk.
+fn figure(line: &str) -> Option<f64> {
+    let (size, median) = line.split_once(' ')?;
+    size.parse::<u64>().ok()?;
+    median.trim().parse().ok()
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn show(flags: &Flags, lines: &[Line]) -> Result<(), Failure> {
+    let table = table(flags, lines);
+    if !flags.json {
+        return print(&table);
+    }
+    let records: String =
+        lines.iter().map(|line| serde_json::to_string(line).expect("lines are plain structures") + "\n").collect();
+    print(&records)?;
+    if !flags.quiet {
+        eprint!("{table}");
+    }
+    Ok(())
+}
+
+fn table(flags: &Flags, lines: &[Line]) -> String {
+    let mut table = Table::with_words(2, &["what", "peer", "bytes", "ours", "theirs", "unit", "ours/theirs", "spread"]);
+    for line in lines.iter().filter(|line| is_best_form(line, lines)) {
+        let what = format!("{}, {}", line.of, line.setting.wait);
+        let peer = format!("{} {}", line.peer, line.peer_mode);
+        let spread = format!("{}-{}", digits(line.ratio_min), digits(line.ratio_max));
+        let (ours, theirs) = (digits(line.summary.median), digits(line.peer_median));
+        let (bytes, unit) = (Size(line.bytes).to_string(), line.unit.to_owned());
+        table.push(vec![what, peer, bytes, ours, theirs, unit, digits(line.ratio), spread]);
+    }
+    let Setting { ranks, nodes, device, cores, .. } = flags.setting();
+    let buffers = if flags.touch { "written before each send" } else { "untouched" };
+    let nodes = super::counted_nodes(nodes);
+    format!("Ropeway and others in turns; {ranks} ranks, {nodes}, {device}, {cores} cores, buffers {buffers}\n{table}")
+}
+
+/// Whether the peer does no better with its other kind of requests. The records have both.
+fn is_best_form(line: &Line, lines: &[Line]) -> bool {
+    let is_same = |other: &&Line| {
+        (&other.of, &other.setting, other.bytes, &other.peer) == (&line.of, &line.setting, line.bytes, &line.peer)
+    };
+    let is_better = |other: &Line| match line.metric {
+        "half_rtt" => other.peer_median < line.peer_median,
+        _ => other.peer_median > line.peer_median,
+    };
+    !lines.iter().filter(is_same).any(is_better)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_told_from_talk() {
+        assert_eq!(figure("65536 11.43"), Some(11.43));
+        assert_eq!(figure("version Open MPI v4.1.4"), None);
+        assert_eq!(figure(""), None);
+    }
+}

@@ -1,0 +1,87 @@
+//! `ropeway bench compare`, against libraries that are none: scripts that answer as MPI's programs do.
+
+mod tool;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Output;
+
+use tool::{records, ropeway, stderr};
+
+/// A library in `prefix`. Its compiler makes a program that prints what `program` says, and its launcher runs that.
+fn install(prefix: &Path, program: &str) {
+    let bin = prefix.join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let write = |name: &str, text: String| {
+        let path = bin.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    // mpicc -O2 -o PROGRAM SOURCE
+    write("mpicc", format!("#!/bin/sh\nprintf '#!/bin/sh\\n{program}\\n' > \"$3\" && chmod +x \"$3\"\n"));
+    let run = "while [ ! -x \"$1\" ]; do shift; done; exec \"$@\"";
+    write("mpiexec", format!("#!/bin/sh\n[ \"$1\" = --version ] && echo 'HYDRA\nVersion: 9.8.7' && exit\n{run}\n"));
+}
+
+/// Compares with the library in `prefix`, and with none that happens to be on this machine.
+fn compare(prefix: &Path) -> Output {
+    let tools = tempfile::tempdir().unwrap();
+    for tool in ["env", "chmod"] {
+        symlink(Path::new("/bin").join(tool), tools.path().join(tool)).unwrap();
+    }
+    let mut command = ropeway(&["bench", "compare", "--of", "latency", "--runs", "2", "--sizes", "8,64", "--json"]);
+    command.env("PATH", tools.path()).env_remove("ROPEWAY_PEERS").arg("--peer").arg(prefix);
+    command.output().unwrap()
+}
+
+#[test]
+fn a_peer_is_measured_in_turns_and_the_ratio_reported() {
+    let prefix = tempfile::tempdir().unwrap();
+    install(prefix.path(), "echo version none; echo 8 1000000; echo 64 2000000");
+    let output = compare(prefix.path());
+    assert!(output.status.success(), "{output:?}");
+    let records = records(&output);
+    // Two sizes, persistent and nonblocking.
+    assert_eq!(records.len(), 4);
+    for record in records {
+        assert_eq!(record["peer"], "MPICH 9.8.7");
+        assert_eq!(
+            (&record["bench"], &record["metric"], &record["unit"]),
+            (&"compare".into(), &"half_rtt".into(), &"us".into())
+        );
+        let (median, peer) = (record["median"].as_f64().unwrap(), record["peer_median"].as_f64().unwrap());
+        assert!(median > 0.0 && peer == 1e6 * record["bytes"].as_f64().unwrap().log(8.0));
+        let ratio = |key: &str| record[key].as_f64().unwrap();
+        assert!(
+            ratio("ratio_min") <= ratio("ratio") && ratio("ratio") <= ratio("ratio_max") && ratio("ratio_max") < 1.0
+        );
+    }
+}
+
+#[test]
+fn a_peer_that_fails_is_left_out_and_named() {
+    let prefix = tempfile::tempdir().unwrap();
+    install(prefix.path(), "echo oops >&2; exit 7");
+    let output = compare(prefix.path());
+    assert!(output.status.success(), "{output:?}");
+    assert!(records(&output).is_empty());
+    assert!(stderr(&output).contains("MPICH 9.8.7 (persistent) is left out"), "{output:?}");
+}
+
+#[test]
+fn a_place_without_a_library_is_an_error() {
+    let output = compare(Path::new("/nonexistent/mpi"));
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("there is no MPI library at /nonexistent/mpi"));
+}
+
+#[test]
+fn without_any_library_it_says_how_to_get_one() {
+    let prefix = tempfile::tempdir().unwrap();
+    let mut command = ropeway(&["bench", "compare"]);
+    command.env("PATH", prefix.path()).env_remove("ROPEWAY_PEERS");
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("install one"), "{output:?}");
+}
