@@ -72,6 +72,7 @@ fn run_one(session: &Session, console: &mut Console, plan: &Plan, course: Course
             mode: Some(mode),
             bytes: Some(course.bytes),
             side: Some(course.side),
+            compute: None,
             summary,
             runs: plan.runs,
             floor: series.get(plan.modes.len()).and_then(|floor| of_mode.above(floor, floor_name)),
@@ -83,7 +84,7 @@ fn run_one(session: &Session, console: &mut Console, plan: &Plan, course: Course
 
 fn label(mode: Mode, side: Side) -> String {
     match side {
-        Side::Send => mode.to_string(),
+        Side::Send | Side::Recv => mode.to_string(),
         Side::Both => format!("{mode}, both"),
     }
 }
@@ -97,7 +98,7 @@ fn contestant(pair: &Pair, mode: Mode, course: Course, plan: &Plan) -> Result<Bo
 
 fn floor(session: &Session, pair: &Pair, course: Course, plan: &Plan) -> Result<Box<dyn Contestant>, BenchError> {
     if plan.crosses_nodes {
-        return Ok(Box::new(Windows::new(pair, Tcp::new(pair, course)?, course, plan)));
+        return Ok(Box::new(Windows::new(pair, Tcp::new(pair, course, plan)?, course, plan)));
     }
     let time = plan.time_per_run(CONTESTANTS);
     Ok(Box::new(Copying::new(session, pair, course.bytes, course.window(), time)))
@@ -301,10 +302,10 @@ struct Tcp {
 }
 
 impl Tcp {
-    fn new(pair: &Pair, course: Course) -> Result<Self, BenchError> {
+    fn new(pair: &Pair, course: Course, plan: &Plan) -> Result<Self, BenchError> {
         let messages = |count| vec![vec![0; course.bytes]; count];
         Ok(Self {
-            stream: pair.connect()?,
+            stream: pair.connect(plan)?,
             outgoing: messages(course.sends(pair)),
             incoming: messages(course.recvs(pair)),
         })

@@ -30,6 +30,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
             mode: Some(Mode::Persistent),
             bytes: None,
             side: None,
+            compute: None,
             summary: Summary::of(&percents),
             runs: plan.runs,
             floor: None,

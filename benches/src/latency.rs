@@ -36,6 +36,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
                 mode: Some(mode),
                 bytes: Some(size.0),
                 side: None,
+                compute: None,
                 summary,
                 runs: plan.runs,
                 floor: series.above(floor, floor_name),
@@ -55,7 +56,7 @@ fn contestant(pair: &Pair, mode: Mode, bytes: usize, plan: &Plan) -> Result<Box<
 
 fn floor(session: &Session, pair: &Pair, bytes: usize, plan: &Plan) -> Result<Box<dyn Contestant>, BenchError> {
     if plan.crosses_nodes {
-        let stream = pair.connect()?;
+        let stream = pair.connect(plan)?;
         stream.set_nonblocking(true)?;
         let tcp = Tcp { stream, outgoing: vec![0; bytes], incoming: vec![0; bytes] };
         return Ok(Box::new(PingPong::new(pair, tcp, "tcp", plan)));

@@ -8,13 +8,17 @@
 //! machine can do without us. They take turns, run by run, so that whatever disturbs the machine disturbs all of them.
 #![forbid(unsafe_code)]
 
+mod asynchrony;
 mod bandwidth;
+mod computation;
 mod console;
 mod error;
+mod exchange;
 mod floor;
 mod gather;
 mod idle;
 mod latency;
+mod overlap;
 mod pair;
 mod pattern;
 mod plan;
@@ -23,6 +27,7 @@ mod record;
 mod statistics;
 mod table;
 
+pub use computation::Compute;
 pub use console::{Console, Line};
 pub use error::BenchError;
 pub use gather::gather;
@@ -41,5 +46,7 @@ pub fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), 
         Bench::Latency => latency::run(session, console, plan),
         Bench::Bandwidth => bandwidth::run(session, console, plan),
         Bench::Idle => idle::run(session, console, plan),
+        Bench::Overlap => overlap::run(session, console, plan),
+        Bench::Asynchrony => asynchrony::run(session, console, plan),
     }
 }

@@ -1,6 +1,7 @@
 //! What to measure.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -17,6 +18,10 @@ pub enum Bench {
     Bandwidth,
     /// Ranks that wait and do nothing else.
     Idle,
+    /// Messages behind computation.
+    Overlap,
+    /// Receives that go on by themselves.
+    Asynchrony,
 }
 
 impl fmt::Display for Bench {
@@ -25,6 +30,8 @@ impl fmt::Display for Bench {
             Self::Latency => "latency",
             Self::Bandwidth => "bandwidth",
             Self::Idle => "idle",
+            Self::Overlap => "overlap",
+            Self::Asynchrony => "asynchrony",
         })
     }
 }
@@ -48,6 +55,10 @@ pub struct Plan {
     pub seconds: f64,
     /// Whether messages between the first and the last rank cross nodes.
     pub crosses_nodes: bool,
+    /// Where the first rank can be reached by the last without Ropeway.
+    pub address: IpAddr,
+    /// Bits a second of the line between nodes, if it is limited.
+    pub line_rate: Option<u64>,
     /// Whether each rank shall stay on one core.
     pub pin: bool,
 }

@@ -1,11 +1,14 @@
 //! What has been measured, for programs. The keys are stable.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use ropeway_examples::Mode;
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::Summary;
+use crate::Plan;
+use crate::computation::Compute;
+use crate::statistics::{Summary, significant};
 
 /// What the ranks have found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +23,8 @@ pub struct Measured {
     pub bytes: Option<usize>,
     /// Who sends.
     pub side: Option<Side>,
+    /// What was done meanwhile.
+    pub compute: Option<Compute>,
     /// The samples.
     pub summary: Summary,
     /// Runs they come from.
@@ -32,10 +37,22 @@ pub struct Measured {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// One side.
+    /// One side, and that is the one that is measured.
     Send,
+    /// One side, and the other is measured.
+    Recv,
     /// Both sides at once.
     Both,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Send => "send",
+            Self::Recv => "recv",
+            Self::Both => "both",
+        })
+    }
 }
 
 /// The floor under a figure.
@@ -55,6 +72,17 @@ pub struct Floor {
     pub ratio_max: f64,
 }
 
+impl Floor {
+    /// Under times in microseconds of a message between nodes: how long its bytes are on the line.
+    pub(crate) fn of_line(plan: &Plan, bytes: usize, times_us: &[f64]) -> Option<Self> {
+        let median = bytes as f64 * 8e6 / plan.line_rate? as f64;
+        let Summary { min, median: time, max, .. } = Summary::of(times_us);
+        let ratio = |time: f64| significant(time / median);
+        let (ratio, ratio_min, ratio_max) = (ratio(time), ratio(min), ratio(max));
+        Some(Self { name: "line rate".into(), median: significant(median), ratio, ratio_min, ratio_max })
+    }
+}
+
 /// Where it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
@@ -66,6 +94,10 @@ pub struct Setting {
     pub device: String,
     /// Wait mode of the ranks.
     pub wait: String,
+    /// Whether each node has a network namespace of its own.
+    pub netns: bool,
+    /// Of the line between nodes, if it is limited.
+    pub rate: Option<String>,
     /// Cores of the machine.
     pub cores: usize,
 }
@@ -92,6 +124,12 @@ pub struct Record {
     version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     side: Option<Side>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compute: Option<Compute>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    netns: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<String>,
     #[serde(flatten)]
     floor: Option<Floor>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,8 +139,8 @@ pub struct Record {
 impl Record {
     /// Puts together what the ranks have found and what the tool knows.
     pub fn new(bench: &str, setting: &Setting, measured: &Measured) -> Self {
-        let Measured { metric, unit, mode, bytes, side, summary, runs, floor } = measured.clone();
-        let Setting { ranks, nodes, device, wait, cores } = setting.clone();
+        let Measured { metric, unit, mode, bytes, side, compute, summary, runs, floor } = measured.clone();
+        let Setting { ranks, nodes, device, wait, netns, rate, cores } = setting.clone();
         Self {
             bench: bench.to_owned(),
             metric,
@@ -119,6 +157,9 @@ impl Record {
             oversubscribed: ranks as usize > cores,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             side,
+            compute,
+            netns,
+            rate,
             floor,
             counters: None,
         }
@@ -135,7 +176,15 @@ mod tests {
     use super::*;
 
     fn setting() -> Setting {
-        Setting { ranks: 2, nodes: 1, device: "shm".into(), wait: "adaptive".into(), cores: 2 }
+        Setting {
+            ranks: 2,
+            nodes: 1,
+            device: "shm".into(),
+            wait: "adaptive".into(),
+            netns: false,
+            rate: None,
+            cores: 2,
+        }
     }
 
     fn measured() -> Measured {
@@ -145,6 +194,7 @@ mod tests {
             mode: Some(Mode::Persistent),
             bytes: Some(8),
             side: None,
+            compute: None,
             summary: Summary { min: 0.21, median: 0.22, p99: 0.31, max: 1.2, mean: 0.23, samples: 100_000 },
             runs: 5,
             floor: None,

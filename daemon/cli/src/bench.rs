@@ -1,5 +1,8 @@
 //! `ropeway bench`: measures.
 
+mod wide;
+
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -8,7 +11,7 @@ use ropeway::WaitMode;
 use ropeway_bench::{Bench, Measured, Mode, Plan, Record, Setting, Side, Size, Summary, Table};
 
 use crate::failure::{Failure, print};
-use crate::launch::{Daemons, Events};
+use crate::launch::{Daemons, Events, Network, Rate};
 use crate::rank::Task;
 use crate::run::{NODES_MAX, RANKS_MAX, seconds};
 use crate::steps::{Seen, Steps, Told};
@@ -36,8 +39,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     nodes: u32,
     /// Bytes of a message, with suffixes K, M, G for powers of 1024.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "8,1K,64K,1M")]
-    sizes: Vec<Size>,
+    ///
+    /// [default: 8,1K,64K,1M; overlap: 64K,256K,1M,4M; asynchrony: 8,1K,64K,1M,4M]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    sizes: Option<Vec<Size>>,
     /// How ranks wait: polling, blocking or adaptive.
     #[arg(long, value_name = "MODE", default_value_t = WaitMode::Adaptive)]
     wait: WaitMode,
@@ -56,8 +61,14 @@ pub(crate) struct Flags {
     /// How long to be idle.
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     seconds: Duration,
+    /// Each node in a network namespace of its own, joined by veth pairs. Needs root and iproute2, and leaves nothing.
+    #[arg(long)]
+    netns: bool,
+    /// Bits a second from and to each node, for example 1gbit.
+    #[arg(long, value_name = "RATE", requires = "netns")]
+    rate: Option<Rate>,
     /// Use the daemon of this machine instead of embedded ones.
-    #[arg(long, conflicts_with = "nodes")]
+    #[arg(long, conflicts_with_all = ["nodes", "netns"])]
     attach: bool,
     /// Keep each rank on one core.
     #[arg(long)]
@@ -82,12 +93,16 @@ enum Name {
     Bandwidth,
     /// CPU time of ranks blocked in wait, and of their daemons, in percent of a core.
     Idle,
+    /// How much of the communication hides behind computation: 1 is all.
+    Overlap,
+    /// How much of a receive goes on while the program computes: 1 is all.
+    Asynchrony,
 }
 
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let plan = flags.plan()?;
     let events = Events::from_signals()?;
-    let daemons = if flags.attach { Daemons::system()? } else { Daemons::embedded(flags.nodes)? };
+    let daemons = flags.daemons()?;
     let setting = flags.setting();
     let progress = if flags.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     progress.enable_steady_tick(Duration::from_millis(100));
@@ -116,20 +131,35 @@ impl Flags {
             Name::Latency => (Bench::Latency, 5, 2),
             Name::Bandwidth => (Bench::Bandwidth, 5, 2),
             Name::Idle => (Bench::Idle, 1, 1),
+            Name::Overlap => (Bench::Overlap, 5, 2),
+            Name::Asynchrony => (Bench::Asynchrony, 5, 2),
         };
         if self.ranks < ranks_min {
             return Err(Failure::CannotRun(format!("{bench} needs at least {ranks_min} ranks: use -n {ranks_min}")));
         }
+        if self.netns && self.nodes < 2 {
+            return Err(Failure::CannotRun("--netns joins nodes, so it needs at least two: use --nodes 2".into()));
+        }
         Ok(Plan {
             bench,
-            sizes: self.sizes.clone(),
+            sizes: self.sizes.clone().unwrap_or_else(|| default_sizes(bench)),
             modes: self.mode.map_or_else(|| vec![Mode::Persistent, Mode::OneShot], |mode| vec![mode]),
             iters: self.iters,
             warmup: self.warmup,
             runs: self.runs.unwrap_or(runs),
             seconds: self.seconds.as_secs_f64(),
             crosses_nodes: self.nodes > 1,
+            address: if self.netns { Network::address(0) } else { IpAddr::V4(Ipv4Addr::LOCALHOST) },
+            line_rate: self.rate.map(Rate::bits_per_s),
             pin: self.pin,
+        })
+    }
+
+    fn daemons(&self) -> Result<Daemons, Failure> {
+        Ok(match (self.attach, self.netns) {
+            (true, _) => Daemons::system()?,
+            (false, true) => Daemons::in_namespaces(self.nodes, self.rate)?,
+            (false, false) => Daemons::embedded(self.nodes)?,
         })
     }
 
@@ -139,6 +169,8 @@ impl Flags {
             nodes: self.nodes,
             device: if self.nodes > 1 { "tcp" } else { "shm" }.to_owned(),
             wait: self.wait.to_string(),
+            netns: self.netns,
+            rate: self.rate.map(|rate| rate.to_string()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
@@ -190,17 +222,23 @@ impl Report {
     }
 
     fn heading(&self) -> String {
-        let Setting { ranks, nodes, device, wait, cores } = &self.setting;
+        let Setting { ranks, nodes, device, wait, cores, netns, rate } = &self.setting;
         let unit = self.results.first().map_or("", |(measured, _)| measured.unit.as_str());
         let metric = self.results.first().map_or("", |(measured, _)| measured.metric.as_str());
         let metric = if self.bench == Bench::Idle { "CPU time while waiting" } else { metric };
         let nodes = counted_nodes(*nodes);
-        format!("{metric}, {unit}; {ranks} ranks, {nodes}, {device}, {wait}, {cores} cores\n")
+        let metric = if unit.is_empty() { metric.to_owned() } else { format!("{metric}, {unit}") };
+        let netns = if *netns { " between namespaces" } else { "" };
+        let rate = rate.as_ref().map(|rate| format!(" at {rate}")).unwrap_or_default();
+        format!("{metric}; {ranks} ranks, {nodes}, {device}{netns}{rate}, {wait}, {cores} cores\n")
     }
 
     fn table(&self) -> Table {
         if self.bench == Bench::Idle {
             return self.idle_table();
+        }
+        if let Some(metrics) = wide::metrics(self.bench) {
+            return wide::table(metrics, self.results.iter().map(|(measured, _)| measured));
         }
         let mut table =
             Table::new(&["messages", "bytes", "min", "median", "p99", "max", "samples", "floor", "ratio", ""]);
@@ -245,6 +283,15 @@ impl Report {
         }
         text
     }
+}
+
+fn default_sizes(bench: Bench) -> Vec<Size> {
+    let sizes: &[usize] = match bench {
+        Bench::Overlap => &[64 << 10, 256 << 10, 1 << 20, 4 << 20],
+        Bench::Asynchrony => &[8, 1 << 10, 64 << 10, 1 << 20, 4 << 20],
+        _ => &[8, 1 << 10, 64 << 10, 1 << 20],
+    };
+    sizes.iter().copied().map(Size).collect()
 }
 
 /// So many nodes, in words.
