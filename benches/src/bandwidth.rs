@@ -57,7 +57,7 @@ fn label(mode: Mode, side: Side) -> String {
 fn floor(session: &Session, pair: &Pair, course: Course, plan: &Plan) -> Result<Box<dyn Contestant>, BenchError> {
     let effort = plan.effort(CONTESTANTS, WARMUP);
     if plan.crosses_nodes {
-        return Ok(windows(pair, window::of_tcp(pair, course)?, course, effort));
+        return Ok(windows(pair, window::of_tcp(pair, course, plan)?, course, effort));
     }
     Ok(Box::new(Copying::new(session, pair, course.bytes, course.window, effort.time)))
 }

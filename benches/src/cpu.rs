@@ -34,7 +34,7 @@ fn run_size(pair: Option<&Pair>, console: &mut Console, plan: &Plan, course: Cou
         moved.push(moved_bytes);
     }
     if plan.crosses_nodes {
-        let make = |pair: &Pair| Ok(usage(pair, window::of_tcp(pair, course)?, &Rc::default()));
+        let make = |pair: &Pair| Ok(usage(pair, window::of_tcp(pair, course, plan)?, &Rc::default()));
         entrants.push(Entrant::new("floor", pair, make)?);
     }
     let series = take_turns(console, plan.runs, &mut entrants)?;

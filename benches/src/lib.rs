@@ -8,12 +8,15 @@
 //! machine can do without us. They take turns, run by run, so that whatever disturbs the machine disturbs all of them.
 #![forbid(unsafe_code)]
 
+mod asynchrony;
 mod bandwidth;
 mod calls;
+mod computation;
 mod console;
 mod contest;
 mod cpu;
 mod error;
+mod exchange;
 mod floor;
 mod gather;
 mod idle;
@@ -21,6 +24,7 @@ mod latency;
 mod link;
 mod message_rate;
 mod overhead;
+mod overlap;
 mod pair;
 mod pattern;
 mod persistence;
@@ -39,6 +43,7 @@ mod unparking;
 mod wakeup;
 mod window;
 
+pub use computation::Compute;
 pub use console::{Console, Line};
 pub use contest::{Contest, Kind, MPI_CONTEST};
 pub use cpu::s_per_gib;
@@ -67,5 +72,7 @@ pub fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), 
         Bench::Wakeup => wakeup::run(session, console, plan),
         Bench::Skew => skew::run(session, console, plan),
         Bench::Compare => contest::run(session, console, plan),
+        Bench::Overlap => overlap::run(session, console, plan),
+        Bench::Asynchrony => asynchrony::run(session, console, plan),
     }
 }

@@ -49,7 +49,7 @@ fn run_pairs(
         entrants.push(Entrant::of_all(label(mode, pairs), rates(batches)));
     }
     if plan.crosses_nodes {
-        let batches = pair.as_ref().map(|pair| window::of_tcp(pair, course)).transpose()?;
+        let batches = pair.as_ref().map(|pair| window::of_tcp(pair, course, plan)).transpose()?;
         entrants.push(Entrant::of_all("floor", rates(batches)));
     }
     let series = take_turns(console, plan.runs, &mut entrants)?;

@@ -1,11 +1,11 @@
 //! Two ranks that measure: the first and the last, so that with several nodes the messages cross them, or one of many pairs.
 
 use std::io;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 
 use ropeway::Communicator;
 
-use crate::BenchError;
+use crate::{BenchError, Plan};
 
 /// One of the two.
 #[derive(Clone, Debug)]
@@ -60,17 +60,28 @@ impl Pair {
         Ok(())
     }
 
+    /// Tells the other one to go on.
+    pub(crate) fn go(&self) -> Result<(), BenchError> {
+        Ok(self.world.send(&[0u8], self.peer, GO)?)
+    }
+
+    /// Returns when the other one says so.
+    pub(crate) fn await_go(&self) -> Result<(), BenchError> {
+        self.world.recv(&mut [0u8], self.peer, GO)?;
+        Ok(())
+    }
+
     /// A plain TCP connection between the two processes.
-    pub(crate) fn connect(&self) -> Result<TcpStream, BenchError> {
+    pub(crate) fn connect(&self, plan: &Plan) -> Result<TcpStream, BenchError> {
         let stream = if self.leads {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            let listener = TcpListener::bind((plan.address, 0))?;
             let port = listener.local_addr()?.port();
             self.agree(|| [u64::from(port)])?;
             listener.accept()?.0
         } else {
             let [port] = self.agree(|| unreachable!("the leader decides"))?;
             let port = u16::try_from(port).map_err(io::Error::other)?;
-            TcpStream::connect((Ipv4Addr::LOCALHOST, port))?
+            TcpStream::connect((plan.address, port))?
         };
         stream.set_nodelay(true)?;
         Ok(stream)
@@ -89,6 +100,7 @@ fn opposite(rank: u32, size: u32, pairs: u32) -> Option<(u32, bool)> {
 
 const AGREE: i32 = 100;
 const MEET: i32 = 102;
+const GO: i32 = 103;
 const TELL: i32 = 104;
 
 #[cfg(test)]

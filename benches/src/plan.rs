@@ -1,6 +1,7 @@
 //! What to measure.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -32,6 +33,10 @@ pub enum Bench {
     Wakeup,
     /// What a sender notices of a receiver that is late.
     Skew,
+    /// Messages behind computation.
+    Overlap,
+    /// Receives that go on by themselves.
+    Asynchrony,
     /// The same as somebody else, beside them.
     Compare,
 }
@@ -49,6 +54,8 @@ impl fmt::Display for Bench {
             Self::Idle => "idle",
             Self::Wakeup => "wakeup",
             Self::Skew => "skew",
+            Self::Overlap => "overlap",
+            Self::Asynchrony => "asynchrony",
             Self::Compare => "compare",
         })
     }
@@ -73,6 +80,10 @@ pub struct Plan {
     pub seconds: f64,
     /// Whether messages between the first and the last rank cross nodes.
     pub crosses_nodes: bool,
+    /// Where the first rank can be reached by the last without Ropeway.
+    pub address: IpAddr,
+    /// Bits a second of the line between nodes, if it is limited.
+    pub line_rate: Option<u64>,
     /// Whether each rank shall stay on one core.
     pub pin: bool,
     /// What to compare, if that is the benchmark.

@@ -1,11 +1,14 @@
 //! What has been measured, for programs. The keys are stable.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use ropeway_examples::Mode;
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::Summary;
+use crate::Plan;
+use crate::computation::Compute;
+use crate::statistics::{Summary, significant};
 
 /// What the ranks have found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +27,8 @@ pub struct Measured {
     pub pairs: Option<u32>,
     /// How late a receiver is.
     pub delay_us: Option<f64>,
+    /// What was done meanwhile.
+    pub compute: Option<Compute>,
     /// All bytes moved meanwhile, for the tool, which knows what that has cost the daemons.
     pub moved_bytes: Option<u64>,
     /// The samples.
@@ -45,6 +50,7 @@ impl Measured {
             side: None,
             pairs: None,
             delay_us: None,
+            compute: None,
             moved_bytes: None,
             summary,
             runs,
@@ -57,12 +63,22 @@ impl Measured {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// This side.
+    /// One side, and that is the one that is measured.
     Send,
-    /// The other side.
+    /// One side, and the other is measured.
     Recv,
     /// Both sides at once.
     Both,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Send => "send",
+            Self::Recv => "recv",
+            Self::Both => "both",
+        })
+    }
 }
 
 /// The floor under a figure.
@@ -82,6 +98,17 @@ pub struct Floor {
     pub ratio_max: f64,
 }
 
+impl Floor {
+    /// Under times in microseconds of a message between nodes: how long its bytes are on the line.
+    pub(crate) fn of_line(plan: &Plan, bytes: usize, times_us: &[f64]) -> Option<Self> {
+        let median = bytes as f64 * 8e6 / plan.line_rate? as f64;
+        let Summary { min, median: time, max, .. } = Summary::of(times_us);
+        let ratio = |time: f64| significant(time / median);
+        let (ratio, ratio_min, ratio_max) = (ratio(time), ratio(min), ratio(max));
+        Some(Self { name: "line rate".into(), median: significant(median), ratio, ratio_min, ratio_max })
+    }
+}
+
 /// Where it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
@@ -93,6 +120,10 @@ pub struct Setting {
     pub device: String,
     /// Wait mode of the ranks.
     pub wait: String,
+    /// Whether each node has a network namespace of its own.
+    pub netns: bool,
+    /// Of the line between nodes, if it is limited.
+    pub rate: Option<String>,
     /// Cores of the machine.
     pub cores: usize,
 }
@@ -123,6 +154,12 @@ pub struct Record {
     pairs: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delay_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compute: Option<Compute>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    netns: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<String>,
     #[serde(flatten)]
     floor: Option<Floor>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,9 +169,21 @@ pub struct Record {
 impl Record {
     /// Puts together what the ranks have found and what the tool knows.
     pub fn new(bench: &str, setting: &Setting, measured: &Measured) -> Self {
-        let Measured { metric, unit, mode, bytes, side, pairs, delay_us, moved_bytes: _, summary, runs, floor } =
-            measured.clone();
-        let Setting { ranks, nodes, device, wait, cores } = setting.clone();
+        let Measured {
+            metric,
+            unit,
+            mode,
+            bytes,
+            side,
+            pairs,
+            delay_us,
+            compute,
+            moved_bytes: _,
+            summary,
+            runs,
+            floor,
+        } = measured.clone();
+        let Setting { ranks, nodes, device, wait, netns, rate, cores } = setting.clone();
         Self {
             bench: bench.to_owned(),
             metric,
@@ -153,6 +202,9 @@ impl Record {
             side,
             pairs,
             delay_us,
+            compute,
+            netns,
+            rate,
             floor,
             counters: None,
         }
@@ -169,7 +221,15 @@ mod tests {
     use super::*;
 
     fn setting() -> Setting {
-        Setting { ranks: 2, nodes: 1, device: "shm".into(), wait: "adaptive".into(), cores: 2 }
+        Setting {
+            ranks: 2,
+            nodes: 1,
+            device: "shm".into(),
+            wait: "adaptive".into(),
+            netns: false,
+            rate: None,
+            cores: 2,
+        }
     }
 
     fn measured() -> Measured {

@@ -6,8 +6,8 @@ use std::thread;
 
 use ropeway::{Buffer, RecvRequest, SendRequest};
 
-use crate::BenchError;
 use crate::pair::Pair;
+use crate::{BenchError, Plan};
 
 /// One side's part of a round trip.
 pub(crate) trait Trip {
@@ -117,8 +117,8 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    pub(crate) fn new(pair: &Pair, bytes: usize) -> Result<Self, BenchError> {
-        let stream = pair.connect()?;
+    pub(crate) fn new(pair: &Pair, bytes: usize, plan: &Plan) -> Result<Self, BenchError> {
+        let stream = pair.connect(plan)?;
         stream.set_nonblocking(true)?;
         Ok(Self { stream, outgoing: vec![0; bytes], incoming: vec![0; bytes] })
     }

@@ -11,7 +11,7 @@ use crate::pattern;
 use crate::plan::Effort;
 use crate::record::Side;
 use crate::streams::{OneShot, Persistent};
-use crate::{BenchError, cpu_time};
+use crate::{BenchError, Plan, cpu_time};
 
 /// What is sent.
 #[derive(Clone, Copy)]
@@ -96,8 +96,8 @@ pub(crate) fn of_messages(pair: &Pair, mode: Mode, course: Course) -> Result<Box
 }
 
 /// Batches over a bare connection.
-pub(crate) fn of_tcp(pair: &Pair, course: Course) -> Result<Box<dyn Batches>, BenchError> {
-    Ok(Box::new(Windows::new(pair, Tcp::new(pair, course)?, course)))
+pub(crate) fn of_tcp(pair: &Pair, course: Course, plan: &Plan) -> Result<Box<dyn Batches>, BenchError> {
+    Ok(Box::new(Windows::new(pair, Tcp::new(pair, course, plan)?, course)))
 }
 
 /// Batches that don't count. Seconds that one takes, with everything that does not count: the data is written and checked
@@ -194,10 +194,10 @@ struct Tcp {
 }
 
 impl Tcp {
-    fn new(pair: &Pair, course: Course) -> Result<Self, BenchError> {
+    fn new(pair: &Pair, course: Course, plan: &Plan) -> Result<Self, BenchError> {
         let messages = |count| vec![vec![0; course.bytes]; count];
         Ok(Self {
-            stream: pair.connect()?,
+            stream: pair.connect(plan)?,
             window: course.window,
             outgoing: messages(course.sends(pair)),
             incoming: messages(course.recvs(pair)),

@@ -14,8 +14,13 @@ use serde::Deserialize;
 pub struct Config {
     /// Path of the control socket; `None` when only [`Daemon::connect`](crate::Daemon::connect) is used.
     pub socket: Option<PathBuf>,
-    /// Where to listen for links of other daemons; `None` for a node on its own. Loopback only.
+    /// Where to listen for links of other daemons; `None` for a node on its own. Loopback only, or see
+    /// [`network_is_private`](Self::network_is_private).
     pub listen: Option<SocketAddr>,
+    /// Listen on an address that is not loopback. Links are not encrypted, so this is only for a network that no other
+    /// program can reach, such as one between namespaces that exist for a benchmark. Not a setting of the
+    /// configuration file: no real network is private enough.
+    pub network_is_private: bool,
     /// The cluster's secret; links to daemons with another one are refused.
     pub key: ClusterKey,
     /// Address space of one rank's registered buffers.
@@ -38,6 +43,7 @@ impl Default for Config {
         Self {
             socket: None,
             listen: None,
+            network_is_private: false,
             key: ClusterKey([0; 32]),
             arena_bytes_max: job_memory_bytes_max.min(16 << 30).next_multiple_of(1 << 20),
             job_memory_bytes_max,
@@ -53,6 +59,11 @@ impl Config {
     /// A daemon that other daemons on this machine can reach, on a port of the kernel's choice.
     pub fn on_loopback(key: ClusterKey) -> Self {
         Self { listen: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)), key, ..Self::default() }
+    }
+
+    /// A daemon on a network that nobody else can reach, on a port of the kernel's choice.
+    pub fn on_private_network(address: IpAddr, key: ClusterKey) -> Self {
+        Self { listen: Some(SocketAddr::new(address, 0)), network_is_private: true, key, ..Self::default() }
     }
 
     /// The defaults, changed by what a configuration file says.

@@ -65,7 +65,8 @@ pub(crate) fn prepare(config: Config, signals: Option<SignalFd>) -> Result<Prepa
     let poll = Poll::new()?;
     let waker = Waker::new(poll.registry(), Source::Waker.token())?;
     let (orders, received) = mpsc::channel();
-    let link_listener = config.listen.map(listen_for_links).transpose()?;
+    let link_listener =
+        config.listen.map(|address| listen_for_links(address, config.network_is_private)).transpose()?;
     let control_listener = config.socket.as_deref().map(listen_for_clients).transpose()?;
     let daemon = random_number()?;
     let link = link_listener.as_ref().map(TcpListener::local_addr).transpose()?;
@@ -142,8 +143,8 @@ impl Drop for Daemon {
     }
 }
 
-fn listen_for_links(address: SocketAddr) -> Result<TcpListener, DaemonError> {
-    if !address.ip().is_loopback() {
+fn listen_for_links(address: SocketAddr, network_is_private: bool) -> Result<TcpListener, DaemonError> {
+    if !address.ip().is_loopback() && !network_is_private {
         return Err(DaemonError::NotLoopback(address));
     }
     TcpListener::bind(address).map_err(|source| DaemonError::Listen { address: address.to_string(), source })

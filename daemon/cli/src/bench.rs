@@ -4,6 +4,7 @@ mod compare;
 mod flags;
 mod peer;
 mod report;
+mod wide;
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     }
     let plan = flags.plan()?;
     let events = Events::from_signals()?;
-    let daemons = if flags.attach { Daemons::system()? } else { Daemons::embedded(flags.nodes)? };
+    let daemons = flags.daemons()?;
     let setting = flags.setting();
     let progress = if flags.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     progress.enable_steady_tick(Duration::from_millis(100));
@@ -48,6 +49,14 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
 }
 
 impl Flags {
+    fn daemons(&self) -> Result<Daemons, Failure> {
+        Ok(match (self.attach, self.netns) {
+            (true, _) => Daemons::system()?,
+            (false, true) => Daemons::in_namespaces(self.nodes, self.rate)?,
+            (false, false) => Daemons::embedded(self.nodes)?,
+        })
+    }
+
     fn show(&self, report: &Report) -> Result<(), Failure> {
         let table = report.table();
         if self.json {

@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const BATCH_S: f64 = 0.02;
 
 pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
+    if flags.netns {
+        return Err(Failure::CannotRun("compare has no --netns: others run on loopback or shared memory".to_owned()));
+    }
     let events = Events::from_signals()?;
     let mut peers = find_peers(flags)?;
     let folder = tempfile::Builder::new().prefix("ropeway-compare-").tempdir().map_err(Failure::other)?;
@@ -214,6 +217,8 @@ impl Arena<'_> {
             crosses_nodes: self.flags.nodes > 1,
             pin: self.has_cores(),
             contest: Some(contest),
+            address: self.flags.address(),
+            line_rate: None,
         };
         let (task, ranks) = (Task::Bench(plan), self.flags.ranks);
         let steps = Steps { task, ranks, wait: Some(wait), daemons: self.daemons, events: self.events };

@@ -1,5 +1,6 @@
 //! What `ropeway bench` can be asked.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use ropeway::WaitMode;
 use ropeway_bench::{Bench, Kind, Mode, Plan, Setting, Size};
 
 use crate::failure::Failure;
+use crate::launch::{Network, Rate};
 use crate::run::{NODES_MAX, RANKS_MAX, seconds};
 
 /// Measures messages, and beside them the floor: what the machine can do without Ropeway.
@@ -37,7 +39,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     pub(super) nodes: u32,
     /// Bytes of a message, with suffixes K, M, G for powers of 1024 [default: 8,1K,64K,1M; message-rate: 8,64,1K; wakeup: 8;
-    /// skew: 1,64,1K,8K,64K,512K,4M].
+    /// skew: 1,64,1K,8K,64K,512K,4M; overlap: 64K,256K,1M,4M; asynchrony: 8,1K,64K,1M,4M].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) sizes: Option<Vec<Size>>,
     /// How ranks wait: polling, blocking or adaptive [default: adaptive; wakeup: blocking; exchanges of compare: all three].
@@ -68,8 +70,14 @@ pub(crate) struct Flags {
     /// compare: write messages anew before each send.
     #[arg(long)]
     pub(super) touch: bool,
+    /// Each node in a network namespace of its own, joined by veth pairs. Needs root and iproute2, and leaves nothing.
+    #[arg(long)]
+    pub(super) netns: bool,
+    /// Bits a second from and to each node, for example 1gbit.
+    #[arg(long, value_name = "RATE", requires = "netns")]
+    pub(super) rate: Option<Rate>,
     /// Use the daemon of this machine instead of embedded ones.
-    #[arg(long, conflicts_with = "nodes")]
+    #[arg(long, conflicts_with_all = ["nodes", "netns"])]
     pub(super) attach: bool,
     /// Keep each rank on one core.
     #[arg(long)]
@@ -109,6 +117,10 @@ enum Name {
     Wakeup,
     /// What a sender notices of a receiver that pauses between start and wait, in percent of the pause.
     Skew,
+    /// How much of the communication hides behind computation: 1 is all.
+    Overlap,
+    /// How much of a receive goes on while the program computes: 1 is all.
+    Asynchrony,
     /// Latency, bandwidth and a ring exchange beside every MPI library found, in turns: the ratio to each.
     Compare,
 }
@@ -137,6 +149,8 @@ impl Name {
             Self::Idle => Defaults { runs: 1, seconds: 5, ..Defaults::of_one(Bench::Idle) },
             Self::Wakeup => Defaults { wait: WaitMode::Blocking, sizes: &[8], ..pair(Bench::Wakeup) },
             Self::Skew => Defaults { runs: 1, seconds: 1, sizes: &SKEW_SIZES, ..pair(Bench::Skew) },
+            Self::Overlap => Defaults { sizes: &OVERLAP_SIZES, ..pair(Bench::Overlap) },
+            Self::Asynchrony => Defaults { sizes: &ASYNCHRONY_SIZES, ..pair(Bench::Asynchrony) },
             Self::Compare => pair(Bench::Compare),
         }
     }
@@ -163,6 +177,9 @@ impl Flags {
         if self.ranks < ranks_min {
             return Err(Failure::CannotRun(format!("{bench} needs at least {ranks_min} ranks: use -n {ranks_min}")));
         }
+        if self.netns && self.nodes < 2 {
+            return Err(Failure::CannotRun("--netns joins nodes, so it needs at least two: use --nodes 2".into()));
+        }
         let sizes = self.sizes.clone().unwrap_or_else(|| sizes.iter().copied().map(Size).collect());
         if bench == Bench::Wakeup {
             check_wakeup(self.wait(), &sizes)?;
@@ -178,7 +195,14 @@ impl Flags {
             crosses_nodes: self.nodes > 1,
             pin: self.pin,
             contest: None,
+            address: self.address(),
+            line_rate: self.rate.map(Rate::bits_per_s),
         })
+    }
+
+    /// Where the first rank can be reached by the last without Ropeway.
+    pub(super) fn address(&self) -> IpAddr {
+        if self.netns { Network::address(0) } else { IpAddr::V4(Ipv4Addr::LOCALHOST) }
     }
 
     pub(super) fn wait(&self) -> WaitMode {
@@ -191,6 +215,8 @@ impl Flags {
             nodes: self.nodes,
             device: if self.nodes > 1 { "tcp" } else { "shm" }.to_owned(),
             wait: self.wait().to_string(),
+            netns: self.netns,
+            rate: self.rate.map(|rate| rate.to_string()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
@@ -209,6 +235,8 @@ fn check_wakeup(wait: WaitMode, sizes: &[Size]) -> Result<(), Failure> {
 }
 
 const SIZES: [usize; 4] = [8, 1 << 10, 64 << 10, 1 << 20];
+const OVERLAP_SIZES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
+const ASYNCHRONY_SIZES: [usize; 5] = [8, 1 << 10, 64 << 10, 1 << 20, 4 << 20];
 const SKEW_SIZES: [usize; 7] = [1, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20];
 /// Of the time that wakeup's messages bring.
 const TIME_BYTES: usize = size_of::<u64>();

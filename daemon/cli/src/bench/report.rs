@@ -2,6 +2,7 @@
 
 use ropeway_bench::{Bench, Measured, Record, Setting, Side, Size, Summary, Table, s_per_gib};
 
+use super::wide;
 use crate::steps::Seen;
 
 /// What has been measured so far.
@@ -51,19 +52,24 @@ impl Report {
     }
 
     pub(super) fn heading(&self) -> String {
-        let Setting { ranks, nodes, device, wait, cores } = &self.setting;
+        let Setting { ranks, nodes, device, wait, netns, rate, cores } = &self.setting;
         let what = match self.results.first() {
             _ if self.bench == Bench::Idle => "CPU time while waiting, percent".to_owned(),
             Some((first, _)) if !self.is_mixed() => format!("{}, {}", first.metric, first.unit),
             _ => self.bench.to_string(),
         };
         let nodes = counted_nodes(*nodes);
-        format!("{what}; {ranks} ranks, {nodes}, {device}, {wait}, {cores} cores\n")
+        let netns = if *netns { " between namespaces" } else { "" };
+        let rate = rate.as_ref().map(|rate| format!(" at {rate}")).unwrap_or_default();
+        format!("{what}; {ranks} ranks, {nodes}, {device}{netns}{rate}, {wait}, {cores} cores\n")
     }
 
     pub(super) fn table(&self) -> Table {
         if self.bench == Bench::Idle {
             return self.idle_table();
+        }
+        if let Some(metrics) = wide::metrics(self.bench) {
+            return wide::table(metrics, self.results.iter().map(|(measured, _)| measured));
         }
         let (is_mixed, has_pairs) =
             (self.is_mixed(), self.results.iter().any(|(measured, _)| measured.pairs.is_some()));

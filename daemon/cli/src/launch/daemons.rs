@@ -13,11 +13,12 @@ use ropeway_proto::control::DaemonAddress;
 use ropeway_proto::hello::ClusterKey;
 
 use super::LaunchError;
+use super::network::{Inside, Network, Rate};
 
 /// A daemon for each node.
 pub(crate) enum Daemons {
-    /// Threads of the tool.
-    Embedded(Vec<Daemon>),
+    /// Threads of the tool, maybe in a network of their own.
+    Embedded(Vec<Daemon>, Option<Network>),
     /// The one of this machine, reached by its socket.
     System(PathBuf),
 }
@@ -26,11 +27,24 @@ impl Daemons {
     /// Starts embedded ones.
     pub(crate) fn embedded(nodes: u32) -> Result<Self, LaunchError> {
         if nodes == 1 {
-            return Ok(Self::Embedded(vec![Daemon::start(Config::default())?]));
+            return Ok(Self::Embedded(vec![Daemon::start(Config::default())?], None));
         }
         let key = ClusterKey(random_bytes().map_err(LaunchError::system("making a key"))?);
         let start = |_| Ok(Daemon::start(Config::on_loopback(key))?);
-        (0..nodes).map(start).collect::<Result<_, _>>().map(Self::Embedded)
+        (0..nodes).map(start).collect::<Result<_, LaunchError>>().map(|daemons| Self::Embedded(daemons, None))
+    }
+
+    /// Starts embedded ones, each in a network namespace of its own.
+    pub(crate) fn in_namespaces(nodes: u32, rate: Option<Rate>) -> Result<Self, LaunchError> {
+        let network = Network::new(nodes, rate)?;
+        let key = ClusterKey(random_bytes().map_err(LaunchError::system("making a key"))?);
+        let start = |node| {
+            // Its sockets, and the links it dials, belong to the namespace of the thread that makes them.
+            let _inside = network.enter(node).map_err(LaunchError::system("entering a namespace"))?;
+            Ok(Daemon::start(Config::on_private_network(Network::address(node), key))?)
+        };
+        let daemons = (0..nodes as usize).map(start).collect::<Result<_, LaunchError>>()?;
+        Ok(Self::Embedded(daemons, Some(network)))
     }
 
     /// The daemon of this machine, which has to be running.
@@ -52,15 +66,23 @@ impl Daemons {
 
     pub(crate) fn nodes(&self) -> u32 {
         match self {
-            Self::Embedded(daemons) => daemons.len() as u32,
+            Self::Embedded(daemons, _) => daemons.len() as u32,
             Self::System(_) => 1,
+        }
+    }
+
+    /// Moves this thread to a node's network, if nodes have networks of their own, until the guard is dropped.
+    pub(super) fn enter(&self, node: usize) -> io::Result<Option<Inside>> {
+        match self {
+            Self::Embedded(_, Some(network)) => network.enter(node).map(Some),
+            Self::Embedded(_, None) | Self::System(_) => Ok(None),
         }
     }
 
     /// A new connection to a node's daemon.
     pub(super) fn connect(&self, node: usize) -> io::Result<UnixStream> {
         match self {
-            Self::Embedded(daemons) => daemons[node].connect(),
+            Self::Embedded(daemons, _) => daemons[node].connect(),
             Self::System(socket) => UnixStream::connect(socket),
         }
     }
@@ -68,7 +90,7 @@ impl Daemons {
     /// Where the daemons reach each other; of a single one, nothing.
     pub(super) fn addresses(&self) -> Vec<DaemonAddress> {
         match self {
-            Self::Embedded(daemons) => daemons.iter().filter_map(Daemon::address).collect(),
+            Self::Embedded(daemons, _) => daemons.iter().filter_map(Daemon::address).collect(),
             Self::System(_) => Vec::new(),
         }
     }
@@ -76,7 +98,7 @@ impl Daemons {
     /// CPU time that all of them have used.
     pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
         match self {
-            Self::Embedded(daemons) => daemons.iter().map(Daemon::cpu_time).sum(),
+            Self::Embedded(daemons, _) => daemons.iter().map(Daemon::cpu_time).sum(),
             Self::System(socket) => {
                 let credentials = getsockopt(&UnixStream::connect(socket)?, PeerCredentials)?;
                 // The daemon's only thread is its main thread.
@@ -89,7 +111,7 @@ impl Daemons {
 
     /// What all of them have counted. The system's daemon counts for others too, so nothing of it.
     pub(crate) fn counters(&self) -> Option<BTreeMap<String, u64>> {
-        let Self::Embedded(daemons) = self else { return None };
+        let Self::Embedded(daemons, _) = self else { return None };
         let mut sums = BTreeMap::new();
         for (label, count) in daemons.iter().flat_map(Daemon::counters) {
             *sums.entry(label.to_owned()).or_default() += count;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use ropeway_daemon::DaemonError;
 
+use super::network::NetworkError;
+
 /// Why a job could not be started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LaunchError {
@@ -18,6 +20,8 @@ pub(crate) enum LaunchError {
     TooFewRanks { nodes: u32 },
     #[error("no daemon is running at {}: start ropewayd, set ROPEWAY_SOCKET, or leave out --attach", .0.display())]
     NoSystemDaemon(PathBuf),
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     #[error("can't start a daemon: {0}")]
     Daemon(#[from] DaemonError),
     #[error("the daemon does not take the job: {0}")]
@@ -35,7 +39,7 @@ impl LaunchError {
             Self::NotOnPath(_) | Self::NoSuchFile(_) => 127,
             Self::NotExecutable(_) => 126,
             Self::TooFewRanks { .. } => 2,
-            Self::NoSystemDaemon(_) => 3,
+            Self::NoSystemDaemon(_) | Self::Network(_) => 3,
             Self::Daemon(_) | Self::Job(_) | Self::Rank { .. } | Self::System { .. } => 1,
         }
     }

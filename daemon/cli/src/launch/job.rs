@@ -1,8 +1,5 @@
 //! A job, as the daemons know it.
 
-use std::io;
-use std::os::unix::net::UnixStream;
-
 use ropeway::JobId;
 use ropeway::control::ControlSocket;
 use ropeway_proto::NodeId;
@@ -41,9 +38,8 @@ impl Job {
         Ok(Self { id, nodes, _launchers: launchers })
     }
 
-    /// A connection for a rank, to the daemon of its node.
-    pub(super) fn connect(&self, daemons: &Daemons, rank: u32) -> io::Result<UnixStream> {
-        let node = self.nodes.partition_point(|node| node.first_rank <= rank) - 1;
-        daemons.connect(node)
+    /// The node a rank belongs to.
+    pub(super) fn node_of(&self, rank: u32) -> usize {
+        self.nodes.partition_point(|node| node.first_rank <= rank) - 1
     }
 }

@@ -35,9 +35,12 @@ impl Ranks {
         daemons: &Daemons,
     ) -> Result<&mut Child, LaunchError> {
         let failed = |error| LaunchError::Rank { rank, error };
-        let connection = job.connect(daemons, rank).map_err(failed)?;
+        let node = job.node_of(rank);
+        let connection = daemons.connect(node).map_err(failed)?;
         // The copy survives `exec`. It exists only while this rank is being started, so that no other inherits it.
         let inherited = dup(&connection).map_err(|error| failed(error.into()))?;
+        // A process starts in the network of the thread that starts it.
+        let _inside = daemons.enter(node).map_err(failed)?;
         let child = command
             .env("ROPEWAY_FD", inherited.as_raw_fd().to_string())
             .env("ROPEWAY_JOB", format!("{:016x}", job.id.0))

@@ -1,0 +1,148 @@
+//! One message, or one each way, that can be started, left alone, and waited for.
+
+use ropeway::{Buffer, Pending, RecvRequest, SendRequest};
+use ropeway_examples::Mode;
+
+use crate::BenchError;
+use crate::pair::Pair;
+use crate::pattern;
+use crate::record::Side;
+
+/// One rank's part.
+pub(crate) struct Exchange {
+    outgoing: Option<Outgoing>,
+    incoming: Option<Incoming>,
+    pair: Pair,
+    mode: Mode,
+    bytes: usize,
+    /// Exchanges so far, the same number on both sides.
+    number: u64,
+}
+
+enum Outgoing {
+    Persistent(SendRequest<u8>),
+    OneShot(Message),
+}
+
+enum Incoming {
+    Persistent(RecvRequest<u8>),
+    OneShot(Message),
+}
+
+/// A one-shot message, which is here or on its way.
+#[derive(Default)]
+struct Message {
+    here: Option<Buffer<u8>>,
+    away: Option<Pending<u8>>,
+}
+
+impl Exchange {
+    /// The part of this rank, if the one that leads has this side.
+    pub(crate) fn new(pair: &Pair, mode: Mode, bytes: usize, side: Side) -> Result<Self, BenchError> {
+        let Pair { world, peer, leads } = pair;
+        let (sends, recvs) = match side {
+            Side::Send => (*leads, !leads),
+            Side::Recv => (!leads, *leads),
+            Side::Both => (true, true),
+        };
+        let message = |buffer| Message { here: Some(buffer), away: None };
+        let mut exchange = Self { outgoing: None, incoming: None, pair: pair.clone(), mode, bytes, number: 0 };
+        if sends {
+            let buffer = world.alloc(bytes)?;
+            exchange.outgoing = Some(match mode {
+                Mode::Persistent => Outgoing::Persistent(world.send_init(buffer, *peer, EXCHANGE)?),
+                Mode::OneShot => Outgoing::OneShot(message(buffer)),
+            });
+        }
+        if recvs {
+            let buffer = world.alloc(bytes)?;
+            exchange.incoming = Some(match mode {
+                Mode::Persistent => Incoming::Persistent(world.recv_init(buffer, *peer, EXCHANGE)?),
+                Mode::OneShot => Incoming::OneShot(message(buffer)),
+            });
+        }
+        Ok(exchange)
+    }
+
+    /// New data, before anything is started.
+    pub(crate) fn prepare(&mut self) {
+        self.number += 1;
+        let message: &mut [u8] = match &mut self.outgoing {
+            None => return,
+            Some(Outgoing::Persistent(send)) => send.buffer_mut(),
+            Some(Outgoing::OneShot(message)) => message.here.as_deref_mut().expect(NOT_STARTED),
+        };
+        pattern::stamp(message, self.number);
+        pattern::fill(message, 2 * self.number + u64::from(self.pair.leads));
+    }
+
+    pub(crate) fn start_recv(&mut self) -> Result<(), BenchError> {
+        match &mut self.incoming {
+            None => {}
+            Some(Incoming::Persistent(recv)) => drop(recv.start()?),
+            Some(Incoming::OneShot(message)) => {
+                let buffer = message.here.take().expect(NOT_STARTED);
+                message.away = Some(self.pair.world.irecv(buffer, self.pair.peer, EXCHANGE)?);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn start_send(&mut self) -> Result<(), BenchError> {
+        match &mut self.outgoing {
+            None => {}
+            Some(Outgoing::Persistent(send)) => drop(send.start()?),
+            Some(Outgoing::OneShot(message)) => {
+                let buffer = message.here.take().expect(NOT_STARTED);
+                message.away = Some(self.pair.world.isend(buffer, self.pair.peer, EXCHANGE)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for what was started.
+    pub(crate) fn wait(&mut self) -> Result<(), BenchError> {
+        match &mut self.incoming {
+            None => {}
+            Some(Incoming::Persistent(recv)) => {
+                recv.active().map_or(Ok(()), |active| active.wait().map(drop))?;
+            }
+            Some(Incoming::OneShot(message)) => message.wait()?,
+        }
+        match &mut self.outgoing {
+            None => {}
+            Some(Outgoing::Persistent(send)) => {
+                send.active().map_or(Ok(()), |active| active.wait().map(drop))?;
+            }
+            Some(Outgoing::OneShot(message)) => message.wait()?,
+        }
+        Ok(())
+    }
+
+    /// Looks at every byte that has come.
+    pub(crate) fn verify(&self) -> Result<(), BenchError> {
+        let message: &[u8] = match &self.incoming {
+            None => return Ok(()),
+            Some(Incoming::Persistent(recv)) => recv.buffer(),
+            Some(Incoming::OneShot(message)) => message.here.as_deref().expect(NOT_STARTED),
+        };
+        let stamp = (!pattern::has_stamp(message, self.number)).then_some(0);
+        let seed = 2 * self.number + u64::from(!self.pair.leads);
+        match stamp.or_else(|| pattern::first_wrong(message, seed)) {
+            None => Ok(()),
+            Some(byte) => Err(BenchError::WrongData { contestant: self.mode.to_string(), bytes: self.bytes, byte }),
+        }
+    }
+}
+
+impl Message {
+    fn wait(&mut self) -> Result<(), BenchError> {
+        if let Some(pending) = self.away.take() {
+            self.here = Some(pending.wait()?.0);
+        }
+        Ok(())
+    }
+}
+
+const EXCHANGE: i32 = 3;
+const NOT_STARTED: &str = "a message is waited for before it is used again";

@@ -1,0 +1,186 @@
+//! `ropeway bench overlap` and `asynchrony`, and nodes in network namespaces of their own.
+
+mod tool;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
+use tool::{records, ropeway, stderr, stdout};
+
+/// A benchmark that does not take long.
+fn bench(args: &[&str]) -> Output {
+    let short = ["--json", "--quiet", "--runs", "2", "--iters", "4", "--warmup", "1"];
+    ropeway(&["bench"]).args(args).args(short).output().unwrap()
+}
+
+/// Whether namespaces can be made here. Where they can't, what the tool says about it is tested.
+fn has_namespaces() -> bool {
+    let runs = |program| Command::new(program).arg("-V").output().is_ok();
+    geteuid().is_root() && runs("ip") && runs("tc")
+}
+
+#[test]
+fn overlap_is_measured_on_all_sides_with_both_kinds_of_computation() {
+    let output = bench(&["overlap", "--nodes", "2", "--sizes", "1,64K", "-n", "3"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let records = records(&output);
+    let keys = ["metric", "mode", "side", "compute", "bytes"];
+    let rows: BTreeSet<_> = records.iter().map(|record| keys.map(|key| record[key].to_string())).collect();
+    assert_eq!((rows.len(), records.len()), (5 * 2 * 3 * 2 * 2, rows.len()));
+    for record in records {
+        let median = record["median"].as_f64().unwrap();
+        match record["metric"].as_str().unwrap() {
+            "t_x" | "t_y" | "t_o" => assert!(median > 0.0),
+            _ => assert!(median < 10.0),
+        }
+        assert!(record["samples"].as_u64().unwrap() >= 2);
+    }
+}
+
+#[test]
+fn asynchrony_is_measured_on_one_and_two_nodes() {
+    for nodes in ["1", "2"] {
+        let output = bench(&["asynchrony", "--nodes", nodes, "--sizes", "8,64K"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(records(&output).len(), 4 * 2 * 2 * 2);
+        for record in records(&output) {
+            let median = record["median"].as_f64().unwrap();
+            assert!(if record["metric"] == "d_a" { median < 1.0 } else { median > 0.0 }, "{record}");
+        }
+    }
+}
+
+#[test]
+fn overlap_has_a_table() {
+    let args = ["bench", "overlap", "--sizes", "8", "--runs", "1", "--iters", "1", "--warmup", "1", "--quiet"];
+    let output = ropeway(&args).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&output).lines().count(), 2 + 12, "{}", stdout(&output));
+    assert!(stdout(&output).contains("d_o"));
+}
+
+#[test]
+fn namespaces_need_root_and_iproute2() {
+    let why = if geteuid().is_root() {
+        "ropeway: --netns needs the programs ip and tc"
+    } else {
+        "ropeway: --netns needs root"
+    };
+    let output =
+        ropeway(&["bench", "latency", "--nodes", "2", "--netns"]).env("PATH", "/nonexistent").output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).starts_with(why), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1);
+    let output = bench(&["latency", "--netns"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("use --nodes 2"), "{}", stderr(&output));
+    assert_eq!(bench(&["latency", "--nodes", "2", "--rate", "1gbit"]).status.code(), Some(2));
+}
+
+#[test]
+fn nodes_in_namespaces_can_not_beat_their_line() {
+    if !has_namespaces() {
+        return;
+    }
+    for nodes in ["2", "3"] {
+        let line = ["--netns", "--rate", "200mbit", "--sizes", "16K", "--mode", "persistent"];
+        let output = bench(&[&["bandwidth", "--nodes", nodes, "-n", nodes][..], &line].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        for record in records(&output).iter().filter(|record| record["side"] == "send") {
+            assert_eq!(
+                (&record["device"], &record["netns"], &record["rate"]),
+                (&"tcp".into(), &true.into(), &"200mbit".into())
+            );
+            // 25 MB/s and a burst. The floor has to cross the same line.
+            assert!(record["median"].as_f64().unwrap() < 27.0, "{record}");
+            assert!(record["floor"].as_f64().unwrap() < 27.0, "{record}");
+        }
+    }
+}
+
+#[test]
+fn overlap_in_namespaces_comes_with_its_line_rate() {
+    if !has_namespaces() {
+        return;
+    }
+    let output = bench(&["overlap", "--nodes", "2", "--netns", "--rate", "1gbit", "--sizes", "125000"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for record in records(&output).iter().filter(|record| record["metric"] == "t_y") {
+        assert_eq!((&record["floor_name"], &record["floor"]), (&"line rate".into(), &1000.0.into()));
+    }
+}
+
+#[test]
+fn an_interrupt_leaves_no_namespace() {
+    if has_namespaces() {
+        assert_eq!(end_by(Signal::SIGINT), Some(130));
+        assert_eq!(end_by(Signal::SIGTERM), Some(143));
+    }
+}
+
+#[test]
+fn no_namespace_outlives_a_tool_that_was_killed() {
+    if has_namespaces() {
+        assert_eq!(end_by(Signal::SIGKILL), None);
+    }
+}
+
+/// Sends a signal to a benchmark between three nodes, and looks for what it leaves. Returns its status.
+fn end_by(signal: Signal) -> Option<i32> {
+    let (names, interfaces) = (named_namespaces(), interfaces());
+    let endless = ["--netns", "--rate", "1gbit", "--iters", "1000000000", "--quiet"];
+    let mut tool = ropeway(&["bench", "overlap", "--nodes", "3", "-n", "3"]).args(endless).spawn().unwrap();
+    let ranks = ranks_of(&tool);
+    let namespaces: BTreeSet<_> = ranks.iter().filter_map(|rank| namespace_of(rank)).collect();
+    assert_eq!(namespaces.len(), 3);
+    assert!(!namespaces.contains(&namespace_of("self").unwrap()));
+    kill(Pid::from_raw(tool.id() as i32), signal).unwrap();
+    let status = tool.wait().unwrap().code();
+    // Whoever adopts the ranks of a tool that was killed reaps them in its own time.
+    let give_up = Instant::now() + Duration::from_secs(5);
+    while processes().iter().filter_map(|process| namespace_of(process)).any(|found| namespaces.contains(&found)) {
+        assert!(Instant::now() < give_up, "somebody is still in a namespace of the tool");
+        std::thread::yield_now();
+    }
+    // A namespace without a name and without a process is gone, with its interfaces.
+    assert_eq!((named_namespaces(), self::interfaces()), (names, interfaces));
+    status
+}
+
+/// The processes of all three ranks. While the network is made the tool has one child at a time.
+fn ranks_of(tool: &Child) -> Vec<String> {
+    let children = format!("/proc/{0}/task/{0}/children", tool.id());
+    loop {
+        let ranks: Vec<_> = fs::read_to_string(&children).unwrap().split_whitespace().map(str::to_owned).collect();
+        // Once all talk to their daemons they die with the tool.
+        let is_bound =
+            |rank: &String| fs::read_to_string(format!("/proc/{rank}/maps")).is_ok_and(|maps| maps.contains("memfd"));
+        if ranks.len() == 3 && ranks.iter().all(is_bound) {
+            return ranks;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn namespace_of(process: &str) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{process}/ns/net")).ok()
+}
+
+fn processes() -> Vec<String> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.bytes().all(|digit| digit.is_ascii_digit())).collect()
+}
+
+fn named_namespaces() -> BTreeSet<PathBuf> {
+    fs::read_dir("/run/netns").map(|entries| entries.flatten().map(|entry| entry.path()).collect()).unwrap_or_default()
+}
+
+fn interfaces() -> BTreeSet<PathBuf> {
+    fs::read_dir("/sys/class/net").unwrap().flatten().map(|entry| entry.path()).collect()
+}
