@@ -30,6 +30,7 @@ pub(crate) struct Attachment {
     attached: Attached,
     job: Arc<JobSegment>,
     arena: Arc<Arena>,
+    segment: Arc<ControlSegment>,
     producer: Mutex<Producer>,
     daemon_bell: OwnedFd,
     slots: Mutex<SlotTable>,
@@ -63,6 +64,7 @@ impl Attachment {
             arena: Arena::new(job.clone(), attached.local_index),
             job,
             producer: Mutex::new(segment.producer()),
+            segment,
             daemon_bell,
             slots: Mutex::default(),
             line,
@@ -137,7 +139,7 @@ impl Attachment {
     }
 
     pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode) -> Result<(), Error> {
-        wait::until(event, mode, self.line.watch(), self.attached.local_index, &self.job)
+        wait::until(event, mode, self.line.watch(), (self.attached.local_index, &self.job), &self.segment)
     }
 
     /// The shared words of one of our slots.

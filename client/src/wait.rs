@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ropeway_proto::limits::DOORBELLS;
-use ropeway_shm::JobSegment;
+use ropeway_shm::{ControlSegment, JobSegment};
 
 use crate::Error;
 use crate::watch::Watch;
@@ -88,8 +88,8 @@ pub(crate) fn until(
     event: &impl Event,
     mode: WaitMode,
     watch: &Watch,
-    local_rank: u32,
-    job: &JobSegment,
+    (local_rank, job): (u32, &JobSegment),
+    control: &ControlSegment,
 ) -> Result<(), Error> {
     for _ in 0..SPINS {
         if event.has_happened() {
@@ -97,12 +97,12 @@ pub(crate) fn until(
         }
         hint::spin_loop();
     }
-    let begin = Instant::now();
-    while mode.yield_time().is_none_or(|limit| begin.elapsed() < limit) {
-        if has_ended(event, watch)? {
-            return Ok(());
-        }
-        thread::yield_now();
+    // While we are awake the daemon is to be quick; it need not be when we sleep or compute.
+    control.begin_wait();
+    let ended = yield_until(event, mode, watch);
+    control.end_wait();
+    if ended? {
+        return Ok(());
     }
     let index = DOORBELL.with(|index| *index);
     let doorbell = job.doorbell(local_rank, index).expect("the index was taken modulo the number of doorbells");
@@ -116,6 +116,18 @@ pub(crate) fn until(
         }
         doorbell.sleep(seen, None);
     }
+}
+
+/// Whether it happened before it was time to sleep.
+fn yield_until(event: &impl Event, mode: WaitMode, watch: &Watch) -> Result<bool, Error> {
+    let begin = Instant::now();
+    while mode.yield_time().is_none_or(|limit| begin.elapsed() < limit) {
+        if has_ended(event, watch)? {
+            return Ok(true);
+        }
+        thread::yield_now();
+    }
+    Ok(false)
 }
 
 /// `Ok(true)` when the event has happened, an error when it can't any more.

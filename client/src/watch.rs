@@ -185,7 +185,7 @@ const DETACH_TIME: Duration = Duration::from_secs(1);
 mod tests {
     use super::*;
     use crate::wait::{self, Event, WaitMode};
-    use ropeway_shm::JobGeometry;
+    use ropeway_shm::{ControlSegment, JobGeometry};
     use std::io::Read;
 
     struct Never;
@@ -210,10 +210,11 @@ mod tests {
     /// What three sleeping threads learn when the daemon says its `last_words` and closes.
     fn told(last_words: &[u8]) -> Vec<Error> {
         let (line, job, mut daemon) = line();
+        let control = ControlSegment::create().unwrap();
         thread::scope(|scope| {
             let modes = [WaitMode::Polling, WaitMode::Blocking, WaitMode::Adaptive];
-            let (watch, job) = (line.watch(), &job);
-            let waiters = modes.map(|mode| scope.spawn(move || wait::until(&Never, mode, watch, 0, job)));
+            let (watch, job, control) = (line.watch(), &job, &control);
+            let waiters = modes.map(|mode| scope.spawn(move || wait::until(&Never, mode, watch, (0, job), control)));
             daemon.write_all(last_words).unwrap();
             drop(daemon);
             waiters.map(|waiter| waiter.join().unwrap().unwrap_err()).into()

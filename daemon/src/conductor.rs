@@ -102,7 +102,7 @@ impl Server {
         let local_rank = job.local_rank(rank).ok_or_else(|| bad_rank("it is not on this node"))?;
         let control = Arc::new(ControlSegment::create().map_err(ClientError::from)?);
         let bell = eventfd::eventfd().map_err(ClientError::from)?;
-        job.attach(local_rank, index, &control).map_err(bad_rank)?;
+        job.attach(local_rank, index, Arc::clone(&control)).map_err(bad_rank)?;
         client.rank = Some((id, local_rank));
         let geometry = job.segment.geometry();
         let reply = Reply::Attached(Attached {

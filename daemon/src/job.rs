@@ -43,6 +43,7 @@ struct Port {
 
 struct Attached {
     client: usize,
+    control: Arc<ControlSegment>,
     consumer: Consumer,
 }
 
@@ -99,7 +100,7 @@ impl Job {
         &mut self,
         local_rank: u32,
         client: usize,
-        control: &Arc<ControlSegment>,
+        control: Arc<ControlSegment>,
     ) -> Result<(), &'static str> {
         let port = &mut self.ports[local_rank as usize];
         if port.is_gone {
@@ -109,7 +110,7 @@ impl Job {
             return Err("it is attached already");
         }
         let consumer = control.consumer();
-        port.attached = Some(Attached { client, consumer });
+        port.attached = Some(Attached { client, control, consumer });
         Ok(())
     }
 
@@ -342,6 +343,11 @@ impl Job {
         counters.add(Counter::EntriesVisited, now.entries_visited - self.counted.entries_visited);
         counters.add(Counter::MessagesMatched, now.matches - self.counted.matches);
         self.counted = now;
+    }
+
+    /// Whether a rank waits without sleeping.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.ports.iter().filter_map(|port| port.attached.as_ref()).any(|attached| attached.control.is_waiting())
     }
 
     /// Announces on every ring that the daemon is about to sleep. False if a ring is not empty.

@@ -160,7 +160,7 @@ impl Server {
             let now = Instant::now();
             let work = self.cycle(now)?;
             cycles += 1;
-            let rest = self.idle.after(work, now);
+            let rest = self.idle.after(work, now, || self.jobs.values().any(Job::is_watched));
             match rest {
                 Rest::None if cycles % CYCLES_PER_POLL != 0 => {}
                 Rest::None => self.look(&mut events, Some(Duration::ZERO))?,

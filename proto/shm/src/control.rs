@@ -1,9 +1,10 @@
-//! The control segment of one client: its command ring. Mapped by that client and the daemon only.
+//! The control segment of one client: its command ring, and whether it waits. Mapped by that client and the daemon only.
 
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ropeway_proto::limits::RING_ENTRIES;
 
@@ -14,6 +15,13 @@ use crate::segment::{Segment, SegmentError};
 #[repr(C)]
 struct Content {
     ring: RingWords<RING_ENTRIES>,
+    awake: Awake,
+}
+
+/// How many threads of the client wait without sleeping: whether anybody would notice that the daemon is quick.
+#[repr(C, align(64))]
+struct Awake {
+    waiting: AtomicU32,
 }
 
 const BYTES: u64 = (size_of::<Content>() as u64).next_multiple_of(4096);
@@ -58,6 +66,21 @@ impl ControlSegment {
     /// The consumer's end of the fresh ring.
     pub fn consumer(self: &Arc<Self>) -> Consumer {
         RingConsumer::new(CommandRing(Arc::clone(self)))
+    }
+
+    /// A thread of the client waits from now on, and does not sleep.
+    pub fn begin_wait(&self) {
+        self.content().awake.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It waits no more, or goes to sleep.
+    pub fn end_wait(&self) {
+        self.content().awake.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a thread of the client waits and does not sleep. A hint: the daemon only decides by it how to idle.
+    pub fn is_waiting(&self) -> bool {
+        self.content().awake.waiting.load(Ordering::Relaxed) != 0
     }
 
     fn content(&self) -> &Content {
