@@ -11,6 +11,7 @@
 mod bandwidth;
 mod calls;
 mod console;
+mod cores;
 mod cpu;
 mod error;
 mod floor;
