@@ -15,6 +15,7 @@ mod cores;
 mod cpu;
 mod error;
 mod floor;
+pub mod floors;
 mod gather;
 mod idle;
 mod latency;
