@@ -64,34 +64,60 @@ pub fn sizes() -> impl Iterator<Item = u64> {
     (10..=18).map(|power| 1 << power)
 }
 
-/// Times copies between two buffers of a job segment, as the daemon and its clients make them, for `budget` or a little
-/// longer. What is reported is the shortest time: whatever disturbs a copy makes it longer.
+/// Times copies between two areas of a job segment, as the daemon and its clients make them, for `budget` or a little longer.
+///
+/// They wander over areas that are larger than a core's own cache, since what is to be copied has been written by another
+/// core. What is reported is the shortest time: whatever disturbs a copy makes it longer.
 pub fn measure_copies(sizes: impl IntoIterator<Item = u64>, budget: Duration) -> io::Result<Vec<CopyTime>> {
     let begin = Instant::now();
     let mut copies: Vec<_> = sizes.into_iter().map(|bytes| CopyTime { bytes, time: Duration::MAX }).collect();
-    let bytes_max = copies.iter().map(|copy| copy.bytes).max().unwrap_or(0).next_multiple_of(PAGE_BYTES);
-    let segment = JobSegment::create(JobGeometry { local_ranks: 1, arena_bytes_max: 2 * bytes_max })?;
-    segment.reserve_arena(0, 2 * bytes_max)?;
-    let from = segment.arena(0).start;
+    let bytes_max = copies.iter().map(|copy| copy.bytes).max().unwrap_or(0);
+    let mut ground = Ground::new(bytes_max.max(AREA_BYTES).next_multiple_of(PAGE_BYTES))?;
     let mut rounds = 0;
     while rounds < ROUNDS_MIN || begin.elapsed() < budget {
         for copy in &mut copies {
-            copy.time = copy.time.min(time_of(&segment, from, from + bytes_max, copy.bytes)?);
+            copy.time = copy.time.min(ground.time_of(copy.bytes)?);
         }
         rounds += 1;
     }
     Ok(copies)
 }
 
-fn time_of(segment: &JobSegment, from: u64, to: u64, bytes: u64) -> io::Result<Duration> {
-    let (from, to) = (Layout::contiguous(from, bytes), Layout::contiguous(to, bytes));
-    // Enough copies for the clock.
-    let times = (BATCH_BYTES / bytes.max(1)).clamp(1, 64) as u32;
-    let begin = Instant::now();
-    for _ in 0..times {
-        segment.copy(&from, 0, &to, 0, bytes).map_err(io::Error::other)?;
+/// Two areas to copy between.
+struct Ground {
+    segment: JobSegment,
+    area_bytes: u64,
+    /// Where the next copy begins, in both.
+    at: u64,
+}
+
+impl Ground {
+    fn new(area_bytes: u64) -> io::Result<Self> {
+        let segment = JobSegment::create(JobGeometry { local_ranks: 1, arena_bytes_max: 2 * area_bytes })?;
+        segment.reserve_arena(0, 2 * area_bytes)?;
+        let from = segment.arena(0).start;
+        let (from, to) = (Layout::contiguous(from, area_bytes), Layout::contiguous(from + area_bytes, area_bytes));
+        // Not timed: it finds every page for the first time.
+        segment.copy(&from, 0, &to, 0, area_bytes).map_err(io::Error::other)?;
+        Ok(Self { segment, area_bytes, at: 0 })
     }
-    Ok(begin.elapsed() / times)
+
+    fn time_of(&mut self, bytes: u64) -> io::Result<Duration> {
+        // Enough copies for the clock.
+        let times = (BATCH_BYTES / bytes.max(1)).clamp(1, 64) as u32;
+        let from = self.segment.arena(0).start;
+        let begin = Instant::now();
+        for _ in 0..times {
+            if self.at + bytes > self.area_bytes {
+                self.at = 0;
+            }
+            let (from, to) = (from + self.at, from + self.area_bytes + self.at);
+            let (from, to) = (Layout::contiguous(from, bytes), Layout::contiguous(to, bytes));
+            self.segment.copy(&from, 0, &to, 0, bytes).map_err(io::Error::other)?;
+            self.at += bytes.next_multiple_of(LINE_BYTES);
+        }
+        Ok(begin.elapsed() / times)
+    }
 }
 
 /// Measures what the configuration leaves open.
@@ -118,8 +144,11 @@ fn of_this_process() -> Thresholds {
 
 /// What measuring may take when a daemon starts.
 const BUDGET: Duration = Duration::from_millis(5);
-/// The first round finds cold pages, and another one may be disturbed.
+/// One may be disturbed, and another.
 const ROUNDS_MIN: u32 = 3;
+/// More than the second-level caches of most cores, and quickly reserved.
+const AREA_BYTES: u64 = 2 << 20;
+const LINE_BYTES: u64 = 64;
 const BATCH_BYTES: u64 = 16 << 10;
 const PAGE_BYTES: u64 = 4096;
 
@@ -180,6 +209,14 @@ mod tests {
         let copies = measure_copies(sizes(), Duration::ZERO).unwrap();
         assert!(copies.iter().map(|copy| copy.bytes).eq(sizes()));
         assert!(copies.iter().all(|copy| copy.time < Duration::MAX));
+    }
+
+    #[test]
+    fn sizes_larger_than_the_area_are_measured_too() {
+        let [copy] = measure_copies([AREA_BYTES + 1], Duration::ZERO).unwrap()[..] else {
+            panic!("one size, one time")
+        };
+        assert!(copy.time > Duration::ZERO && copy.time < Duration::MAX);
     }
 
     #[test]
