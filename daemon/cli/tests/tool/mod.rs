@@ -18,6 +18,7 @@ pub(crate) fn stderr(output: &Output) -> String {
 }
 
 /// Lines of standard output, sorted, because ranks write in any order.
+#[allow(dead_code, reason = "each test file is a crate of its own, and not all of them have ranks")]
 pub(crate) fn lines(output: &Output) -> Vec<String> {
     let mut lines: Vec<_> = stdout(output).lines().map(str::to_owned).collect();
     lines.sort();
