@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ropeway::{Session, WaitMode};
 
 use crate::BenchError;
+use crate::cores::{settle, two_cores};
 use crate::pair::Pair;
 use crate::race::Contestant;
 
@@ -111,18 +112,28 @@ fn copying_time(from: &[u8], to: &mut [u8]) -> Duration {
     begin.elapsed() / copies
 }
 
-/// Half the round trip of a cache line between two threads, on average over short batches: if one of the threads loses its
-/// core for a while, that spoils one sample.
-fn handover_times() -> Vec<Duration> {
+/// Half the round trip of a cache line between threads on two cores, on average over short batches: if one of the threads
+/// loses its core for a while, that spoils one sample.
+///
+/// Both threads are new ones: they would inherit the core of a rank that is pinned, and then hand over within one cache.
+pub(crate) fn handover_times() -> Vec<Duration> {
     let ball = AtomicU64::new(0);
+    let [ours, theirs] = two_cores();
     thread::scope(|scope| {
-        scope.spawn(|| (0..BATCHES * HANDOVERS).for_each(|round| pass(&ball, 2 * round + 1)));
+        scope.spawn(|| {
+            settle(theirs);
+            (0..BATCHES * HANDOVERS).for_each(|round| pass(&ball, 2 * round + 1));
+        });
         let batch = |batch| {
             let begin = Instant::now();
             (batch * HANDOVERS..(batch + 1) * HANDOVERS).for_each(|round| pass(&ball, 2 * round));
             begin.elapsed() / (2 * HANDOVERS as u32)
         };
-        (0..BATCHES).map(batch).collect()
+        let timing = scope.spawn(move || {
+            settle(ours);
+            (0..BATCHES).map(batch).collect()
+        });
+        timing.join().expect("handing over does not panic")
     })
 }
 

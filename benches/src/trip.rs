@@ -120,7 +120,12 @@ impl Tcp {
     pub(crate) fn new(pair: &Pair, bytes: usize, plan: &Plan) -> Result<Self, BenchError> {
         let stream = pair.connect(plan)?;
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, outgoing: vec![0; bytes], incoming: vec![0; bytes] })
+        Ok(Self::over(stream, bytes))
+    }
+
+    /// Over a connection that is there already, and may be a blocking one.
+    pub(crate) fn over(stream: TcpStream, bytes: usize) -> Self {
+        Self { stream, outgoing: vec![0; bytes], incoming: vec![0; bytes] }
     }
 }
 

@@ -4,11 +4,10 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
 use ropeway::Session;
 
 use crate::BenchError;
+use crate::cores::{settle, two_cores};
 use crate::floor::quietly;
 use crate::pair::Pair;
 use crate::plan::Effort;
@@ -36,7 +35,7 @@ impl Contestant for Unparking {
 }
 
 /// Microseconds from the waker's call until the other thread runs again, of those times when it has slept.
-fn unparking_times(rounds: u64) -> Vec<Result<f64, BenchError>> {
+pub(crate) fn unparking_times(rounds: u64) -> Vec<Result<f64, BenchError>> {
     let called_ns = AtomicU64::new(0);
     // On one core the waker would only have to make room, which is much cheaper than what happens to ranks.
     let [waking, sleeping] = two_cores();
@@ -62,24 +61,6 @@ fn unparking_times(rounds: u64) -> Vec<Result<f64, BenchError>> {
         thread::scope(|scope| drop(scope.spawn(waker)));
         sleeper.join().expect("the sleeper does not panic")
     })
-}
-
-/// Two cores that the tool may use, if there are so many; ranks may be pinned to one.
-fn two_cores() -> [Option<usize>; 2] {
-    let allowed = sched_getaffinity(Pid::parent()).unwrap_or_default();
-    let mut cores = (0..CpuSet::count()).filter(|&core| allowed.is_set(core).unwrap_or(false));
-    match (cores.next(), cores.next()) {
-        (Some(first), Some(second)) => [Some(first), Some(second)],
-        _ => [None, None],
-    }
-}
-
-/// Keeps this thread on a core. Where that is not allowed, it stays where the kernel puts it.
-fn settle(core: Option<usize>) {
-    let mut set = CpuSet::new();
-    if core.is_some_and(|core| set.set(core).is_ok()) {
-        let _ = sched_setaffinity(Pid::from_raw(0), &set);
-    }
 }
 
 /// Parks until the time of a call is there; how long ago that was, in microseconds, if the thread has slept.

@@ -29,8 +29,12 @@ pub struct Config {
     pub job_memory_bytes_max: u64,
     /// A link that has been silent for so long is lost.
     pub link_timeout: Duration,
-    /// Sizes that decide how messages between ranks of this node travel.
-    pub thresholds: Thresholds,
+    /// Messages to other nodes up to this size are pushed at once, without asking.
+    pub link_eager_bytes_max: u64,
+    /// Messages within this node up to this size are copied at once, inside `start` and `wait`. `None`: measured at start.
+    pub node_eager_bytes_max: Option<u64>,
+    /// Piece in which larger messages within this node are copied. `None`: measured at start.
+    pub node_piece_bytes: Option<u64>,
     /// How long the daemon keeps looking for work, yielding the core, before it sleeps.
     pub idle_yield: Duration,
     /// Versions to offer. Only tests offer others than this build speaks.
@@ -48,7 +52,9 @@ impl Default for Config {
             arena_bytes_max: job_memory_bytes_max.min(16 << 30).next_multiple_of(1 << 20),
             job_memory_bytes_max,
             link_timeout: Duration::from_secs(3),
-            thresholds: Thresholds { eager_bytes_max: limits::EAGER_BYTES_MAX, piece_bytes: limits::PIECE_BYTES },
+            link_eager_bytes_max: limits::EAGER_BYTES_MAX,
+            node_eager_bytes_max: None,
+            node_piece_bytes: None,
             idle_yield: Duration::from_micros(50),
             versions: VersionRange::CURRENT,
         }
@@ -73,14 +79,44 @@ impl Config {
         let file: File = toml::from_str(&text)
             .map_err(|source| ConfigError::Malformed { path: path.to_owned(), source: Box::new(source) })?;
         let defaults = Self::default();
-        Ok(Self {
+        let config = Self {
             socket: file.socket,
             link_timeout: file.link_timeout_ms.map_or(defaults.link_timeout, Duration::from_millis),
             job_memory_bytes_max: file.job_memory_bytes_max.unwrap_or(defaults.job_memory_bytes_max),
             arena_bytes_max: file.arena_bytes_max.unwrap_or(defaults.arena_bytes_max),
             idle_yield: file.idle_yield_us.map_or(defaults.idle_yield, Duration::from_micros),
+            link_eager_bytes_max: file.link_eager_bytes_max.unwrap_or(defaults.link_eager_bytes_max),
+            node_eager_bytes_max: file.node_eager_bytes_max,
+            node_piece_bytes: file.node_piece_bytes,
             ..defaults
-        })
+        };
+        config.check().map_err(|source| ConfigError::OutOfRange { path: path.to_owned(), source })?;
+        Ok(config)
+    }
+
+    /// Whether the sizes are possible ones.
+    pub fn check(&self) -> Result<(), OutOfRange> {
+        let eager = 0..=limits::EAGER_BYTES_LIMIT;
+        let pieces = limits::PIECE_BYTES_MIN..=limits::PIECE_BYTES_LIMIT;
+        let settings = [
+            (LINK_EAGER_BYTES_MAX, Some(self.link_eager_bytes_max), &eager),
+            (NODE_EAGER_BYTES_MAX, self.node_eager_bytes_max, &eager),
+            (NODE_PIECE_BYTES, self.node_piece_bytes, &pieces),
+        ];
+        for (name, value, range) in settings {
+            if let Some(value) = value.filter(|value| !range.contains(value)) {
+                return Err(OutOfRange { name, value, least: *range.start(), most: *range.end() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sizes that decide how messages between ranks of this node travel.
+    pub(crate) fn thresholds(&self) -> Thresholds {
+        Thresholds {
+            eager_bytes_max: self.node_eager_bytes_max.unwrap_or(limits::EAGER_BYTES_MAX),
+            piece_bytes: self.node_piece_bytes.unwrap_or(limits::PIECE_BYTES),
+        }
     }
 }
 
@@ -93,6 +129,28 @@ struct File {
     job_memory_bytes_max: Option<u64>,
     arena_bytes_max: Option<u64>,
     idle_yield_us: Option<u64>,
+    link_eager_bytes_max: Option<u64>,
+    node_eager_bytes_max: Option<u64>,
+    node_piece_bytes: Option<u64>,
+}
+
+// What `ropeway calibrate` writes.
+/// Setting of [`Config::link_eager_bytes_max`].
+pub const LINK_EAGER_BYTES_MAX: &str = "link_eager_bytes_max";
+/// Setting of [`Config::node_eager_bytes_max`].
+pub const NODE_EAGER_BYTES_MAX: &str = "node_eager_bytes_max";
+/// Setting of [`Config::node_piece_bytes`].
+pub const NODE_PIECE_BYTES: &str = "node_piece_bytes";
+
+/// A size that can't be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} = {value} is out of range: {least} to {most} bytes are possible")]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub struct OutOfRange {
+    pub name: &'static str,
+    pub value: u64,
+    pub least: u64,
+    pub most: u64,
 }
 
 /// Why a configuration can't be used.
@@ -105,6 +163,9 @@ pub enum ConfigError {
     /// The file is not what it should be.
     #[error("{}: {source}", path.display())]
     Malformed { path: PathBuf, source: Box<toml::de::Error> },
+    /// A size in the file can't be.
+    #[error("{}: {source}", path.display())]
+    OutOfRange { path: PathBuf, source: OutOfRange },
 }
 
 fn memory_total() -> Option<u64> {
@@ -133,11 +194,54 @@ mod tests {
         Config::from_file(&path).unwrap();
     }
 
+    fn of_text(text: &str) -> Result<Config, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        Config::from_file(file.path()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_sample_configuration_shows_every_setting_and_its_default() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/etc/ropewayd.toml");
+        let text = std::fs::read_to_string(path).unwrap();
+        let is_setting = |line: &&str| line.contains(" = ");
+        let settings: String =
+            text.lines().filter(is_setting).map(|line| line.trim_start_matches("# ").to_owned() + "\n").collect();
+        let config = of_text(&settings).unwrap();
+        assert_eq!(config.link_eager_bytes_max, Config::default().link_eager_bytes_max);
+        for name in [LINK_EAGER_BYTES_MAX, NODE_EAGER_BYTES_MAX, NODE_PIECE_BYTES] {
+            assert!(settings.contains(name), "{name}");
+        }
+    }
+
     #[test]
     fn an_unknown_setting_is_named() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "link_timeout = 3\n").unwrap();
-        let error = Config::from_file(file.path()).unwrap_err().to_string();
+        let error = of_text("link_timeout = 3\n").unwrap_err();
         assert!(error.contains("link_timeout"), "{error}");
+    }
+
+    #[test]
+    fn sizes_are_taken_from_the_file_and_left_open_without() {
+        let config =
+            of_text("link_eager_bytes_max = 0\nnode_eager_bytes_max = 65536\nnode_piece_bytes = 4096\n").unwrap();
+        assert_eq!(config.link_eager_bytes_max, 0);
+        assert_eq!(config.thresholds(), Thresholds { eager_bytes_max: 65536, piece_bytes: 4096 });
+        let config = of_text("").unwrap();
+        assert_eq!((config.node_eager_bytes_max, config.node_piece_bytes), (None, None));
+    }
+
+    #[test]
+    fn a_size_out_of_range_is_named_with_its_range() {
+        for (line, range) in [
+            ("link_eager_bytes_max = 65537", "0 to 65536"),
+            ("node_eager_bytes_max = 1000000", "0 to 65536"),
+            ("node_piece_bytes = 0", "4096 to 4194304"),
+            ("node_piece_bytes = 8388608", "4096 to 4194304"),
+        ] {
+            let error = of_text(line).unwrap_err();
+            assert!(error.contains(line) && error.contains(range), "{error}");
+        }
+        assert!(of_text("node_piece_bytes = -1").unwrap_err().contains("node_piece_bytes"));
+        assert!(of_text("node_piece_bytes = \"64K\"").unwrap_err().contains("node_piece_bytes"));
     }
 }

@@ -18,7 +18,8 @@ use ropeway_proto::control::DaemonAddress;
 use ropeway_proto::hello::Hello;
 use ropeway_shm::Counters;
 
-use crate::config::Config;
+use crate::calibration;
+use crate::config::{Config, OutOfRange};
 use crate::link::Links;
 use crate::server::{Inputs, Order, Server, Source};
 
@@ -39,6 +40,9 @@ pub enum DaemonError {
     /// Links are neither encrypted nor strongly authenticated yet, so only this machine may use them.
     #[error("refusing to listen on {0}: links are not encrypted yet, so only loopback addresses are safe")]
     NotLoopback(SocketAddr),
+    /// The configuration has a size that can't be.
+    #[error(transparent)]
+    Config(#[from] OutOfRange),
     /// Another daemon listens on the control socket.
     #[error("another daemon is already running at {}", .0.display())]
     AlreadyRunning(PathBuf),
@@ -61,7 +65,9 @@ pub(crate) struct Prepared {
     orders: Sender<Order>,
 }
 
-pub(crate) fn prepare(config: Config, signals: Option<SignalFd>) -> Result<Prepared, DaemonError> {
+pub(crate) fn prepare(mut config: Config, signals: Option<SignalFd>) -> Result<Prepared, DaemonError> {
+    config.check()?;
+    calibration::complete(&mut config);
     let poll = Poll::new()?;
     let waker = Waker::new(poll.registry(), Source::Waker.token())?;
     let (orders, received) = mpsc::channel();

@@ -76,12 +76,13 @@ impl Job {
             segment: Arc::new(JobSegment::create(geometry)?),
             engine: Engine::new(ropeway_engine::Config {
                 has_direct_channels: true,
+                eager_bytes_max: config.link_eager_bytes_max,
                 ..ropeway_engine::Config::new(spec)
             }),
             user,
             is_ending: false,
             ports: (0..local_ranks).map(|_| Port::default()).collect(),
-            channels: Channels::new(config.thresholds),
+            channels: Channels::new(config.thresholds()),
             stash: HashMap::new(),
             spare: Vec::new(),
             memory_bytes_max: config.job_memory_bytes_max,

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`config`] | every setting, once |
+//! | [`calibration`] | sizes chosen by what copying costs here |
 //! | [`embed`] | a daemon on a thread of its own, inside another program |
 //! | `server` | the duty cycle: commands → devices → completions → idle |
 //! | `idle` | what a cycle without work does: yield, then sleep |
@@ -13,6 +14,7 @@
 //! | [`device`] | the contract of a device, and the three that keep it |
 #![forbid(unsafe_code)]
 
+pub mod calibration;
 mod channels;
 mod client;
 mod conductor;

@@ -24,8 +24,11 @@ pub const MESSAGE_BYTES_MAX: u64 = 1 << 40;
 /// Blocks of a strided layout.
 pub const BLOCKS_MAX: u32 = 1 << 24;
 
-/// Messages up to this size are sent eagerly: pushed at once, without asking.
+/// Messages up to this size are sent eagerly, pushed at once without asking, unless a node was told otherwise.
 pub const EAGER_BYTES_MAX: u64 = 8 << 10;
+
+/// The most a node can be told to send eagerly. Whoever receives more at once cuts the link, so a job's nodes may differ.
+pub const EAGER_BYTES_LIMIT: u64 = 64 << 10;
 
 /// Eager messages a channel's sender may have outstanding before the receiver has taken them.
 pub const CHANNEL_CREDITS: u16 = 16;
@@ -36,8 +39,15 @@ pub const PAIR_CREDITS: u32 = 32;
 /// The piece in which large messages travel. Pieces of different messages take turns on a link.
 pub const CHUNK_BYTES: u64 = 256 << 10;
 
-/// The piece in which large messages between ranks of one node are copied, by whoever has time.
+/// The piece in which large messages between ranks of one node are copied, by whoever has time, unless a node was told
+/// otherwise.
 pub const PIECE_BYTES: u64 = 64 << 10;
+
+/// The smallest piece a node can be told: pieces of the largest message can be counted in 32 bits.
+pub const PIECE_BYTES_MIN: u64 = 4 << 10;
+
+/// The largest: a piece is how long the daemon may be away from everything else.
+pub const PIECE_BYTES_LIMIT: u64 = 4 << 20;
 
 /// Payload behind one frame header.
 pub const FRAME_PAYLOAD_MAX: u32 = 1 << 20;
@@ -50,7 +60,10 @@ pub const BUFFER_ALIGN: u64 = 64;
 
 // A chunk and an eager message each fit behind one header.
 const _: () = assert!(CHUNK_BYTES <= FRAME_PAYLOAD_MAX as u64);
-const _: () = assert!(EAGER_BYTES_MAX <= CHUNK_BYTES);
+const _: () = assert!(EAGER_BYTES_MAX <= EAGER_BYTES_LIMIT && EAGER_BYTES_LIMIT <= CHUNK_BYTES);
+const _: () = assert!(PIECE_BYTES_MIN <= PIECE_BYTES && PIECE_BYTES <= PIECE_BYTES_LIMIT);
+// Pieces are counted in a u32, and its largest value means that none is left.
+const _: () = assert!(MESSAGE_BYTES_MAX / PIECE_BYTES_MIN < u32::MAX as u64);
 // Ring indices are masked, and count entries modulo 2^32.
 const _: () = assert!(RING_ENTRIES.is_power_of_two() && RING_ENTRIES < u32::MAX as usize / 2);
 // Credits are returned when half of them are used, so there must be a half.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod calibrate;
 mod daemon;
 mod demo;
 mod failure;
@@ -28,6 +29,7 @@ enum Command {
     Run(run::Flags),
     Demo(demo::Flags),
     Bench(bench::Flags),
+    Calibrate(calibrate::Flags),
     Daemon(daemon::Flags),
     /// What the tool starts as a rank of its own jobs.
     #[command(hide = true)]
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Run(flags) => run::run(&flags),
         Command::Demo(flags) => demo::run(&flags),
         Command::Bench(flags) => bench::run(&flags),
+        Command::Calibrate(flags) => calibrate::run(&flags),
         Command::Daemon(flags) => daemon::run(flags),
         Command::Rank(flags) => rank::run(&flags),
     };
@@ -59,5 +62,6 @@ Examples:
   ropeway run -n 4 -- ./my-program --its-flag    start four ranks on this node
   ropeway run -n 4 --nodes 2 -- ./my-program     the same on two daemons, joined by TCP
   ropeway bench latency --sizes 8,1K,64K
+  ropeway calibrate --quick                      what this machine can do, and the sizes that follow
 
 `ropeway COMMAND --help` says more. Log: set RUST_LOG, for example RUST_LOG=debug.";

@@ -33,7 +33,8 @@ use crate::stash::Stash;
 pub struct Config {
     /// The job, and which of its nodes this is.
     pub spec: JobSpec,
-    /// Messages up to this size are eager.
+    /// Messages up to this size are eager: of this node's senders, whatever other nodes do. At most
+    /// [`limits::EAGER_BYTES_LIMIT`].
     pub eager_bytes_max: u64,
     /// Eager messages outstanding per channel.
     pub channel_credits: u16,
@@ -193,6 +194,9 @@ pub enum ProtocolError {
     /// The channel exists but belongs to another node, or is of the other direction.
     #[error("a frame addresses a channel that is not its sender's")]
     ForeignChannel,
+    /// A message that no node may send eagerly. What a sender can make us keep is bounded by this and its credits.
+    #[error("an eager message of {bytes} bytes, where {limit} are the most", limit = limits::EAGER_BYTES_LIMIT)]
+    TooLarge { bytes: u64 },
     /// More eager messages than there was credit for.
     #[error("a message was sent without credit")]
     NoCredit,
@@ -275,6 +279,7 @@ impl Engine {
     /// An engine for the node `config.spec.node`. The spec must be valid.
     pub fn new(config: Config) -> Self {
         assert!(config.spec.is_valid(), "whoever takes a job from a launcher checks it");
+        assert!(config.eager_bytes_max <= limits::EAGER_BYTES_LIMIT, "whoever reads a configuration checks it");
         let nodes = config.spec.nodes.len();
         Self {
             ranks: vec![RankState::Alive; config.spec.size() as usize],

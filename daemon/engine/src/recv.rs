@@ -1,5 +1,6 @@
 //! The receiving end: where a payload goes, and what tells the sender that it may come.
 
+use ropeway_proto::limits::EAGER_BYTES_LIMIT;
 use ropeway_proto::{ChannelId, Completion, Envelope, Frame, NodeId, Rank, Status};
 
 use crate::engine::{Arrival, Engine, Place, Placement, ProtocolError, StashId, StashWork, Token, Transmit};
@@ -75,7 +76,7 @@ impl Engine {
     }
 
     pub(crate) fn handle_eager(&mut self, from: NodeId, id: ChannelId, bytes: u32) -> Result<Placement, ProtocolError> {
-        let bytes = u64::from(bytes);
+        let bytes = eager_bytes(bytes)?;
         if self.channel(from, id)?.is_none() {
             return Ok(NOTHING);
         }
@@ -281,7 +282,7 @@ impl Engine {
     }
 
     pub(crate) fn handle_message(&mut self, envelope: &Envelope, bytes: u32) -> Result<Placement, ProtocolError> {
-        let bytes = u64::from(bytes);
+        let bytes = eager_bytes(bytes)?;
         let credits = self.config.pair_credits;
         if self.local_of(envelope.dest).is_gone {
             return Ok(NOTHING);
@@ -377,6 +378,13 @@ impl Engine {
             self.push_frame(node, Frame::MessageCredit { source, dest, count });
         }
     }
+}
+
+/// The size of a message that was pushed. Only what no node may push is refused: how much it does push is the sender's
+/// choice, and a channel's protocol is what its sender said in `Bound`.
+fn eager_bytes(payload_bytes: u32) -> Result<u64, ProtocolError> {
+    let bytes = u64::from(payload_bytes);
+    if bytes > EAGER_BYTES_LIMIT { Err(ProtocolError::TooLarge { bytes }) } else { Ok(bytes) }
 }
 
 fn found(message: &Message) -> Completion {

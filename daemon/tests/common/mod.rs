@@ -28,9 +28,14 @@ pub(crate) struct Cluster {
     spec: JobSpec,
 }
 
-/// A configuration for tests: failures show soon.
+/// A configuration for tests: failures show soon, and what takes which way does not depend on the machine.
 pub(crate) fn config() -> Config {
-    Config { link_timeout: Duration::from_millis(600), ..Config::on_loopback(ClusterKey([9; 32])) }
+    Config {
+        link_timeout: Duration::from_millis(600),
+        node_eager_bytes_max: Some(8 << 10),
+        node_piece_bytes: Some(64 << 10),
+        ..Config::on_loopback(ClusterKey([9; 32]))
+    }
 }
 
 impl Cluster {

@@ -476,6 +476,54 @@ fn the_largest_eager_message_is_one_frame_and_one_byte_more_is_a_rendezvous() {
 }
 
 #[test]
+fn each_sender_decides_by_its_own_nodes_limit_whatever_the_receivers_is() {
+    let bytes = 2 * EAGER_BYTES;
+    for is_early in [true, false] {
+        // Node 0 pushes what node 1 would announce.
+        let mut cluster = Cluster::configured(&[1, 1], |config| {
+            config.eager_bytes_max = if config.spec.node == NodeId(0) { bytes } else { EAGER_BYTES };
+        });
+        cluster.channel(bytes);
+        cluster.init_send(1, 1, 0, bytes);
+        cluster.init_recv(0, 1, 1, bytes);
+        for (from, to, slot) in [(0, 1, 0), (1, 0, 1)] {
+            cluster.settle();
+            cluster.fill(from, slot, 5);
+            let mut ends = [(from, slot), (to, slot)];
+            if is_early {
+                ends.reverse();
+            }
+            for (rank, slot) in ends {
+                cluster.start(rank, slot);
+                cluster.settle();
+            }
+            assert_eq!(cluster.outcome(from, slot), success(bytes));
+            assert_eq!(cluster.status(to, slot), Some(Status::Success));
+            assert_eq!(cluster.bytes(to, slot, bytes as usize), vec![5; bytes as usize]);
+        }
+        let bound = |wanted| move |frame: &Frame| matches!(frame, Frame::Bound { is_rendezvous, .. } if *is_rendezvous == wanted);
+        assert_eq!((cluster.count(bound(false)), cluster.count(bound(true))), (1, 1));
+    }
+}
+
+#[test]
+fn a_receiver_keeps_no_more_messages_of_a_sender_with_a_larger_limit_than_it_gives_credits() {
+    let mut cluster = Cluster::configured(&[1, 1], |config| {
+        config.eager_bytes_max = if config.spec.node == NodeId(0) { 1000 } else { 0 };
+    });
+    cluster.channel(1000);
+    for _ in 0..4 {
+        cluster.start(0, 0);
+        cluster.settle();
+        assert_eq!(cluster.outcome(0, 0), success(1000));
+    }
+    cluster.start(0, 0);
+    cluster.settle();
+    assert_eq!(cluster.outcome(0, 0), None, "the fifth waits");
+    assert_eq!(cluster.engines[1].leftovers().stashed, 4);
+}
+
+#[test]
 fn a_rank_sends_to_itself_and_to_its_neighbour_on_the_node() {
     for bytes in [0, SMALL, LARGE] {
         let mut cluster = Cluster::new(&[2]);

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use ropeway_engine::{Leftovers, Placement, ProtocolError};
 use ropeway_proto::frame::Header;
+use ropeway_proto::limits::EAGER_BYTES_LIMIT;
 use ropeway_proto::{ChannelId, CommId, Command, Envelope, Frame, JobId, Layout, Status};
 
 use crate::cluster::{Cluster, TAG};
@@ -175,6 +176,19 @@ fn more_messages_than_credits_are_refused() {
     cluster.stop(1, 0, true);
     cluster.start(1, 0);
     assert_eq!(answer(&mut cluster, eager), Err(ProtocolError::NoCredit));
+}
+
+#[test]
+fn eager_messages_larger_than_any_node_may_send_are_refused() {
+    let mut cluster = Cluster::pair();
+    cluster.channel(SMALL);
+    let bytes = EAGER_BYTES_LIMIT as u32 + 1;
+    let error = Err(ProtocolError::TooLarge { bytes: bytes.into() });
+    assert_eq!(answer(&mut cluster, Frame::Eager { channel: FIRST, payload_bytes: bytes }), error);
+    assert_eq!(answer(&mut cluster, Frame::Message { envelope: ENVELOPE, payload_bytes: bytes }), error);
+    assert_eq!(cluster.engines[1].leftovers().stashed, 0);
+    assert_eq!(answer(&mut cluster, Frame::Eager { channel: FIRST, payload_bytes: bytes - 1 }), Ok(()));
+    assert_eq!(answer(&mut cluster, Frame::Message { envelope: ENVELOPE, payload_bytes: bytes - 1 }), Ok(()));
 }
 
 #[test]
