@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 
 use ropeway_proto::command::COMMAND_WORDS;
@@ -16,9 +16,10 @@ use ropeway_shm::{
 use crate::Error;
 use crate::control::{ControlSocket, io_error, unexpected};
 use crate::direct::Presence;
+use crate::notifier::Notifier;
 use crate::private_daemon::PrivateDaemon;
 use crate::slots::{SlotTable, Taken};
-use crate::wait::{self, Event, WaitMode};
+use crate::wait::{Event, WaitMode, WaitingRoom};
 use crate::watch::{Calls, ControlLine};
 
 /// An entry of the command ring.
@@ -30,7 +31,8 @@ pub(crate) struct Attachment {
     attached: Attached,
     job: Arc<JobSegment>,
     arena: Arc<Arena>,
-    segment: Arc<ControlSegment>,
+    waiting: WaitingRoom,
+    notifier: OnceLock<Notifier>,
     producer: Mutex<Producer>,
     daemon_bell: OwnedFd,
     slots: Mutex<SlotTable>,
@@ -62,9 +64,10 @@ impl Attachment {
             rank,
             attached,
             arena: Arena::new(job.clone(), attached.local_index),
-            job,
             producer: Mutex::new(segment.producer()),
-            segment,
+            waiting: WaitingRoom::new(job.clone(), segment, (attached.local_index, attached.local_ranks)),
+            notifier: OnceLock::new(),
+            job,
             daemon_bell,
             slots: Mutex::default(),
             line,
@@ -139,7 +142,23 @@ impl Attachment {
     }
 
     pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode) -> Result<(), Error> {
-        wait::until(event, mode, self.line.watch(), (self.attached.local_index, &self.job), &self.segment)
+        self.waiting.wait(event, mode, self.line.watch())
+    }
+
+    /// What turns completions into events, started when it is first needed.
+    pub(crate) fn notifier(&self) -> Result<&Notifier, Error> {
+        if let Some(notifier) = self.notifier.get() {
+            return Ok(notifier);
+        }
+        let started = Notifier::start(self.job.clone(), self.attached.local_index);
+        let started = started.map_err(io_error("starting the thread that tells event loops"))?;
+        // Another thread may have been faster; ours then ends.
+        Ok(self.notifier.get_or_init(|| started))
+    }
+
+    /// The notifier, if it was needed.
+    pub(crate) fn running_notifier(&self) -> Option<&Notifier> {
+        self.notifier.get()
     }
 
     /// The shared words of one of our slots.

@@ -1,6 +1,7 @@
 //! One operation at a time on one request slot: the core of every request.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use ropeway_proto::completion;
 use ropeway_proto::{Command, Completion, End, Epoch, Rank, Slot, Tag};
@@ -9,7 +10,7 @@ use ropeway_shm::ArenaSlot;
 use crate::attachment::{Attachment, Entry};
 use crate::direct::{DirectEnd, Favor, Started};
 use crate::wait::{Event, WaitMode};
-use crate::{Error, Status};
+use crate::{Error, Status, notifier};
 
 /// A request slot, the buffer its operations use, and whether one runs.
 pub(crate) struct Operation {
@@ -284,6 +285,26 @@ impl Operation {
         let source = self.direct.as_ref().map_or(0, |direct| self.attachment.local_rank(direct.peer()));
         let tag = self.end.map_or(0, |(_, tag)| tag);
         self.terms.judge(Some(Completion { status, source, tag, bytes }))
+    }
+
+    /// Has the notifier told when the operation gets on: the event descriptor, and this task if there is one. False if it
+    /// has got on already.
+    pub(crate) fn watch(&self, waker: Option<&Waker>) -> Result<bool, Error> {
+        let notifier = self.attachment.notifier()?;
+        if let Some(waker) = waker {
+            notifier.register(self.slot, waker);
+        }
+        self.arm(notifier::DOORBELL);
+        // SYNC slot-waiter: armed first, then looked at, as a thread does before it sleeps.
+        let has_got_on = self.has_happened() || self.attachment.check().is_err();
+        Ok(!has_got_on)
+    }
+
+    /// The task that was to be told is gone.
+    pub(crate) fn forget_waker(&self) {
+        if let Some(notifier) = self.attachment.running_notifier() {
+            notifier.forget(self.slot);
+        }
     }
 
     /// Withdraws the operation, or takes its outcome if it was too late for that.

@@ -80,10 +80,27 @@ impl Active<'_> {
         self.request.operation.test()
     }
 
+    /// Makes the session's [event descriptor](crate::Session::event_fd) readable when the operation gets on, or has already.
+    ///
+    /// Most steps are the end, but not all are: then [`test`](Self::test) says so, and this is to be called again.
+    pub fn notify(&mut self) -> Result<(), Error> {
+        let operation = &self.request.operation;
+        if !operation.watch(None)? {
+            operation.attachment().notifier()?.ring();
+        }
+        Ok(())
+    }
+
     /// Withdraws the operation. If it was too late for that, waits for its end and returns the outcome.
     pub fn cancel(self) -> Result<Option<Status>, Error> {
         let mode = self.request.operation.attachment().wait_mode();
         self.request.operation.cancel(mode)
+    }
+}
+
+impl<'a> Active<'a> {
+    pub(crate) fn into_request(self) -> &'a mut Persistent {
+        self.request
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,6 +92,26 @@ impl Session {
     /// How threads of this process wait, unless a call says otherwise.
     pub fn wait_mode(&self) -> WaitMode {
         self.attachment.wait_mode()
+    }
+
+    /// A descriptor for event loops: readable when an operation has got on for which [`Active::notify`](crate::Active::notify)
+    /// was called. It is an eventfd: read eight bytes, then test the operations.
+    ///
+    /// ```no_run
+    /// # use std::os::fd::AsFd;
+    /// # use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    /// # fn example(session: ropeway::Session, mut recv: ropeway::RecvRequest<f64>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut receiving = recv.start()?;
+    /// while receiving.test()?.is_none() {
+    ///     receiving.notify()?;
+    ///     let mut sources = [PollFd::new(session.event_fd()?, PollFlags::POLLIN)]; // and others
+    ///     poll(&mut sources, PollTimeout::NONE)?;
+    ///     nix::unistd::read(session.event_fd()?, &mut [0; 8])?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn event_fd(&self) -> Result<BorrowedFd<'_>, Error> {
+        Ok(self.attachment.notifier()?.descriptor())
     }
 
     fn check_size(&self, size: u32) -> Result<(), Error> {

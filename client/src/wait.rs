@@ -5,15 +5,16 @@
 use std::fmt;
 use std::hint;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ropeway_proto::limits::DOORBELLS;
 use ropeway_shm::{ControlSegment, JobSegment};
 
-use crate::Error;
+use crate::patience::Patience;
 use crate::watch::Watch;
+use crate::{Error, notifier};
 
 /// What a thread does while it waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub enum WaitMode {
     Polling,
     /// Sleeps almost at once: no CPU time while waiting, a few microseconds more until the answer.
     Blocking,
-    /// Polls for some tens of microseconds, then sleeps.
+    /// Polls as long as waits are likely to end soon, up to some tens of microseconds, then sleeps.
     #[default]
     Adaptive,
 }
@@ -34,15 +35,6 @@ impl WaitMode {
             0 => Self::Polling,
             1 => Self::Blocking,
             _ => Self::Adaptive,
-        }
-    }
-
-    /// How long the core is yielded before the thread sleeps; `None` for ever.
-    fn yield_time(self) -> Option<Duration> {
-        match self {
-            Self::Polling => None,
-            Self::Blocking => Some(Duration::from_micros(2)),
-            Self::Adaptive => Some(Duration::from_micros(50)),
         }
     }
 }
@@ -83,51 +75,82 @@ pub(crate) trait Event {
     fn disarm(&self);
 }
 
-/// Waits for `event`, or until the daemon is gone. Allocates nothing and holds no lock.
-pub(crate) fn until(
-    event: &impl Event,
-    mode: WaitMode,
-    watch: &Watch,
-    (local_rank, job): (u32, &JobSegment),
-    control: &ControlSegment,
-) -> Result<(), Error> {
-    for _ in 0..SPINS {
-        if event.has_happened() {
-            return Ok(());
-        }
-        hint::spin_loop();
-    }
-    // While we are awake the daemon is to be quick; it need not be when we sleep or compute.
-    control.begin_wait();
-    let ended = yield_until(event, mode, watch);
-    control.end_wait();
-    if ended? {
-        return Ok(());
-    }
-    let index = DOORBELL.with(|index| *index);
-    let doorbell = job.doorbell(local_rank, index).expect("the index was taken modulo the number of doorbells");
-    loop {
-        let seen = doorbell.listen();
-        event.arm(index);
-        let ended = has_ended(event, watch);
-        if !matches!(ended, Ok(false)) {
-            event.disarm();
-            return ended.map(drop);
-        }
-        doorbell.sleep(seen, None);
-    }
+/// Where the threads of a session wait, and what they know of waiting.
+pub(crate) struct WaitingRoom {
+    pub(crate) job: Arc<JobSegment>,
+    pub(crate) control: Arc<ControlSegment>,
+    pub(crate) local_rank: u32,
+    /// Looks before the core is yielded: none if the node has more ranks than cores.
+    spins: u32,
+    patience: Patience,
 }
 
-/// Whether it happened before it was time to sleep.
-fn yield_until(event: &impl Event, mode: WaitMode, watch: &Watch) -> Result<bool, Error> {
-    let begin = Instant::now();
-    while mode.yield_time().is_none_or(|limit| begin.elapsed() < limit) {
-        if has_ended(event, watch)? {
-            return Ok(true);
-        }
-        thread::yield_now();
+impl WaitingRoom {
+    pub(crate) fn new(
+        job: Arc<JobSegment>,
+        control: Arc<ControlSegment>,
+        (local_rank, local_ranks): (u32, u32),
+    ) -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let spins = if local_ranks as usize > cores { 0 } else { SPINS };
+        Self { job, control, local_rank, spins, patience: Patience::default() }
     }
-    Ok(false)
+
+    /// Waits for `event`, or until the daemon is gone. Allocates nothing and holds no lock.
+    pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode, watch: &Watch) -> Result<(), Error> {
+        for _ in 0..self.spins {
+            if event.has_happened() {
+                return Ok(());
+            }
+            hint::spin_loop();
+        }
+        let begin = Instant::now();
+        // While we are awake the daemon is to be quick; it need not be when we sleep or compute.
+        self.control.begin_wait();
+        let ended = self.yield_until(event, mode, watch, begin);
+        self.control.end_wait();
+        if !ended? {
+            self.sleep_until(event, watch)?;
+        }
+        if mode == WaitMode::Adaptive {
+            self.patience.learn(begin.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Whether it happened before it was time to sleep.
+    fn yield_until(&self, event: &impl Event, mode: WaitMode, watch: &Watch, begin: Instant) -> Result<bool, Error> {
+        let limit = match mode {
+            WaitMode::Polling => None,
+            WaitMode::Blocking => Some(BLOCKING_YIELD),
+            WaitMode::Adaptive => Some(self.patience.limit()),
+        };
+        loop {
+            if has_ended(event, watch)? {
+                return Ok(true);
+            }
+            if limit.is_some_and(|limit| begin.elapsed() >= limit) {
+                return Ok(false);
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn sleep_until(&self, event: &impl Event, watch: &Watch) -> Result<(), Error> {
+        let index = DOORBELL.with(|index| *index);
+        let doorbell = self.job.doorbell(self.local_rank, index);
+        let doorbell = doorbell.expect("the index is below the notifier's");
+        loop {
+            let seen = doorbell.listen();
+            event.arm(index);
+            let ended = has_ended(event, watch);
+            if !matches!(ended, Ok(false)) {
+                event.disarm();
+                return ended.map(drop);
+            }
+            doorbell.sleep(seen, None);
+        }
+    }
 }
 
 /// `Ok(true)` when the event has happened, an error when it can't any more.
@@ -145,12 +168,15 @@ fn has_ended(event: &impl Event, watch: &Watch) -> Result<bool, Error> {
 
 /// A few hundred nanoseconds.
 const SPINS: u32 = 12;
+/// How long a thread that is to sleep yields its core first.
+const BLOCKING_YIELD: Duration = Duration::from_micros(2);
 
 static NEXT_DOORBELL: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// The doorbell this thread sleeps on. Threads beyond [`DOORBELLS`] share one and wake up together, which is harmless.
-    static DOORBELL: u32 = NEXT_DOORBELL.fetch_add(1, Ordering::Relaxed) % DOORBELLS as u32;
+    /// The doorbell this thread sleeps on. Threads beyond those share one and wake up together, which is
+    /// harmless.
+    static DOORBELL: u32 = NEXT_DOORBELL.fetch_add(1, Ordering::Relaxed) % notifier::DOORBELL;
 }
 
 #[cfg(test)]

@@ -184,7 +184,7 @@ const DETACH_TIME: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wait::{self, Event, WaitMode};
+    use crate::wait::{Event, WaitMode, WaitingRoom};
     use ropeway_shm::{ControlSegment, JobGeometry};
     use std::io::Read;
 
@@ -210,11 +210,11 @@ mod tests {
     /// What three sleeping threads learn when the daemon says its `last_words` and closes.
     fn told(last_words: &[u8]) -> Vec<Error> {
         let (line, job, mut daemon) = line();
-        let control = ControlSegment::create().unwrap();
+        let room = WaitingRoom::new(job, Arc::new(ControlSegment::create().unwrap()), (0, 1));
         thread::scope(|scope| {
             let modes = [WaitMode::Polling, WaitMode::Blocking, WaitMode::Adaptive];
-            let (watch, job, control) = (line.watch(), &job, &control);
-            let waiters = modes.map(|mode| scope.spawn(move || wait::until(&Never, mode, watch, (0, job), control)));
+            let (watch, room) = (line.watch(), &room);
+            let waiters = modes.map(|mode| scope.spawn(move || room.wait(&Never, mode, watch)));
             daemon.write_all(last_words).unwrap();
             drop(daemon);
             waiters.map(|waiter| waiter.join().unwrap().unwrap_err()).into()

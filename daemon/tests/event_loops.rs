@@ -1,0 +1,167 @@
+//! Programs with an event loop of their own: futures under a real executor, and the event descriptor.
+
+mod common;
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use common::{Cluster, soon};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use ropeway::{Communicator, Error, Session};
+use tokio::runtime::{Builder, Runtime};
+
+/// In a cell, in the receiver's buffer, and in pieces; between nodes eager and rendezvous.
+const SIZES: [usize; 3] = [8, 4096, 500_000];
+
+fn single_threaded() -> Runtime {
+    Builder::new_current_thread().build().unwrap()
+}
+
+async fn exchange(world: Communicator, bytes: usize, rounds: u32) {
+    let peer = 1 - world.rank();
+    let mut send = world.send_init(world.alloc::<u8>(bytes).unwrap(), peer, bytes as i32).unwrap();
+    let mut recv = world.recv_init(world.alloc::<u8>(bytes).unwrap(), peer, bytes as i32).unwrap();
+    for round in 0..rounds {
+        send.buffer_mut().fill(round as u8);
+        let receiving = recv.start().unwrap();
+        let sending = send.start().unwrap();
+        let status = receiving.await.unwrap();
+        sending.await.unwrap();
+        assert_eq!((status.source, status.count), (peer, bytes));
+        assert!(recv.buffer().iter().all(|&byte| byte == round as u8), "round {round}");
+    }
+}
+
+/// Both ranks are tasks of one thread: neither may block it.
+#[test]
+fn ranks_that_share_a_thread_exchange_messages() {
+    for nodes in [1, 2] {
+        let cluster = Cluster::start(nodes, 2);
+        let sessions = [cluster.attach(0), cluster.attach(1)];
+        for bytes in SIZES {
+            let worlds = sessions.each_ref().map(Session::world);
+            single_threaded().block_on(async {
+                let [zero, one] = worlds.map(|world| exchange(world, bytes, 300));
+                tokio::join!(zero, one)
+            });
+        }
+    }
+}
+
+#[test]
+fn tasks_on_several_threads_exchange_messages() {
+    for nodes in [1, 2] {
+        let cluster = Cluster::start(nodes, 2);
+        let sessions = [cluster.attach(0), cluster.attach(1)];
+        let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        let tasks: Vec<_> = SIZES
+            .iter()
+            .flat_map(|&bytes| sessions.each_ref().map(|session| exchange(session.world(), bytes, 100)))
+            .map(|task| runtime.spawn(task))
+            .collect();
+        runtime.block_on(async {
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn one_shot_operations_can_be_awaited() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = (cluster.attach(0).world(), cluster.attach(1).world());
+    single_threaded().block_on(async {
+        let receiving = one.irecv(one.alloc::<u32>(4).unwrap(), 0, 3).unwrap().into_future();
+        let mut message = zero.alloc::<u32>(4).unwrap();
+        message.copy_from_slice(&[1, 2, 3, 4]);
+        let (_, sent) = zero.isend(message, 1, 3).unwrap().await.unwrap();
+        let (received, status) = receiving.await.unwrap();
+        assert_eq!((&*received, status.count, sent.count), (&[1, 2, 3, 4][..], 4, 4));
+    });
+}
+
+#[test]
+fn a_future_that_is_dropped_lets_its_operation_run_on() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = (cluster.attach(0).world(), cluster.attach(1).world());
+    let mut recv = one.recv_init(one.alloc::<u8>(8).unwrap(), 0, 1).unwrap();
+    let mut send = zero.send_init(zero.alloc::<u8>(8).unwrap(), 1, 1).unwrap();
+    single_threaded().block_on(async {
+        let receiving = recv.start().unwrap().into_future();
+        let aborted = tokio::select! {
+            biased;
+            _ = receiving => false,
+            () = async {} => true,
+        };
+        assert!(aborted);
+    });
+    send.buffer_mut().fill(4);
+    send.start().unwrap().wait().unwrap();
+    soon(|| recv.active().expect("it runs on").wait().unwrap());
+    assert!(recv.buffer().iter().all(|&byte| byte == 4));
+}
+
+#[test]
+fn a_session_that_ends_ends_its_futures() {
+    let cluster = Cluster::start(1, 2);
+    let session = cluster.attach(0);
+    let world = session.world();
+    let mut recv = world.recv_init(world.alloc::<u8>(8).unwrap(), 1, 1).unwrap();
+    let receiving = recv.start().unwrap().into_future();
+    let waiting = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| single_threaded().block_on(receiving));
+        std::thread::sleep(Duration::from_millis(20));
+        drop(cluster);
+        soon(|| waiting.join().unwrap())
+    });
+    assert!(matches!(waiting, Err(Error::DaemonGone)), "{waiting:?}");
+}
+
+#[test]
+fn the_event_descriptor_tells_a_poll_loop() {
+    for nodes in [1, 2] {
+        let cluster = Cluster::start(nodes, 2);
+        let (session, peer) = (cluster.attach(0), cluster.attach(1));
+        let (world, other) = (session.world(), peer.world());
+        let mut recv = world.recv_init(world.alloc::<u32>(1).unwrap(), 1, 1).unwrap();
+        let sender = std::thread::spawn(move || {
+            let mut send = other.send_init(other.alloc::<u32>(1).unwrap(), 0, 1).unwrap();
+            for number in 0..200 {
+                send.buffer_mut()[0] = number;
+                send.start().unwrap().wait().unwrap();
+            }
+        });
+        for number in 0..200 {
+            let mut receiving = recv.start().unwrap();
+            while receiving.test().unwrap().is_none() {
+                receiving.notify().unwrap();
+                let mut sources = [PollFd::new(session.event_fd().unwrap(), PollFlags::POLLIN)];
+                assert_eq!(poll(&mut sources, PollTimeout::from(2000u16)), Ok(1), "nothing was told");
+                nix::unistd::read(session.event_fd().unwrap(), &mut [0; 8]).unwrap();
+            }
+            assert_eq!(recv.buffer()[0], number);
+        }
+        sender.join().unwrap();
+    }
+}
+
+#[test]
+fn the_event_descriptor_is_silent_while_nothing_ends() {
+    let cluster = Cluster::start(1, 2);
+    let session = cluster.attach(0);
+    let world = session.world();
+    let mut recv = world.recv_init(world.alloc::<u32>(1).unwrap(), 1, 1).unwrap();
+    let mut receiving = recv.start().unwrap();
+    receiving.notify().unwrap();
+    // The registration may still be answered: that is a step, not the end.
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(50) {
+        let mut sources = [PollFd::new(session.event_fd().unwrap(), PollFlags::POLLIN)];
+        if poll(&mut sources, PollTimeout::from(50u16)) == Ok(1) {
+            nix::unistd::read(session.event_fd().unwrap(), &mut [0; 8]).unwrap();
+        }
+    }
+    assert_eq!(receiving.test().unwrap(), None);
+    assert!(session.event_fd().unwrap().as_fd().as_raw_fd() >= 0);
+}

@@ -1,0 +1,114 @@
+//! Waiting: for many at once, with many at once.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Cluster, soon};
+use nix::time::{ClockId, clock_gettime};
+use ropeway::{Request, Session, WaitMode, start_all};
+
+fn cpu_time_of_thread() -> Duration {
+    Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap())
+}
+
+/// Half of the requests from another node, half from this one.
+#[test]
+fn waiting_for_any_of_hundreds_takes_no_time_and_finds_the_one() {
+    const REQUESTS: usize = 500;
+    let cluster = Cluster::start(2, 4);
+    let sessions = [0, 1, 3].map(|rank| cluster.attach(rank));
+    let [session, near, far] = sessions.each_ref();
+    let world = session.world();
+    let source = |index: usize| if index.is_multiple_of(2) { near } else { far };
+    let rank = |index: usize| if index.is_multiple_of(2) { 1 } else { 3 };
+    let mut recvs: Vec<_> = (0..REQUESTS)
+        .map(|index| world.recv_init(world.alloc::<u8>(8).unwrap(), rank(index), index as i32).unwrap())
+        .collect();
+    let send = |index: usize| {
+        let world = source(index).world();
+        let mut send = world.send_init(world.alloc::<u8>(8).unwrap(), 0, index as i32).unwrap();
+        send.buffer_mut().fill(index as u8);
+        send.start().unwrap().wait().unwrap();
+    };
+    let mut set = start_all(&mut recvs).unwrap().with_wait_mode(WaitMode::Blocking);
+    for index in [3, 498, 0, 77] {
+        let (ended, used) = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let before = cpu_time_of_thread();
+                let ended = set.wait_any().unwrap();
+                (ended, cpu_time_of_thread() - before)
+            });
+            std::thread::sleep(Duration::from_millis(300));
+            send(index);
+            soon(|| waiting.join().unwrap())
+        });
+        assert_eq!(ended.map(|(found, _)| found), Some(index));
+        assert!(used < Duration::from_millis(15), "waited by looking: {used:?}");
+    }
+}
+
+/// A completion wakes the thread that waits for it, and not those that wait for something else.
+#[test]
+fn a_completion_wakes_one_thread() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = (cluster.attach(0).world(), cluster.attach(1).world());
+    let recv = |tag| zero.recv_init(zero.alloc::<u8>(8).unwrap(), 1, tag).unwrap();
+    let mut recvs: Vec<_> = (0..8).map(recv).collect();
+    let mut sends: Vec<_> = (0..8).map(|tag| one.send_init(one.alloc::<u8>(8).unwrap(), 0, tag).unwrap()).collect();
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = recvs
+            .iter_mut()
+            .map(|recv| {
+                scope.spawn(|| {
+                    let usage = || nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD).unwrap();
+                    let before = usage().voluntary_context_switches();
+                    recv.start().unwrap().wait_with(WaitMode::Blocking).unwrap();
+                    usage().voluntary_context_switches() - before
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(50));
+        for send in &mut sends {
+            send.start().unwrap().wait().unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for waiter in waiters {
+            // Once for the answer to the registration at most, once for the message, and some for taking turns.
+            let switches = waiter.join().unwrap();
+            assert!(switches <= 6, "woken {switches} times");
+        }
+    });
+}
+
+/// Every rank receives from its left while it sends to its right, so that all have to get their turn.
+#[test]
+fn eight_ranks_make_progress_in_every_wait_mode() {
+    const ROUNDS: u32 = 300;
+    for mode in [WaitMode::Polling, WaitMode::Blocking, WaitMode::Adaptive] {
+        let cluster = Cluster::start(1, 8);
+        let sessions: Vec<Session> = (0..8).map(|rank| cluster.attach(rank)).collect();
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            for session in &sessions {
+                session.set_wait_mode(mode);
+                scope.spawn(|| {
+                    let world = session.world();
+                    let (right, left) = ((world.rank() + 1) % 8, (world.rank() + 7) % 8);
+                    let mut send = world.send_init(world.alloc::<u8>(8192).unwrap(), right, 0).unwrap();
+                    let mut recv = world.recv_init(world.alloc::<u8>(8192).unwrap(), left, 0).unwrap();
+                    for round in 0..ROUNDS {
+                        send.buffer_mut().fill(round as u8);
+                        let receiving = Request::start(&mut recv).unwrap();
+                        let sending = Request::start(&mut send).unwrap();
+                        receiving.wait().unwrap();
+                        sending.wait().unwrap();
+                        assert!(recv.buffer().iter().all(|&byte| byte == round as u8));
+                    }
+                });
+            }
+        });
+        // A time slice for each message would be ten seconds and more.
+        assert!(begin.elapsed() < Duration::from_secs(8), "{mode}: {:?}", begin.elapsed());
+    }
+}
