@@ -65,7 +65,7 @@ impl Attachment {
             attached,
             arena: Arena::new(job.clone(), attached.local_index),
             producer: Mutex::new(segment.producer()),
-            waiting: WaitingRoom::new(job.clone(), segment, (attached.local_index, attached.local_ranks)),
+            waiting: WaitingRoom::new(job.clone(), segment, attached.local_index),
             notifier: OnceLock::new(),
             job,
             daemon_bell,

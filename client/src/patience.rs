@@ -1,7 +1,8 @@
 //! How long an adaptive wait looks before it sleeps: learnt from how long waits last.
 //!
 //! Looking costs a core for the time; sleeping costs a wake-up at its end. If waits end while we look, looking was right;
-//! if they end long after we went to sleep, we could have slept at once.
+//! if they end long after we went to sleep, we could have slept at once. How long a wait would have lasted without the sleep
+//! is not known, so now and then one looks as long as possible, to find out.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,17 +11,22 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Patience {
     limit_us: AtomicU32,
+    waits: AtomicU32,
 }
 
 /// The longest look. A few times what a sleep and a wake-up cost.
 const MOST_US: u32 = 50;
 /// The shortest: some yields, in case it comes just now.
 const LEAST_US: u32 = 2;
+/// One wait of so many looks as long as possible.
+const PROBE_EVERY: u32 = 32;
 
 impl Patience {
     /// How long the next wait may look.
     pub(crate) fn limit(&self) -> Duration {
-        Duration::from_micros(self.limit_us.load(Ordering::Relaxed).into())
+        let is_probe = self.waits.fetch_add(1, Ordering::Relaxed) % PROBE_EVERY == PROBE_EVERY - 1;
+        let limit_us = if is_probe { MOST_US } else { self.limit_us.load(Ordering::Relaxed) };
+        Duration::from_micros(limit_us.into())
     }
 
     /// A wait has lasted so long, all in all.
@@ -32,7 +38,7 @@ impl Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { limit_us: AtomicU32::new(MOST_US) }
+        Self { limit_us: AtomicU32::new(MOST_US), waits: AtomicU32::new(0) }
     }
 }
 
@@ -66,5 +72,14 @@ mod tests {
             assert_eq!(next(limit_us, SHORT), MOST_US);
             assert!(next(limit_us, LONG) >= LEAST_US);
         }
+    }
+
+    #[test]
+    fn now_and_then_a_wait_finds_out_whether_looking_pays_again() {
+        let patience = Patience::default();
+        (0..10).for_each(|_| patience.learn(LONG));
+        let limits: Vec<_> = (0..2 * PROBE_EVERY).map(|_| patience.limit().as_micros() as u32).collect();
+        assert_eq!(limits.iter().filter(|&&limit| limit == MOST_US).count(), 2);
+        assert!(limits.iter().all(|&limit| limit == MOST_US || limit == LEAST_US));
     }
 }

@@ -80,25 +80,24 @@ pub(crate) struct WaitingRoom {
     pub(crate) job: Arc<JobSegment>,
     pub(crate) control: Arc<ControlSegment>,
     pub(crate) local_rank: u32,
-    /// Looks before the core is yielded: none if the node has more ranks than cores.
-    spins: u32,
+    cores: u32,
     patience: Patience,
 }
 
 impl WaitingRoom {
-    pub(crate) fn new(
-        job: Arc<JobSegment>,
-        control: Arc<ControlSegment>,
-        (local_rank, local_ranks): (u32, u32),
-    ) -> Self {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let spins = if local_ranks as usize > cores { 0 } else { SPINS };
-        Self { job, control, local_rank, spins, patience: Patience::default() }
+    pub(crate) fn new(job: Arc<JobSegment>, control: Arc<ControlSegment>, local_rank: u32) -> Self {
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        Self { job, control, local_rank, cores, patience: Patience::default() }
+    }
+
+    /// Looks before the core is yielded: none while more ranks are awake than there are cores.
+    fn spins(&self) -> u32 {
+        if self.job.awake_ranks() > self.cores { 0 } else { SPINS }
     }
 
     /// Waits for `event`, or until the daemon is gone. Allocates nothing and holds no lock.
     pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode, watch: &Watch) -> Result<(), Error> {
-        for _ in 0..self.spins {
+        for _ in 0..self.spins() {
             if event.has_happened() {
                 return Ok(());
             }
@@ -148,7 +147,9 @@ impl WaitingRoom {
                 event.disarm();
                 return ended.map(drop);
             }
+            self.job.count_sleeper(true);
             doorbell.sleep(seen, None);
+            self.job.count_sleeper(false);
         }
     }
 }

@@ -210,7 +210,7 @@ mod tests {
     /// What three sleeping threads learn when the daemon says its `last_words` and closes.
     fn told(last_words: &[u8]) -> Vec<Error> {
         let (line, job, mut daemon) = line();
-        let room = WaitingRoom::new(job, Arc::new(ControlSegment::create().unwrap()), (0, 1));
+        let room = WaitingRoom::new(job, Arc::new(ControlSegment::create().unwrap()), 0);
         thread::scope(|scope| {
             let modes = [WaitMode::Polling, WaitMode::Blocking, WaitMode::Adaptive];
             let (watch, room) = (line.watch(), &room);

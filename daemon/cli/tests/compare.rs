@@ -27,7 +27,7 @@ fn install(prefix: &Path, program: &str) {
 /// Compares with the library in `prefix`, and with none that happens to be on this machine.
 fn compare(prefix: &Path) -> Output {
     let tools = tempfile::tempdir().unwrap();
-    for tool in ["env", "chmod"] {
+    for tool in ["sh", "env", "chmod"] {
         symlink(Path::new("/bin").join(tool), tools.path().join(tool)).unwrap();
     }
     let mut command = ropeway(&["bench", "compare", "--of", "latency", "--runs", "2", "--sizes", "8,64", "--json"]);

@@ -17,7 +17,7 @@ use mio::net::TcpStream;
 use ropeway_engine::Token;
 use ropeway_proto::frame::{HEADER_BYTES, Header};
 use ropeway_proto::{Frame, JobId, Layout};
-use ropeway_shm::{Counter, Gather, JobSegment, Scatter};
+use ropeway_shm::{Counter, Gather, JobSegment, Scatter, set_receive_low_water};
 
 use super::{Device, Inbound, LinkError, Target, Traffic, count_copy};
 
@@ -32,6 +32,8 @@ pub struct TcpDevice {
     last_sent: Instant,
     last_heard: Instant,
     last_cycle: Instant,
+    /// Bytes that have to be there before the poll loop tells of them.
+    low_water: u32,
     /// Since when nothing but frames that can wait is queued.
     held_since: Option<Instant>,
 }
@@ -76,6 +78,8 @@ struct Arriving {
     bytes: u64,
 }
 
+/// A part of a large payload that is worth a wake-up.
+const LOW_WATER_MAX: u64 = 128 << 10;
 const STAGING_BYTES: usize = 16 << 10;
 const SCRATCH_BYTES: usize = 64 << 10;
 /// A link that was heard of so recently is likely to be heard of again at any moment.
@@ -100,6 +104,7 @@ impl TcpDevice {
             last_sent: now,
             last_heard: now,
             last_cycle: now,
+            low_water: 1,
             held_since: None,
         }
     }
@@ -182,6 +187,18 @@ impl TcpDevice {
         is_held
     }
 
+    /// While a large payload arrives, be woken for every large part of it, not for every packet: each wake-up takes the core
+    /// from a rank that computes.
+    fn settle_low_water(&mut self) -> io::Result<()> {
+        let missing = self.input.arriving.as_ref().map_or(0, |arriving| arriving.bytes - arriving.filled);
+        let wanted = missing.clamp(1, LOW_WATER_MAX) as u32;
+        if wanted != self.low_water {
+            self.low_water = wanted;
+            set_receive_low_water(self.stream.as_fd(), wanted)?;
+        }
+        Ok(())
+    }
+
     fn fill(&mut self, traffic: &mut dyn Traffic) {
         while self.out.queue.len() < QUEUE_FRAMES && self.out.queued_bytes < QUEUE_BYTES {
             let Some(outbound) = traffic.poll() else { break };
@@ -220,7 +237,9 @@ impl TcpDevice {
 impl Device for TcpDevice {
     fn progress(&mut self, traffic: &mut dyn Traffic, now: Instant) -> Result<usize, LinkError> {
         self.keep_alive(now)?;
-        Ok(self.receive(traffic, now)? + self.send(traffic, now)?)
+        let received = self.receive(traffic, now)?;
+        self.settle_low_water()?;
+        Ok(received + self.send(traffic, now)?)
     }
 
     fn arriving(&mut self) -> Option<&mut Inbound> {

@@ -3,7 +3,7 @@
 //! ```text
 //!  0            4096               + ranks × page     + ranks × table    + ranks × arena    + 16 GiB
 //!  +------------+------------------+------------------+------------------+------------------+
-//!  | (reserved) | doorbells        | request table    | arena            | direct channels  |
+//!  | crowd      | doorbells        | request table    | arena            | direct channels  |
 //!  |            | per rank         | per rank         | per rank         |                  |
 //!  +------------+------------------+------------------+------------------+------------------+
 //! ```
@@ -15,6 +15,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ropeway_proto::limits::{DOORBELLS, SLOTS_PER_RANK};
 use ropeway_proto::{Layout, Slot};
@@ -85,7 +86,7 @@ impl JobSegment {
     pub fn create(geometry: JobGeometry) -> io::Result<Self> {
         let bytes = geometry.bytes().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         let segment = Segment::create("ropeway-job", bytes)?;
-        segment.reserve(geometry.doorbells(), u64::from(geometry.local_ranks) * DOORBELLS_BYTES)?;
+        segment.reserve(0, geometry.doorbells() + u64::from(geometry.local_ranks) * DOORBELLS_BYTES)?;
         Ok(Self { segment, geometry })
     }
 
@@ -103,6 +104,24 @@ impl JobSegment {
     /// Where everything lies.
     pub fn geometry(&self) -> JobGeometry {
         self.geometry
+    }
+
+    /// A rank goes to sleep, or wakes up.
+    pub fn count_sleeper(&self, is_asleep: bool) {
+        let change = if is_asleep { 1 } else { u32::MAX };
+        self.sleepers().fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// How many ranks are awake, and may want a core. A hint: who dies in its sleep is counted as asleep for ever.
+    #[inline]
+    pub fn awake_ranks(&self) -> u32 {
+        self.geometry.local_ranks.saturating_sub(self.sleepers().load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn sleepers(&self) -> &AtomicU32 {
+        // SAFETY: it is an atomic.
+        unsafe { self.segment.shared(0) }.expect("every job segment has a first page")
     }
 
     /// A rank's doorbell, if there is one with these numbers.

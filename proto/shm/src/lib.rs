@@ -44,5 +44,5 @@ pub use self::{
     counters::{Counter, Counters},
     job::{JobGeometry, JobSegment, OutOfBounds},
     segment::{Segment, SegmentError},
-    vectored::{Gather, Scatter},
+    vectored::{Gather, Scatter, set_receive_low_water},
 };

@@ -141,3 +141,12 @@ impl<'a> Scatter<'a> {
         usize::try_from(read).map_err(|_| io::Error::last_os_error())
     }
 }
+
+/// Has poll loops told of a socket only when so many bytes are there, or the connection ends.
+pub fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    let value = bytes.min(i32::MAX as u32) as libc::c_int;
+    let (start, length) = ((&raw const value).cast(), size_of_val(&value) as libc::socklen_t);
+    // SAFETY: the kernel reads `length` bytes from `start`, which is a live integer of that size.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, start, length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,5 +1,6 @@
 //! `ropeway bench compare`: Ropeway and every MPI library on the machine, in turns.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,12 +30,23 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     let folder = tempfile::Builder::new().prefix("ropeway-compare-").tempdir().map_err(Failure::other)?;
     let programs = build(&mut peers, folder.path())?;
     let daemons = Daemons::embedded(flags.nodes)?;
+    // Their launchers are started as jobs of one rank, so that they end as jobs do.
+    let starter = Daemons::embedded(1)?;
     let progress = if flags.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     progress.enable_steady_tick(Duration::from_millis(100));
+    let complaints = folder.path().join("complaints");
     let mut lines = Vec::new();
     let mut compared = Ok(());
     'all: for round in rounds(flags) {
-        let mut arena = Arena { flags, round, daemons: &daemons, events: &events, progress: &progress };
+        let mut arena = Arena {
+            flags,
+            round,
+            daemons: &daemons,
+            starter: &starter,
+            complaints: &complaints,
+            events: &events,
+            progress: &progress,
+        };
         match arena.compare(&peers, &programs) {
             Ok(results) => lines.extend(results),
             Err(failure) => {
@@ -149,6 +161,9 @@ struct Arena<'a> {
     flags: &'a Flags,
     round: Round,
     daemons: &'a Daemons,
+    starter: &'a Daemons,
+    /// Where peers complain.
+    complaints: &'a Path,
     events: &'a Events,
     progress: &'a ProgressBar,
 }
@@ -189,8 +204,9 @@ impl Arena<'_> {
                     }
                     None => {
                         let Rival { peer, form, .. } = rivals.remove(index);
-                        let message =
-                            format!("ropeway: {} ({form}) is left out: it fails or takes too long", peer.name);
+                        let said = std::fs::read_to_string(self.complaints).unwrap_or_default();
+                        let said = said.lines().next().unwrap_or("it takes too long, or says too little").to_owned();
+                        let message = format!("ropeway: {} ({form}) is left out: {said}", peer.name);
                         self.progress.suspend(|| eprintln!("{message}"));
                     }
                 }
@@ -242,14 +258,14 @@ impl Arena<'_> {
         let placement = Placement { ranks, over_tcp, has_cores: self.has_cores() };
         let line = rival.peer.command_line(rival.program, &args, placement);
         let launch = Launch {
-            program: Program::find("env".as_ref(), &line)?,
+            program: Program::find("sh".as_ref(), &self.silenced(line))?,
             ranks: 1,
             wait: None,
             timeout: Some(PATIENCE),
             input: Input::Tool,
             output: Output::Tool,
         };
-        let mut running = Running::start(&launch, self.daemons, self.events)?;
+        let mut running = Running::start(&launch, self.starter, self.events)?;
         let mut figures = Vec::new();
         let outcome = loop {
             match running.next()? {
@@ -262,6 +278,13 @@ impl Arena<'_> {
             Outcome::Interrupted(_) => Err(Failure::Job(outcome)),
             _ => Ok(None),
         }
+    }
+
+    /// Keeps what a library complains about for later.
+    fn silenced(&self, line: Vec<OsString>) -> Vec<OsString> {
+        let mut silenced: Vec<OsString> = vec!["-c".into(), "exec env \"$@\" 2> \"$0\"".into(), self.complaints.into()];
+        silenced.extend(line);
+        silenced
     }
 
     fn has_cores(&self) -> bool {

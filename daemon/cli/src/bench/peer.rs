@@ -126,14 +126,12 @@ impl Peer {
     fn settings(&self, placement: Placement) -> Vec<&'static str> {
         match (self.family, placement.over_tcp) {
             (Family::OpenMpi, _) | (Family::Mpich, false) => Vec::new(),
-            (Family::Mpich, true) => vec![
-                "UCX_TLS=tcp,self",
-                "UCX_NET_DEVICES=lo",
-                "FI_PROVIDER=tcp",
-                "FI_TCP_IFACE=lo",
-                "MPIR_CVAR_NOLOCAL=1",
-                "MPIR_CVAR_CH4_NOLOCAL=1",
-            ],
+            (Family::Mpich, true) if !self.name.starts_with("MPICH 4") => {
+                vec!["MPIR_CVAR_CH4_NETMOD=ofi", "FI_PROVIDER=tcp", "FI_TCP_IFACE=lo", "MPIR_CVAR_NOLOCAL=1"]
+            }
+            (Family::Mpich, true) => {
+                vec!["UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo", "MPIR_CVAR_NOLOCAL=1", "MPIR_CVAR_CH4_NOLOCAL=1"]
+            }
             (Family::Intel, true) => {
                 vec!["I_MPI_FABRICS=ofi", "I_MPI_OFI_PROVIDER=tcp", "FI_PROVIDER=tcp", "FI_TCP_IFACE=lo"]
             }
