@@ -20,7 +20,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
         wakes.map(|rank| world.send_init(world.alloc::<u8>(1)?, rank, WAKE)).collect::<Result<Vec<_>, Error>>()?;
     let mut percents = Vec::new();
     for _ in 0..plan.runs {
-        let waited = console.step(LABEL, || wait(&mut recv, &mut sends, Duration::from_secs_f64(plan.seconds)))?;
+        let waited = wait(console, &mut recv, &mut sends, Duration::from_secs_f64(plan.seconds))?;
         percents.extend(gather(&world, [waited])?.map(|all| all.iter().map(|[percent]| percent).sum::<f64>()));
     }
     if !percents.is_empty() {
@@ -39,22 +39,31 @@ pub fn cpu_time() -> io::Result<Duration> {
     Ok(duration(usage.user_time()) + duration(usage.system_time()))
 }
 
-/// How many percent of a core this process used while it waited.
-fn wait(recv: &mut RecvRequest<u8>, sends: &mut [SendRequest<u8>], time: Duration) -> Result<f64, BenchError> {
-    let (begin, before) = (Instant::now(), cpu_time()?);
+/// How many percent of a core this process used while a thread of it was blocked in `wait`.
+///
+/// Falling asleep and waking up are not what idling costs, so only the time between counts.
+fn wait(
+    console: &Console,
+    recv: &mut RecvRequest<u8>,
+    sends: &mut [SendRequest<u8>],
+    time: Duration,
+) -> Result<f64, BenchError> {
     thread::scope(|scope| {
-        let waker = (!sends.is_empty()).then(|| {
-            scope.spawn(|| {
-                thread::sleep(time);
-                start_all(sends)?.wait_all()
-            })
-        });
-        recv.start()?.wait()?;
-        waker.map_or(Ok(()), |waker| waker.join().expect("the waker does not panic"))
-    })?;
-    let (elapsed, used) = (begin.elapsed(), cpu_time()? - before);
-    Ok(used.as_secs_f64() / elapsed.as_secs_f64() * 100.0)
+        let waiter = scope.spawn(|| recv.start()?.wait());
+        thread::sleep(SETTLING);
+        let percent = console.lone_step(LABEL, || {
+            let (begin, before) = (Instant::now(), cpu_time()?);
+            thread::sleep(time);
+            let used = cpu_time()? - before;
+            Ok::<_, BenchError>(used.as_secs_f64() / begin.elapsed().as_secs_f64() * 100.0)
+        })?;
+        start_all(sends)?.wait_all()?;
+        waiter.join().expect("the waiter does not panic")?;
+        Ok(percent)
+    })
 }
 
 const LABEL: &str = "idle";
 const WAKE: i32 = 1;
+/// Long enough for everybody to fall asleep.
+const SETTLING: Duration = Duration::from_millis(200);
