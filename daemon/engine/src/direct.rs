@@ -6,8 +6,27 @@
 
 use ropeway_proto::{ChannelId, Completion, End, Layout, Slot, Status};
 
-use crate::engine::{ChannelWork, CompletionOf, DirectId, Engine, Token};
+use crate::engine::{CompletionOf, Engine, Token};
 use crate::request::{Kind, Recv, RecvPhase, SendPhase};
+
+/// Something to be done with a direct channel: one between two ranks of this node, who from then on use it by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub enum ChannelWork {
+    /// Set one up, then call [`Engine::handle_opened`] before any other input.
+    Open { send: ChannelId, recv: ChannelId },
+    /// An end was started before its client knew of the channel: start it there.
+    Start { channel: DirectId, end: End, operation: Token },
+    /// Both ends have started and compute: copy the message.
+    Move { channel: DirectId },
+    /// An end is gone; tell the other. If a `request` is named, its buffer must be out of use first, and then
+    /// [`Engine::handle_closed`] is called.
+    Close { channel: DirectId, end: End, request: Option<ChannelId>, why: Status },
+}
+
+/// Names a direct channel, as whoever holds it likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectId(pub u32);
 
 impl Engine {
     /// The next thing to do with a direct channel.

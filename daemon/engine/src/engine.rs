@@ -17,11 +17,11 @@ use std::collections::{HashMap, VecDeque};
 
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::{
-    ChannelId, CommId, Command, Completion, End, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, Tag,
-    limits,
+    ChannelId, CommId, Command, Completion, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, Tag, limits,
 };
 
 use crate::bind::Bindings;
+use crate::direct::ChannelWork;
 use crate::matching::{PairReceived, Pattern, Posted, Unexpected};
 use crate::outgoing::Outgoing;
 use crate::request::{Kind, Protocol, Recv, Request, RequestTable, Send, SendPhase};
@@ -124,25 +124,6 @@ pub enum StashWork {
     /// Forget it, now: the name may be given to another message next.
     Drop { stash: StashId },
 }
-
-/// Something to be done with a direct channel: one between two ranks of this node, who from then on use it by themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields are named after what they hold")]
-pub enum ChannelWork {
-    /// Set one up, then call [`Engine::handle_opened`] before any other input.
-    Open { send: ChannelId, recv: ChannelId },
-    /// An end was started before its client knew of the channel: start it there.
-    Start { channel: DirectId, end: End, operation: Token },
-    /// Both ends have started and compute: copy the message.
-    Move { channel: DirectId },
-    /// An end is gone; tell the other. If a `request` is named, its buffer must be out of use first, and then
-    /// [`Engine::handle_closed`] is called.
-    Close { channel: DirectId, end: End, request: Option<ChannelId>, why: Status },
-}
-
-/// Names a direct channel, as whoever holds it likes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirectId(pub u32);
 
 /// An operation has ended: to be written into its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod bind;
-mod direct;
+pub mod direct;
 pub mod engine;
 mod failure;
 mod matching;
@@ -30,7 +30,8 @@ mod send;
 mod slots;
 mod stash;
 
+pub use direct::{ChannelWork, DirectId};
 pub use engine::{
-    Arrival, ChannelWork, CompletionOf, Config, DirectId, Engine, Leftovers, Place, Placement, ProtocolError,
-    RankState, StashId, StashWork, Statistics, Token, Transmit, Violation,
+    Arrival, CompletionOf, Config, Engine, Leftovers, Place, Placement, ProtocolError, RankState, StashId, StashWork,
+    Statistics, Token, Transmit, Violation,
 };

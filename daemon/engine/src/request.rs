@@ -5,7 +5,7 @@ use ropeway_proto::{
 };
 use slab::Slab;
 
-use crate::engine::DirectId;
+use crate::direct::DirectId;
 use crate::matching::Pattern;
 use crate::stash::StashQueue;
 

@@ -12,6 +12,8 @@ use ropeway_proto::{
 /// Messages above this are large in the tests.
 pub(crate) const EAGER_BYTES: u64 = 64;
 /// Pieces of large messages in the tests.
+/// Few, so that tests run out of them.
+const CREDITS: u16 = 4;
 pub(crate) const CHUNK_BYTES: u64 = 100;
 /// Where each slot has its buffer, and how much room.
 const SLOT_BYTES: u64 = 1024;
@@ -72,7 +74,12 @@ impl Cluster {
         let nodes = 0..ranks_per_node.len() as u16;
         let engine = |node| {
             let spec = JobSpec { node: NodeId(node), ..spec.clone() };
-            let mut config = Config { eager_bytes_max: EAGER_BYTES, chunk_bytes: CHUNK_BYTES, ..Config::new(spec) };
+            let mut config = Config {
+                eager_bytes_max: EAGER_BYTES,
+                chunk_bytes: CHUNK_BYTES,
+                channel_credits: CREDITS,
+                ..Config::new(spec)
+            };
             adjust(&mut config);
             Engine::new(config)
         };
