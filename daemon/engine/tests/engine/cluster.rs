@@ -11,9 +11,9 @@ use ropeway_proto::{
 
 /// Messages above this are large in the tests.
 pub(crate) const EAGER_BYTES: u64 = 64;
-/// Pieces of large messages in the tests.
 /// Few, so that tests run out of them.
 const CREDITS: u16 = 4;
+/// Pieces of large messages in the tests.
 pub(crate) const CHUNK_BYTES: u64 = 100;
 /// Where each slot has its buffer, and how much room.
 const SLOT_BYTES: u64 = 1024;
