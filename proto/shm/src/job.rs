@@ -188,11 +188,11 @@ impl JobSegment {
     /// A part of a layout of one block.
     #[inline]
     fn run(&self, layout: &Layout, at: u64, bytes: u64) -> Result<NonNull<u8>, OutOfBounds> {
-        let out = OutOfBounds { offset: layout.offset, bytes };
-        if at.checked_add(bytes).is_none_or(|end| end > layout.block_bytes) {
-            return Err(out);
-        }
-        layout.offset.checked_add(at).and_then(|offset| self.segment.range(offset, bytes)).ok_or(out)
+        let is_part = layout.is_valid() && at.checked_add(bytes).is_some_and(|end| end <= layout.block_bytes);
+        let start = if is_part { self.segment.range(layout.offset, layout.block_bytes) } else { None };
+        let start = start.ok_or(OutOfBounds { offset: layout.offset, bytes })?;
+        // SAFETY: the part is inside of the block, which was checked as a whole.
+        Ok(unsafe { start.add(at as usize) })
     }
 
     fn copy_blocks(&self, from: &Layout, from_at: u64, to: &Layout, to_at: u64, bytes: u64) -> Result<(), OutOfBounds> {

@@ -128,7 +128,7 @@ proptest! {
         let job = job();
         let layout = Layout { offset, block_bytes, stride_bytes, blocks };
         let inside = Layout::contiguous(job.arena(0).start, 5000);
-        let size = job.geometry().local_ranks as u64 * (ARENA_BYTES + 65536 * 64) + 4096;
+        let size = job.channels().end;
         let mut buffer = vec![0; bytes];
         let read = job.read(&layout, at, &mut buffer);
         let write = job.copy(&inside, 0, &layout, at, bytes as u64);
