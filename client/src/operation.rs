@@ -370,6 +370,10 @@ impl Event for Operation {
         }
     }
 
+    fn is_direct(&self) -> bool {
+        self.run == Run::Direct
+    }
+
     fn arm(&self, doorbell: u32) {
         self.attachment.request_slot(self.slot).arm(doorbell);
     }

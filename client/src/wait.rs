@@ -73,6 +73,10 @@ pub(crate) trait Event {
     /// Asks the daemon to wake the doorbell when it happens. Whoever arms looks once more before sleeping.
     fn arm(&self, doorbell: u32);
     fn disarm(&self);
+    /// Whether a peer makes it happen, and not the daemon, which may need our core to do so.
+    fn is_direct(&self) -> bool {
+        false
+    }
 }
 
 /// Where the threads of a session wait, and what they know of waiting.
@@ -91,13 +95,17 @@ impl WaitingRoom {
     }
 
     /// Looks before the core is yielded: none while more ranks are awake than there are cores.
-    fn spins(&self) -> u32 {
-        if self.job.awake_ranks() > self.cores { 0 } else { SPINS }
+    fn spins(&self, event: &impl Event) -> u32 {
+        match event.is_direct() {
+            _ if self.job.awake_ranks() > self.cores => 0,
+            true => DIRECT_SPINS,
+            false => SPINS,
+        }
     }
 
     /// Waits for `event`, or until the daemon is gone. Allocates nothing and holds no lock.
     pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode, watch: &Watch) -> Result<(), Error> {
-        for _ in 0..self.spins() {
+        for _ in 0..self.spins(event) {
             if event.has_happened() {
                 return Ok(());
             }
@@ -169,6 +177,8 @@ fn has_ended(event: &impl Event, watch: &Watch) -> Result<bool, Error> {
 
 /// A few hundred nanoseconds.
 const SPINS: u32 = 12;
+/// Longer than a peer takes to answer that is on a core.
+const DIRECT_SPINS: u32 = 60;
 /// How long a thread that is to sleep yields its core first.
 const BLOCKING_YIELD: Duration = Duration::from_micros(2);
 
