@@ -85,3 +85,12 @@ fn without_any_library_it_says_how_to_get_one() {
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("install one"), "{output:?}");
 }
+
+#[test]
+fn ranks_that_are_not_pairs_are_an_error() {
+    for ranks in ["1", "3"] {
+        let output = ropeway(&["bench", "compare", "-n", ranks]).output().unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        assert!(stderr(&output).contains("are not pairs"), "{output:?}");
+    }
+}

@@ -22,6 +22,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const BATCH_S: f64 = 0.02;
 
 pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
+    if flags.ranks < 2 || !flags.ranks.is_multiple_of(2) {
+        return Err(Failure::CannotRun(format!(
+            "compare pairs the ranks, and {} are not pairs: use -n 2",
+            flags.ranks
+        )));
+    }
     if flags.netns {
         return Err(Failure::CannotRun("compare has no --netns: others run on loopback or shared memory".to_owned()));
     }
