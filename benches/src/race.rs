@@ -1,9 +1,11 @@
 //! Contestants that take turns.
 
+use ropeway_examples::Mode;
+
 use crate::pair::Pair;
 use crate::record::Floor;
 use crate::statistics::{Summary, significant};
-use crate::{BenchError, Console};
+use crate::{BenchError, Console, Measured, Plan};
 
 /// One way of doing a thing.
 pub(crate) trait Contestant {
@@ -55,6 +57,44 @@ pub(crate) fn take_turns(
         }
     }
     Ok(series)
+}
+
+/// What is measured of messages of each size, and the floor under it.
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) floor: &'static str,
+}
+
+/// Has each kind of messages and the floor take turns, size by size, and tells the tool what came of it.
+pub(crate) fn race_modes(
+    console: &mut Console,
+    plan: &Plan,
+    pair: Option<&Pair>,
+    metric: &Metric,
+    contestant: impl Fn(&Pair, Mode, usize) -> Result<Box<dyn Contestant>, BenchError>,
+    floor: impl Fn(&Pair, usize) -> Result<Box<dyn Contestant>, BenchError>,
+) -> Result<(), BenchError> {
+    for &size in &plan.sizes {
+        let mut entrants = Vec::new();
+        for &mode in &plan.modes {
+            entrants.push(Entrant::new(mode.to_string(), pair, |pair| contestant(pair, mode, size.0))?);
+        }
+        entrants.push(Entrant::new("floor", pair, |pair| floor(pair, size.0))?);
+        let series = take_turns(console, plan.runs, &mut entrants)?;
+        let (floor, of_modes) = series.split_last().expect("the floor is always there");
+        for (&mode, series) in plan.modes.iter().zip(of_modes) {
+            let Some(summary) = series.summary() else { continue };
+            let measured = Measured {
+                mode: Some(mode),
+                bytes: Some(size.0),
+                floor: series.above(floor, metric.floor),
+                ..Measured::new(metric.name, metric.unit, summary, plan.runs)
+            };
+            console.outcome(&mode.to_string(), measured)?;
+        }
+    }
+    Ok(())
 }
 
 impl Series {

@@ -18,35 +18,17 @@ use crate::link::{End, Link, OneShot, Persistent};
 use crate::pair::Pair;
 use crate::pattern;
 use crate::plan::Effort;
-use crate::race::{Contestant, Entrant, take_turns};
+use crate::race::{Contestant, Metric, race_modes};
 use crate::unparking::Unparking;
-use crate::{BenchError, Console, Measured, Plan};
+use crate::{BenchError, Console, Plan};
 
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
     let pair = Pair::of(&session.world());
     let effort = plan.effort(plan.modes.len() + 1, WARMUP);
-    for &size in &plan.sizes {
-        let mut entrants = Vec::new();
-        for &mode in &plan.modes {
-            let make = |pair: &Pair| contestant(pair, mode, size.0, effort);
-            entrants.push(Entrant::new(mode.to_string(), pair.as_ref(), make)?);
-        }
-        let floor = |pair: &Pair| Ok(Box::new(Unparking::new(session, pair, effort)) as Box<dyn Contestant>);
-        entrants.push(Entrant::new("floor", pair.as_ref(), floor)?);
-        let series = take_turns(console, plan.runs, &mut entrants)?;
-        let (floor, of_modes) = series.split_last().expect("the floor is always there");
-        for (&mode, series) in plan.modes.iter().zip(of_modes) {
-            let Some(summary) = series.summary() else { continue };
-            let measured = Measured {
-                mode: Some(mode),
-                bytes: Some(size.0),
-                floor: series.above(floor, "futex wake-up"),
-                ..Measured::new("wakeup", "us", summary, plan.runs)
-            };
-            console.outcome(&mode.to_string(), measured)?;
-        }
-    }
-    Ok(())
+    let metric = Metric { name: "wakeup", unit: "us", floor: "futex wake-up" };
+    let contestant = |pair: &Pair, mode, bytes| contestant(pair, mode, bytes, effort);
+    let floor = |pair: &Pair, _| Ok(Box::new(Unparking::new(session, pair, effort)) as Box<dyn Contestant>);
+    race_modes(console, plan, pair.as_ref(), &metric, contestant, floor)
 }
 
 fn contestant(pair: &Pair, mode: Mode, bytes: usize, effort: Effort) -> Result<Box<dyn Contestant>, BenchError> {
