@@ -1,29 +1,24 @@
 //! What a process shares with its daemon: segments, command ring, control socket. Everything public holds one.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::thread;
 
-use ropeway_proto::command::COMMAND_WORDS;
 use ropeway_proto::control::{Attached, Reply, Request};
 use ropeway_proto::hello::VersionRange;
 use ropeway_proto::{Command, Epoch, JobId, Rank, Slot};
-use ropeway_shm::{
-    Arena, ArenaSlot, ControlSegment, JobGeometry, JobSegment, Producer, RequestSlot, SegmentError, eventfd,
-};
+use ropeway_shm::{Arena, ArenaSlot, ControlSegment, JobGeometry, JobSegment, RequestSlot, SegmentError};
 
 use crate::Error;
+use crate::commands::{Commands, Entry};
 use crate::control::{ControlSocket, io_error, unexpected};
-use crate::direct::Presence;
 use crate::notifier::Notifier;
+use crate::presence::Presence;
 use crate::private_daemon::PrivateDaemon;
 use crate::slots::{SlotTable, Taken};
 use crate::wait::{Event, WaitMode, WaitingRoom};
 use crate::watch::{Calls, ControlLine};
-
-/// An entry of the command ring.
-pub(crate) type Entry = [u64; COMMAND_WORDS];
+use crate::wires::{Reach, Wires};
 
 /// One rank's tie to its daemon. It is cut in an orderly way when the last holder drops it.
 pub(crate) struct Attachment {
@@ -33,8 +28,8 @@ pub(crate) struct Attachment {
     arena: Arc<Arena>,
     waiting: WaitingRoom,
     notifier: OnceLock<Notifier>,
-    producer: Mutex<Producer>,
-    daemon_bell: OwnedFd,
+    commands: Arc<Commands>,
+    wires: Arc<Wires>,
     slots: Mutex<SlotTable>,
     line: ControlLine,
     wait_mode: AtomicU8,
@@ -59,16 +54,18 @@ impl Attachment {
         let geometry = JobGeometry { local_ranks: attached.local_ranks, arena_bytes_max: attached.arena_bytes_max };
         let job = Arc::new(JobSegment::map(job, geometry).map_err(bad_segment)?);
         let segment = Arc::new(ControlSegment::map(segment).map_err(bad_segment)?);
-        let line = ControlLine::open(socket, job.clone(), attached.local_index)?;
+        let commands = Arc::new(Commands::new(segment.producer(), daemon_bell));
+        let wires = Arc::new(Wires::new(job.clone(), attached.local_index, commands.clone()));
+        let line = ControlLine::open(socket, job.clone(), attached.local_index, wires.clone())?;
         Ok(Arc::new(Self {
             rank,
             attached,
             arena: Arena::new(job.clone(), attached.local_index),
-            producer: Mutex::new(segment.producer()),
-            waiting: WaitingRoom::new(job.clone(), segment, attached.local_index),
+            commands,
+            waiting: WaitingRoom::new(job.clone(), segment, wires.clone(), attached.local_index),
+            wires,
             notifier: OnceLock::new(),
             job,
-            daemon_bell,
             slots: Mutex::default(),
             line,
             wait_mode: AtomicU8::new(WaitMode::default() as u8),
@@ -116,29 +113,26 @@ impl Attachment {
 
     /// Hands commands to the daemon, all at once if the ring has room. No allocation; no system call but to wake a
     /// sleeping daemon. Fails only when the daemon is gone.
-    pub(crate) fn publish(&self, mut entries: &[Entry]) -> Result<(), Error> {
-        loop {
-            self.check()?;
-            let must_wake = {
-                let mut producer = self.producer.lock().expect(NO_PANIC);
-                let pushed = producer.push(entries);
-                entries = &entries[pushed..];
-                producer.must_wake()
-            };
-            if must_wake {
-                // Fails only if the bell's counter is full, and then the daemon is being woken already.
-                let _ = eventfd::ring(self.daemon_bell.as_fd());
-            }
-            if entries.is_empty() {
-                return Ok(());
-            }
-            // The ring is full: the daemon needs the core more than we do.
-            thread::yield_now();
-        }
+    pub(crate) fn publish(&self, entries: &[Entry]) -> Result<(), Error> {
+        if self.commands.push_all(entries, || !self.line.watch().is_gone()) { Ok(()) } else { self.check() }
+    }
+
+    /// The wires.
+    pub(crate) fn wires(&self) -> &Wires {
+        &self.wires
     }
 
     pub(crate) fn publish_one(&self, command: Command) -> Result<(), Error> {
         self.publish(&[command.encode()])
+    }
+
+    /// Looks at these wires once, and has what was started leave.
+    pub(crate) fn look(&self, reach: Reach<'_>) {
+        if self.wires.has_begun() {
+            self.presence.note();
+            self.wires.come();
+        }
+        self.wires.work(reach);
     }
 
     pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode) -> Result<(), Error> {

@@ -1,34 +1,28 @@
-//! A request's end of a direct channel: messages between two ranks of one node, without the daemon.
+//! A request's end of a direct channel: messages without the daemon, between two ranks of one node or over a wire.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use ropeway_proto::{End, Status};
 use ropeway_shm::eager::{EagerMemory, EagerReceiver, EagerSender, Progress};
 use ropeway_shm::transfer::{Transfer, TransferMemory};
-use ropeway_shm::{Channel, JobSegment, OpenChannel};
+use ropeway_shm::{Channel, JobSegment, OpenChannel, WiredEnd};
+
+use crate::presence::{Favor, Habit, Presence};
 
 /// One end, and where it stands.
 pub(crate) struct DirectEnd {
     memory: OpenChannel,
     end: End,
     way: Way,
+    /// Of a program whose messages others can move.
+    habit: Habit,
 }
 
 /// How messages of this size travel.
 enum Way {
     Send(EagerSender),
     Recv(EagerReceiver),
-    Large(Large),
-}
-
-/// A large message is copied by whoever has time. If it is going to be us, the daemon need not be woken.
-struct Large {
-    transfer: Transfer,
-    started_ns: u64,
-    /// Whether the program waited, for whatever it was, right after it had started last time.
-    waits_promptly: bool,
+    Large(Transfer),
 }
 
 /// What became of a start.
@@ -42,68 +36,17 @@ pub(crate) enum Started {
     NeedsCopy,
 }
 
-/// A program that comes to wait within this time after a start has computed nothing to speak of.
-const PROMPT: Duration = Duration::from_micros(20);
-
-/// What a large message is optimised for, where the two are at odds: between ranks of one node somebody has to copy it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Favor {
-    /// Whatever the program did last time: copies itself if it waited right after it had started, else leaves it to the
-    /// daemon.
-    #[default]
-    Learnt,
-    /// An early end: whoever waits copies, and the daemon, which would take a core from the two, is not woken.
-    Latency,
-    /// Computing meanwhile: the daemon copies from the start.
-    Overlap,
-}
-
-/// When the program came to wait, for whatever it was, after it had started a large message.
-#[derive(Default)]
-pub(crate) struct Presence {
-    /// Of the process's clock; zero until it has come.
-    came_ns: AtomicU64,
-}
-
-impl Presence {
-    /// The program waits.
-    pub(crate) fn note(&self) {
-        if self.came_ns.load(Ordering::Relaxed) == 0 {
-            self.came_ns.store(now_ns(), Ordering::Relaxed);
-        }
-    }
-
-    /// The program has started something, and will come to wait for it.
-    fn forget(&self) {
-        self.came_ns.store(0, Ordering::Relaxed);
-    }
-
-    /// Whether it came soon after that moment.
-    fn came_soon_after(&self, started_ns: u64) -> bool {
-        let came_ns = self.came_ns.load(Ordering::Relaxed);
-        came_ns.saturating_sub(started_ns) < PROMPT.as_nanos() as u64
-    }
-}
-
-/// Nanoseconds since the first call, plus one.
-fn now_ns() -> u64 {
-    static BEGIN: OnceLock<Instant> = OnceLock::new();
-    BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64 + 1
-}
-
 impl DirectEnd {
     /// The end of the channel at `block` of which the daemon has moved `number` messages. `None` if there is no channel.
     pub(crate) fn open(job: &Arc<JobSegment>, block: u64, number: u32, end: End) -> Option<Self> {
         let channel = Channel::read(job, block)?;
         let memory = channel.on(job)?;
         let way = match end {
-            _ if !channel.is_small() => {
-                Way::Large(Large { transfer: Transfer::at(number), started_ns: 0, waits_promptly: false })
-            }
+            _ if !channel.is_small() => Way::Large(Transfer::at(number)),
             End::Send => Way::Send(EagerSender::at(number)),
             End::Recv => Way::Recv(EagerReceiver::at(number)),
         };
-        Some(Self { memory, end, way })
+        Some(Self { memory, end, way, habit: Habit::default() })
     }
 
     /// Bytes of its messages.
@@ -111,9 +54,14 @@ impl DirectEnd {
         self.memory.channel().bytes()
     }
 
-    /// Index of the other end's rank among the node's.
-    pub(crate) fn peer(&self) -> u32 {
+    /// Index of the other end's rank among the node's, if it is one of them.
+    pub(crate) fn neighbour(&self) -> u32 {
         self.memory.channel().end(self.end.peer()).local_rank
+    }
+
+    /// Where the other end is, if it is on another node.
+    pub(crate) fn wired(&self) -> Option<&WiredEnd> {
+        self.memory.channel().wired()
     }
 
     /// Starts the next message. `Err` says why there will never be one.
@@ -129,7 +77,7 @@ impl DirectEnd {
         let progress = match &mut self.way {
             Way::Send(sender) => sender.start(memory),
             Way::Recv(receiver) => receiver.start(memory),
-            Way::Large(large) => return Ok(large.start(memory, self.end, presence, favor)),
+            Way::Large(_) => return Ok(self.start_large(presence, favor)),
         };
         Ok(if progress == Progress::Done { Started::Done } else { Started::Pending })
     }
@@ -141,9 +89,7 @@ impl DirectEnd {
         let is_due = match &self.way {
             Way::Send(sender) => sender.is_due(EagerMemory::words(memory)),
             Way::Recv(receiver) => receiver.is_due(memory),
-            Way::Large(Large { transfer, .. }) => {
-                transfer.is_over(TransferMemory::words(memory)) || transfer.has_pieces(memory)
-            }
+            Way::Large(transfer) => transfer.is_over(TransferMemory::words(memory)) || transfer.has_pieces(memory),
         };
         is_due || self.memory.closed(self.end).is_some()
     }
@@ -174,7 +120,7 @@ impl DirectEnd {
         match &mut self.way {
             Way::Send(sender) => sender.poll(memory) == Progress::Done,
             Way::Recv(receiver) => receiver.poll(memory) == Progress::Done,
-            Way::Large(large) => large.has_ended(memory, pieces),
+            Way::Large(transfer) => has_ended(transfer, memory, pieces),
         }
     }
 
@@ -184,14 +130,14 @@ impl DirectEnd {
         match &mut self.way {
             Way::Send(sender) => sender.cancel(EagerMemory::words(memory)),
             Way::Recv(receiver) => receiver.cancel(memory),
-            Way::Large(Large { transfer, .. }) => transfer.cancel(TransferMemory::words(memory), self.end),
+            Way::Large(transfer) => transfer.cancel(TransferMemory::words(memory), self.end),
         }
     }
 
     /// The program begins to wait for it.
     pub(crate) fn begin_wait(&mut self, presence: &Presence) {
-        if let Way::Large(large) = &mut self.way {
-            large.waits_promptly = presence.came_soon_after(large.started_ns);
+        if let Way::Large(_) = self.way {
+            self.habit.learn(presence);
             TransferMemory::words(&self.memory).watch(self.end);
         }
     }
@@ -202,29 +148,38 @@ impl DirectEnd {
             TransferMemory::words(&self.memory).look_away(self.end);
         }
     }
+
+    #[inline(never)]
+    fn start_large(&mut self, presence: &Presence, favor: Favor) -> Started {
+        let Way::Large(transfer) = &mut self.way else { return Started::Pending };
+        let is_second = transfer.start(&self.memory, self.end);
+        let is_prompt = self.habit.begin(presence, favor);
+        let is_watched = favor == Favor::Learnt && TransferMemory::words(&self.memory).is_watching(self.end.peer());
+        if is_second && !is_prompt && !is_watched { Started::NeedsCopy } else { Started::Pending }
+    }
+
+    /// After the start of a send: whether the program is likely to come and work the wire.
+    pub(crate) fn is_prompt(&mut self, presence: &Presence, favor: Favor) -> bool {
+        self.habit.begin(presence, favor)
+    }
+
+    /// After a message was taken: whether its sender is to get credit.
+    pub(crate) fn owes_credit(&self) -> bool {
+        self.end == End::Recv && self.memory.note_taken()
+    }
+
+    /// The program waits for a message that goes over a wire.
+    pub(crate) fn learn(&mut self, presence: &Presence) {
+        self.habit.learn(presence);
+    }
 }
 
-impl Large {
-    #[inline(never)]
-    fn has_ended(&mut self, memory: &OpenChannel, pieces: u32) -> bool {
-        self.transfer.help(memory, pieces);
-        let is_over = self.transfer.is_over(TransferMemory::words(memory));
-        if is_over {
-            self.transfer = self.transfer.next();
-        }
-        is_over
+#[inline(never)]
+fn has_ended(transfer: &mut Transfer, memory: &OpenChannel, pieces: u32) -> bool {
+    transfer.help(memory, pieces);
+    let is_over = transfer.is_over(TransferMemory::words(memory));
+    if is_over {
+        *transfer = transfer.next();
     }
-
-    #[inline(never)]
-    fn start(&mut self, memory: &OpenChannel, end: End, presence: &Presence, favor: Favor) -> Started {
-        let is_second = self.transfer.start(memory, end);
-        self.started_ns = now_ns();
-        presence.forget();
-        let somebody_copies = match favor {
-            Favor::Learnt => self.waits_promptly || TransferMemory::words(memory).is_watching(end.peer()),
-            Favor::Latency => true,
-            Favor::Overlap => false,
-        };
-        if is_second && !somebody_copies { Started::NeedsCopy } else { Started::Pending }
-    }
+    is_over
 }

@@ -46,6 +46,7 @@
 
 mod attachment;
 mod buffer;
+mod commands;
 mod communicator;
 pub mod control;
 mod direct;
@@ -58,6 +59,7 @@ mod operation;
 mod patience;
 mod pending;
 mod plain;
+mod presence;
 mod private_daemon;
 mod registered;
 mod request;
@@ -68,14 +70,15 @@ mod status;
 mod strided;
 mod wait;
 mod watch;
+mod wires;
 
 pub use buffer::Buffer;
 pub use communicator::Communicator;
-pub use direct::Favor;
 pub use error::Error;
 pub use future::{ActiveFuture, PendingFuture};
 pub use pending::Pending;
 pub use plain::Plain;
+pub use presence::Favor;
 pub use registered::{Incoming, Outgoing, RecvRequest, Registered, SendRequest};
 pub use request::{Active, Request};
 pub use ropeway_proto::JobId;

@@ -7,9 +7,12 @@ use ropeway_proto::completion;
 use ropeway_proto::{Command, Completion, End, Epoch, Rank, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
-use crate::attachment::{Attachment, Entry};
-use crate::direct::{DirectEnd, Favor, Started};
+use crate::attachment::Attachment;
+use crate::commands::Entry;
+use crate::direct::{DirectEnd, Started};
+use crate::presence::Favor;
 use crate::wait::{Event, WaitMode};
+use crate::wires::{Reach, Wire};
 use crate::{Error, Status, notifier};
 
 /// A request slot, the buffer its operations use, and whether one runs.
@@ -24,6 +27,8 @@ pub(crate) struct Operation {
     /// Which end of a channel the request is, if it is one.
     end: Option<(End, Tag)>,
     direct: Option<DirectEnd>,
+    /// Over which it goes to another node.
+    wire: Option<Arc<Wire>>,
     /// How every message of the direct channel ends that arrives.
     arrived: Option<Status>,
     favor: Favor,
@@ -64,6 +69,7 @@ impl Operation {
             run,
             end: None,
             direct: None,
+            wire: None,
             arrived: None,
             favor: Favor::default(),
         })
@@ -131,17 +137,35 @@ impl Operation {
         }
         self.enter(Run::Direct);
         match self.direct.as_mut()?.start(self.attachment.presence(), self.favor) {
-            Ok(Started::Pending) => None,
-            Ok(Started::NeedsCopy) => Some(Command::Move { slot: self.slot }.encode()),
-            Ok(Started::Done) => {
-                self.run = Run::Ended(completion::Status::Success);
-                None
-            }
+            Ok(Started::Pending) => {}
+            Ok(Started::NeedsCopy) => return Some(Command::Move { slot: self.slot }.encode()),
+            Ok(Started::Done) => self.run = Run::Ended(completion::Status::Success),
             Err(why) => {
                 self.run = Run::Ended(why);
-                None
+                return None;
             }
         }
+        if self.wire.is_some() { self.start_on_wire() } else { None }
+    }
+
+    /// A start may leave something for the wire. If the daemon has to be told, the entry.
+    fn start_on_wire(&mut self) -> Option<Entry> {
+        let (wire, direct) = (self.wire.as_ref()?, self.direct.as_mut()?);
+        let command = match self.end? {
+            (End::Send, _) => {
+                let is_prompt = direct.is_prompt(self.attachment.presence(), self.favor);
+                self.attachment.wires().begin(wire, is_prompt)
+            }
+            (End::Recv, _) if self.run == Run::Direct => None,
+            (End::Recv, _) => self.credit(),
+        };
+        command.map(|command| command.encode())
+    }
+
+    /// A message was taken that came over a wire. If the daemon has to be told, how.
+    fn credit(&self) -> Option<Command> {
+        let (wire, direct) = (self.wire.as_ref()?, self.direct.as_ref()?);
+        if direct.owes_credit() { self.attachment.wires().owe(wire) } else { None }
     }
 
     fn enter(&mut self, run: Run) {
@@ -158,6 +182,8 @@ impl Operation {
         let channel = self.attachment.request_slot(self.slot).channel();
         if let (Some((end, _)), Some((block, number))) = (self.end, channel) {
             self.direct = DirectEnd::open(self.attachment.job(), block, number, end);
+            let wired = self.direct.as_ref().and_then(|direct| direct.wired());
+            self.wire = wired.and_then(|wired| self.attachment.wires().of(wired));
             self.arrived = self.direct_outcome(completion::Status::Success).ok();
         }
         self.direct.is_some()
@@ -176,9 +202,30 @@ impl Operation {
 
     /// Waits for the end of the operation.
     pub(crate) fn wait(&mut self, mode: WaitMode) -> Result<Status, Error> {
+        if self.has_wire() {
+            self.come_to_wires();
+        }
         match self.take_outcome(0) {
             Some(outcome) => outcome,
             None => self.wait_long(mode),
+        }
+    }
+
+    /// Whether somebody who waits for it has something to do for a wire.
+    #[inline]
+    pub(crate) fn has_wire(&self) -> bool {
+        self.wire.is_some() || self.attachment.wires().has_begun()
+    }
+
+    /// What was started leaves, and is remembered to have left so.
+    #[inline(never)]
+    fn come_to_wires(&mut self) {
+        self.attachment.presence().note();
+        if self.attachment.wires().has_begun() {
+            self.attachment.wires().come();
+        }
+        if let (Some(direct), Some(_)) = (&mut self.direct, &self.wire) {
+            direct.learn(self.attachment.presence());
         }
     }
 
@@ -220,6 +267,7 @@ impl Operation {
         if !self.is_active() {
             return Err(Error::Inactive);
         }
+        self.attachment.look(self.reach());
         if let Some(outcome) = self.take_outcome(1) {
             return outcome.map(Some);
         }
@@ -240,9 +288,20 @@ impl Operation {
             Run::Ended(status) => Some(self.end_direct(status)),
             Run::Direct => {
                 let ended = self.direct.as_mut()?.poll(pieces)?;
+                if self.wire.is_some() {
+                    self.note_taken();
+                }
                 Some(self.end_direct(ended.err().unwrap_or(completion::Status::Success)))
             }
             Run::Daemon => self.take_completion(),
+        }
+    }
+
+    #[inline(never)]
+    fn note_taken(&self) {
+        if let Some(command) = self.credit() {
+            // Without a daemon nothing will come of it, and waiting will tell.
+            let _ = self.attachment.publish_one(command);
         }
     }
 
@@ -282,7 +341,11 @@ impl Operation {
     #[cold]
     fn direct_outcome(&self, status: completion::Status) -> Result<Status, Error> {
         let bytes = self.direct.as_ref().map_or(0, DirectEnd::bytes);
-        let source = self.direct.as_ref().map_or(0, |direct| self.attachment.local_rank(direct.peer()));
+        let source = self.direct.as_ref().map_or(0, |direct| match direct.wired() {
+            Some(wired) if status == completion::Status::PeerLost => wired.node.0.into(),
+            Some(wired) => wired.peer,
+            None => self.attachment.local_rank(direct.neighbour()),
+        });
         let tag = self.end.map_or(0, |(_, tag)| tag);
         self.terms.judge(Some(Completion { status, source, tag, bytes }))
     }
@@ -295,6 +358,9 @@ impl Operation {
             notifier.register(self.slot, waker);
         }
         self.arm(notifier::DOORBELL);
+        if let Some(wire) = &self.wire {
+            self.attachment.wires().leave(wire);
+        }
         // SYNC slot-waiter: armed first, then looked at, as a thread does before it sleeps.
         let has_got_on = self.has_happened() || self.attachment.check().is_err();
         Ok(!has_got_on)
@@ -372,6 +438,17 @@ impl Event for Operation {
 
     fn is_direct(&self) -> bool {
         self.run == Run::Direct
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        match &self.wire {
+            Some(wire) if self.run == Run::Direct => Reach::One(wire),
+            _ => Reach::Nowhere,
+        }
+    }
+
+    fn needs_daemon(&self) -> bool {
+        self.wire.is_none() || self.run != Run::Direct
     }
 
     fn arm(&self, doorbell: u32) {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ropeway_proto::{Command, End, Epoch, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
-use crate::attachment::{Attachment, Entry};
+use crate::attachment::Attachment;
+use crate::commands::Entry;
 use crate::operation::{Operation, Terms};
 use crate::wait::WaitMode;
 use crate::{Error, Status};
@@ -63,7 +64,9 @@ impl Active<'_> {
     /// Waits until the operation has ended, in the session's wait mode.
     #[inline]
     pub fn wait(self) -> Result<Status, Error> {
-        if let Some(outcome) = self.request.operation.take_outcome(0) {
+        if !self.request.operation.has_wire()
+            && let Some(outcome) = self.request.operation.take_outcome(0)
+        {
             return outcome;
         }
         let mode = self.request.operation.attachment().wait_mode();

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::attachment::Entry;
+use crate::commands::Entry;
 use crate::request::Request;
 use crate::wait::{Event, WaitMode};
+use crate::wires::Reach;
 use crate::{Error, Status};
 
 /// Starts all requests, telling the daemon of up to 32 at once. They must belong to one session.
@@ -128,6 +129,7 @@ impl<R: Request> ActiveSet<'_, R> {
     fn wait_for_one(&mut self) -> Result<bool, Error> {
         let Some(first) = self.running().next() else { return Ok(false) };
         let attachment = first.persistent().operation().attachment();
+        attachment.look(Reach::Nowhere);
         match attachment.wait(self, self.mode) {
             Ok(()) => Ok(true),
             Err(error) => {
@@ -157,6 +159,23 @@ impl<R: Request> Event for ActiveSet<'_, R> {
 
     fn disarm(&self) {
         self.running().for_each(|request| request.persistent().operation().disarm());
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        let mut reach = Reach::Nowhere;
+        for request in self.running() {
+            reach = match (reach, request.persistent().operation().reach()) {
+                (reach, Reach::Nowhere) => reach,
+                (Reach::Nowhere, one) => one,
+                (Reach::One(one), Reach::One(other)) if Arc::ptr_eq(one, other) => reach,
+                _ => return Reach::All,
+            };
+        }
+        reach
+    }
+
+    fn needs_daemon(&self) -> bool {
+        self.running().any(|request| request.persistent().operation().needs_daemon())
     }
 }
 

@@ -14,6 +14,7 @@ use ropeway_shm::{ControlSegment, JobSegment};
 
 use crate::patience::Patience;
 use crate::watch::Watch;
+use crate::wires::{Reach, Wires};
 use crate::{Error, notifier};
 
 /// What a thread does while it waits.
@@ -77,30 +78,44 @@ pub(crate) trait Event {
     fn is_direct(&self) -> bool {
         false
     }
+    /// Over which wires it comes: whoever waits works them.
+    fn reach(&self) -> Reach<'_> {
+        Reach::Nowhere
+    }
+    /// Whether the daemon may have something to do for it.
+    fn needs_daemon(&self) -> bool {
+        true
+    }
 }
 
 /// Where the threads of a session wait, and what they know of waiting.
 pub(crate) struct WaitingRoom {
     pub(crate) job: Arc<JobSegment>,
     pub(crate) control: Arc<ControlSegment>,
+    wires: Arc<Wires>,
     pub(crate) local_rank: u32,
     cores: u32,
     patience: Patience,
 }
 
 impl WaitingRoom {
-    pub(crate) fn new(job: Arc<JobSegment>, control: Arc<ControlSegment>, local_rank: u32) -> Self {
+    pub(crate) fn new(job: Arc<JobSegment>, control: Arc<ControlSegment>, wires: Arc<Wires>, local_rank: u32) -> Self {
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        Self { job, control, local_rank, cores, patience: Patience::default() }
+        Self { job, control, wires, local_rank, cores, patience: Patience::default() }
     }
 
     /// Looks before the core is yielded: none while more ranks are awake than there are cores.
     fn spins(&self, event: &impl Event) -> u32 {
         match event.is_direct() {
-            _ if self.job.awake_ranks() > self.cores => 0,
+            _ if self.is_crowded() || !matches!(event.reach(), Reach::Nowhere) => 0,
             true => DIRECT_SPINS,
             false => SPINS,
         }
+    }
+
+    /// Whether more ranks are awake than there are cores.
+    fn is_crowded(&self) -> bool {
+        self.job.awake_ranks() > self.cores
     }
 
     /// Waits for `event`, or until the daemon is gone. Allocates nothing and holds no lock.
@@ -113,9 +128,14 @@ impl WaitingRoom {
         }
         let begin = Instant::now();
         // While we are awake the daemon is to be quick; it need not be when we sleep or compute.
-        self.control.begin_wait();
+        let needs_daemon = event.needs_daemon();
+        if needs_daemon {
+            self.control.begin_wait();
+        }
         let ended = self.yield_until(event, mode, watch, begin);
-        self.control.end_wait();
+        if needs_daemon {
+            self.control.end_wait();
+        }
         if !ended? {
             self.sleep_until(event, watch)?;
         }
@@ -133,6 +153,7 @@ impl WaitingRoom {
             WaitMode::Adaptive => Some(self.patience.limit()),
         };
         loop {
+            self.work_wires(event);
             if has_ended(event, watch)? {
                 return Ok(true);
             }
@@ -143,6 +164,20 @@ impl WaitingRoom {
         }
     }
 
+    /// Looks at the wires the event may come over, several times if nobody else wants the core.
+    fn work_wires(&self, event: &impl Event) {
+        let reach = event.reach();
+        if matches!(reach, Reach::Nowhere) {
+            return;
+        }
+        let looks = if self.is_crowded() { 1 } else { WIRE_LOOKS };
+        for _ in 0..looks {
+            if self.wires.work(reach) || event.has_happened() {
+                break;
+            }
+        }
+    }
+
     fn sleep_until(&self, event: &impl Event, watch: &Watch) -> Result<(), Error> {
         let index = DOORBELL.with(|index| *index);
         let doorbell = self.job.doorbell(self.local_rank, index);
@@ -150,14 +185,20 @@ impl WaitingRoom {
         loop {
             let seen = doorbell.listen();
             event.arm(index);
+            let wires = self.wires.begin_sleep(event.reach());
+            // What has come before the daemon began to watch is for us to find.
+            self.wires.work(event.reach());
             let ended = has_ended(event, watch);
+            if matches!(ended, Ok(false)) {
+                self.job.count_sleeper(true);
+                doorbell.sleep(seen, None);
+                self.job.count_sleeper(false);
+            }
+            self.wires.end_sleep(event.reach(), wires);
             if !matches!(ended, Ok(false)) {
                 event.disarm();
                 return ended.map(drop);
             }
-            self.job.count_sleeper(true);
-            doorbell.sleep(seen, None);
-            self.job.count_sleeper(false);
         }
     }
 }
@@ -179,6 +220,8 @@ fn has_ended(event: &impl Event, watch: &Watch) -> Result<bool, Error> {
 const SPINS: u32 = 12;
 /// Longer than a peer takes to answer that is on a core.
 const DIRECT_SPINS: u32 = 60;
+/// Looks at a wire before the core is yielded; each is a system call.
+const WIRE_LOOKS: u32 = 4;
 /// How long a thread that is to sleep yields its core first.
 const BLOCKING_YIELD: Duration = Duration::from_micros(2);
 

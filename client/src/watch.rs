@@ -17,6 +17,7 @@ use ropeway_shm::JobSegment;
 
 use crate::Error;
 use crate::control::{ControlSocket, accepted, io_error};
+use crate::wires::Wires;
 
 /// What is known about the daemon, shared by all threads of a session and the watcher.
 pub(crate) struct Watch {
@@ -27,6 +28,7 @@ pub(crate) struct Watch {
     changed: Condvar,
     job: Arc<JobSegment>,
     local_rank: u32,
+    wires: Arc<Wires>,
 }
 
 impl Watch {
@@ -85,6 +87,11 @@ impl Watch {
                     let _ = self.eviction.set(reason);
                     break;
                 }
+                Ok(Reply::Wire { node, block }) => {
+                    if let Some(connection) = socket.take_descriptors().pop() {
+                        self.wires.connect(node, block, connection);
+                    }
+                }
                 Ok(reply) => {
                     *self.lock_reply() = Some(reply);
                     self.changed.notify_all();
@@ -108,7 +115,12 @@ pub(crate) struct ControlLine {
 
 impl ControlLine {
     /// Hands the socket to a watcher of its own.
-    pub(crate) fn open(socket: ControlSocket, job: Arc<JobSegment>, local_rank: u32) -> Result<Self, Error> {
+    pub(crate) fn open(
+        socket: ControlSocket,
+        job: Arc<JobSegment>,
+        local_rank: u32,
+        wires: Arc<Wires>,
+    ) -> Result<Self, Error> {
         let writer = socket.try_clone_stream()?;
         let watch = Arc::new(Watch {
             is_gone: AtomicBool::new(false),
@@ -117,6 +129,7 @@ impl ControlLine {
             changed: Condvar::new(),
             job,
             local_rank,
+            wires,
         });
         let shared = watch.clone();
         let watcher = thread::Builder::new()
@@ -184,8 +197,9 @@ const DETACH_TIME: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::Commands;
     use crate::wait::{Event, WaitMode, WaitingRoom};
-    use ropeway_shm::{ControlSegment, JobGeometry};
+    use ropeway_shm::{ControlSegment, JobGeometry, eventfd};
     use std::io::Read;
 
     struct Never;
@@ -200,17 +214,25 @@ mod tests {
         fn disarm(&self) {}
     }
 
+    fn wires(job: &Arc<JobSegment>) -> (Arc<ControlSegment>, Arc<Wires>) {
+        let control = Arc::new(ControlSegment::create().unwrap());
+        let commands = Commands::new(control.producer(), eventfd::eventfd().unwrap());
+        (control, Arc::new(Wires::new(job.clone(), 0, Arc::new(commands))))
+    }
+
     fn line() -> (ControlLine, Arc<JobSegment>, UnixStream) {
         let (ours, daemon) = UnixStream::pair().unwrap();
         let geometry = JobGeometry { local_ranks: 1, arena_bytes_max: 4096 };
         let job = Arc::new(JobSegment::create(geometry).unwrap());
-        (ControlLine::open(ControlSocket::new(ours), job.clone(), 0).unwrap(), job, daemon)
+        let (_, wires) = wires(&job);
+        (ControlLine::open(ControlSocket::new(ours), job.clone(), 0, wires).unwrap(), job, daemon)
     }
 
     /// What three sleeping threads learn when the daemon says its `last_words` and closes.
     fn told(last_words: &[u8]) -> Vec<Error> {
         let (line, job, mut daemon) = line();
-        let room = WaitingRoom::new(job, Arc::new(ControlSegment::create().unwrap()), 0);
+        let (control, wires) = wires(&job);
+        let room = WaitingRoom::new(job, control, wires, 0);
         thread::scope(|scope| {
             let modes = [WaitMode::Polling, WaitMode::Blocking, WaitMode::Adaptive];
             let (watch, room) = (line.watch(), &room);

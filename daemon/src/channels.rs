@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ropeway_engine::DirectId;
-use ropeway_proto::{ChannelId, End, Status};
+use ropeway_proto::{ChannelId, End, NodeId, Status};
 use ropeway_shm::eager::{EagerReceiver, EagerSender, Progress};
 use ropeway_shm::transfer::Transfer;
-use ropeway_shm::{Channel, EndOfChannel, JobSegment, Thresholds};
+use ropeway_shm::{Channel, EndOfChannel, JobSegment, Thresholds, WiredEnd};
 use slab::Slab;
 
 /// All direct channels of a job.
@@ -22,6 +22,15 @@ pub(crate) struct Channels {
     /// Channels with a message to be copied.
     moving: VecDeque<u32>,
     closing: Vec<Closing>,
+    /// Ends of wired channels that are closed here: their other side is to be told.
+    unwired: Vec<Unwired>,
+}
+
+/// An end of a wired channel that is closed.
+pub(crate) struct Unwired {
+    pub(crate) node: NodeId,
+    pub(crate) index: u16,
+    pub(crate) why: Status,
 }
 
 struct Entry {
@@ -55,7 +64,14 @@ const SPACE_STEP: u64 = 256 << 10;
 
 impl Channels {
     pub(crate) fn new(thresholds: Thresholds) -> Self {
-        Self { table: Slab::new(), space: Space::default(), thresholds, moving: VecDeque::new(), closing: Vec::new() }
+        Self {
+            table: Slab::new(),
+            space: Space::default(),
+            thresholds,
+            moving: VecDeque::new(),
+            closing: Vec::new(),
+            unwired: Vec::new(),
+        }
     }
 
     /// Memory the channels have taken.
@@ -74,12 +90,50 @@ impl Channels {
         let footprint = Channel::footprint(send.layout.bytes(), &self.thresholds);
         let block = self.space.take(job, footprint, bytes_left)?;
         let channel = Channel::new(block, &self.thresholds, send, recv);
-        channel.write(job, &self.thresholds)?;
+        channel.write(job)?;
         for end in [send, recv] {
             job.slot(end.local_rank, end.slot)?.set_channel(block);
         }
         let index = self.table.insert(Entry { channel, open_ends: 2, is_moving: false });
         Some(DirectId(index as u32))
+    }
+
+    /// Memory for something else that belongs to channels: a wire.
+    pub(crate) fn take_space(&mut self, job: &Arc<JobSegment>, bytes: u64, bytes_left: u64) -> Option<u64> {
+        self.space.take(job, bytes, bytes_left)
+    }
+
+    /// Sets a channel up whose other end is on another node. Nobody is told yet.
+    pub(crate) fn open_wired(
+        &mut self,
+        job: &Arc<JobSegment>,
+        own: EndOfChannel,
+        bytes: u64,
+        wired: WiredEnd,
+        bytes_left: u64,
+    ) -> Option<(DirectId, Channel)> {
+        let block = self.space.take(job, Channel::wired_footprint(bytes), bytes_left)?;
+        let channel = Channel::new_wired(block, bytes, own, wired);
+        channel.write(job)?;
+        let index = self.table.insert(Entry { channel, open_ends: 1, is_moving: false });
+        Some((DirectId(index as u32), channel))
+    }
+
+    /// A channel, if there is one of that name.
+    pub(crate) fn find(&self, id: DirectId) -> Option<&Channel> {
+        self.table.get(id.0 as usize).map(|entry| &entry.channel)
+    }
+
+    /// The next end of a wired channel that was closed.
+    pub(crate) fn take_unwired(&mut self) -> Option<Unwired> {
+        self.unwired.pop()
+    }
+
+    /// Nobody uses the wired channel any more.
+    pub(crate) fn remove_wired(&mut self, id: DirectId) {
+        if let Some(entry) = self.table.try_remove(id.0 as usize) {
+            self.space.give_back(entry.channel.block(), Channel::wired_footprint(entry.channel.bytes()));
+        }
     }
 
     /// Starts an end for its client, which did not know of the channel yet: so it is the end's first message.
@@ -96,6 +150,9 @@ impl Channels {
             End::Send => EagerSender::default().start(&open),
             End::Recv => EagerReceiver::default().start(&open),
         };
+        if progress == Progress::Done && end == End::Recv {
+            open.note_taken();
+        }
         let own = entry.channel.end(end);
         if let Some(slot) = job.slot(own.local_rank, own.slot) {
             slot.set_channel_number(u32::from(progress == Progress::Done));
@@ -167,7 +224,8 @@ impl Channels {
 
     /// Takes an end's buffer out of use. A copy whose other end is gone is none.
     fn is_out_of_use(&self, job: &Arc<JobSegment>, id: DirectId, end: End) -> bool {
-        self.table.get(id.0 as usize).is_none_or(|entry| entry.channel.withdraw(job, end) || entry.open_ends < 2)
+        let is_alone = |entry: &Entry| entry.open_ends < 2 && entry.channel.wired().is_none();
+        self.table.get(id.0 as usize).is_none_or(|entry| entry.channel.withdraw(job, end) || is_alone(entry))
     }
 
     fn finish_close(&mut self, job: &Arc<JobSegment>, index: u32, end: End, why: Status) {
@@ -178,6 +236,9 @@ impl Channels {
         if let Some(slot) = job.slot(own.local_rank, own.slot) {
             slot.set_channel(0);
         }
+        if let Some(&WiredEnd { node, index, .. }) = channel.wired() {
+            return self.unwired.push(Unwired { node, index, why });
+        }
         entry.open_ends -= 1;
         if entry.open_ends > 0 {
             channel.close(job, end.peer(), why);
@@ -186,11 +247,15 @@ impl Channels {
         self.table.remove(index as usize);
         self.moving.retain(|&other| other != index);
         let footprint = Channel::footprint(channel.bytes(), &self.thresholds);
-        self.space.free.entry(footprint).or_default().push(channel.block());
+        self.space.give_back(channel.block(), footprint);
     }
 }
 
 impl Space {
+    fn give_back(&mut self, block: u64, bytes: u64) {
+        self.free.entry(bytes).or_default().push(block);
+    }
+
     /// A block in the segment, if there is memory for it.
     fn take(&mut self, job: &Arc<JobSegment>, bytes: u64, bytes_left: u64) -> Option<u64> {
         if let Some(block) = self.free.get_mut(&bytes).and_then(Vec::pop) {

@@ -15,6 +15,7 @@ use ropeway_shm::{ControlSegment, Counter, eventfd};
 
 use crate::client::ClientError;
 use crate::job::Job;
+use crate::link::NewWire;
 use crate::server::{Server, Source};
 
 impl Server {
@@ -86,6 +87,9 @@ impl Server {
         for node in (0..spec.nodes.len() as u16).map(NodeId).filter(|&node| node != spec.node) {
             self.links.add_route(&spec, node, self.poll.registry(), now);
         }
+        for wire in self.links.take_early(spec.job, now) {
+            self.adopt_wire(wire, false, now);
+        }
         tracing::debug!(job = spec.job.0, ranks = spec.size(), "job created");
         Ok(Reply::JobCreated)
     }
@@ -120,7 +124,46 @@ impl Server {
             .map_err(ClientError::from)?;
         client.reply_with(&reply, &[job.segment.fd(), control.fd(), bell.as_fd()])?;
         client.eventfd = Some(bell);
+        for (node, block, socket) in job.wires() {
+            client.reply_with(&Reply::Wire { node: node.0, block }, &[socket])?;
+        }
         Ok(())
+    }
+
+    /// A connection to another node has come up to be a job's wire. `is_registered`: with the poll loop, as it was dialled.
+    pub(crate) fn adopt_wire(&mut self, mut wire: NewWire, is_registered: bool, now: Instant) {
+        let registry = self.poll.registry();
+        if is_registered && let Err(error) = registry.deregister(&mut wire.stream) {
+            return tracing::warn!(%error, "can't deregister a wire");
+        }
+        let NewWire { job: id, node, daemon, .. } = wire;
+        let Some(job) = self.jobs.get_mut(&id) else { return self.links.keep_early(wire, now) };
+        let spec = job.engine.spec();
+        let address = spec.nodes.get(usize::from(node.0)).and_then(|node| node.address);
+        let is_expected = node != spec.node && address.is_some_and(|address| address.daemon == daemon);
+        if !is_expected || job.wires().any(|(other, ..)| other == node) {
+            return tracing::warn!(daemon, "a wire that nobody expects");
+        }
+        let entry = self.wires.vacant_entry();
+        let token = Source::Wire(entry.key()).token();
+        if job.add_wire(node, wire.stream, token).is_none() {
+            return tracing::warn!(job = id.0, "no memory for a wire; the link carries its messages");
+        }
+        entry.insert((id, node));
+        let clients: Vec<usize> = job.clients().collect();
+        for index in clients {
+            self.tell_of_wire(index, id, node);
+        }
+    }
+
+    /// A rank that does not learn of a wire has the daemon work it.
+    fn tell_of_wire(&mut self, index: usize, id: JobId, node: NodeId) {
+        let found = self.jobs.get(&id).and_then(|job| job.wires().find(|(other, ..)| *other == node));
+        if let (Some((_, block, socket)), Some(client)) = (found, self.clients.get_mut(index))
+            && let Err(error) = client.reply_with(&Reply::Wire { node: node.0, block }, &[socket])
+        {
+            tracing::debug!(%error, index, "can't tell a client of a wire");
+        }
     }
 
     fn common_version(&self, client: VersionRange) -> Result<u16, Refusal> {

@@ -31,6 +31,9 @@ pub struct Config {
     pub link_timeout: Duration,
     /// Messages to other nodes up to this size are pushed at once, without asking.
     pub link_eager_bytes_max: u64,
+    /// Whether small messages to other nodes go over connections that ranks work themselves. Not a setting of the
+    /// configuration file: only tests want the other way.
+    pub has_wires: bool,
     /// Messages within this node up to this size are copied at once, inside `start` and `wait`. `None`: measured at start.
     pub node_eager_bytes_max: Option<u64>,
     /// Piece in which larger messages within this node are copied. `None`: measured at start.
@@ -53,6 +56,7 @@ impl Default for Config {
             job_memory_bytes_max,
             link_timeout: Duration::from_secs(3),
             link_eager_bytes_max: limits::EAGER_BYTES_MAX,
+            has_wires: true,
             node_eager_bytes_max: None,
             node_piece_bytes: None,
             idle_yield: Duration::from_micros(50),

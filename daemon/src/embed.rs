@@ -76,8 +76,8 @@ pub(crate) fn prepare(mut config: Config, signals: Option<SignalFd>) -> Result<P
     let control_listener = config.socket.as_deref().map(listen_for_clients).transpose()?;
     let daemon = random_number()?;
     let link = link_listener.as_ref().map(TcpListener::local_addr).transpose()?;
-    let hello = Hello { versions: config.versions, daemon, key: config.key };
-    let links = Links::new(hello, config.link_timeout);
+    let hello = Hello { versions: config.versions, daemon, key: config.key, wire: None };
+    let links = Links::new(hello, config.link_timeout, config.has_wires);
     let inputs = Inputs { orders: Some(received), control_listener, link_listener, signals };
     let server = Server::new(config, poll, links, Arc::new(Counters::create()?), inputs)?;
     Ok(Prepared { server, address: link.map(|link| DaemonAddress { daemon, link }), waker, orders })

@@ -1,19 +1,27 @@
 //! A job on this node: its engine, its memory, and the rings of its ranks.
 
 use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use ropeway_engine::{Arrival, ChannelWork, Engine, Place, StashId, StashWork, Statistics, Violation};
+use mio::net::TcpStream;
+use mio::{Registry, Token};
+use ropeway_engine::{
+    Arrival, ChannelWork, DirectId, Engine, Place, StashId, StashWork, Statistics, Violation, Wiring,
+};
 use ropeway_proto::command::CommandError;
 use ropeway_proto::control::{JobSpec, Refusal};
 use ropeway_proto::{ChannelId, Command, Frame, JobId, Layout, NodeId, Rank, limits};
 use ropeway_shm::{
     Consumer, ControlSegment, Counter, Counters, EndOfChannel, JobGeometry, JobSegment, OutOfBounds, RingViolation,
+    Wire, WiredEnd,
 };
 
-use crate::channels::Channels;
+use crate::channels::{Channels, Unwired};
 use crate::config::{Config, memory_available};
 use crate::device::{Inbound, LinkError, Outbound, Target};
+use crate::wires::{self, Wires};
 
 /// One job on this node.
 pub(crate) struct Job {
@@ -23,8 +31,11 @@ pub(crate) struct Job {
     pub(crate) user: u32,
     /// It has ended; kept until its last frames have left.
     pub(crate) is_ending: bool,
+    /// But what peers have no room for is not waited for longer than this.
+    ends_by: Option<Instant>,
     ports: Vec<Port>,
     channels: Channels,
+    wires: Wires,
     stash: HashMap<StashId, Vec<u8>>,
     /// Memory of stashed messages, for the next ones.
     spare: Vec<Vec<u8>>,
@@ -67,6 +78,8 @@ const COMMANDS_PER_CYCLE: usize = 64;
 /// Slots whose pages are made sure of at once.
 const SLOTS_PER_RESERVATION: u32 = 1024;
 const SPARE_STASHES: usize = 64;
+/// How long a job that has ended waits for its peers to take what its ranks have sent.
+const ENDING: Duration = Duration::from_secs(3);
 
 impl Job {
     pub(crate) fn new(spec: JobSpec, user: u32, config: &Config) -> std::io::Result<Self> {
@@ -81,8 +94,10 @@ impl Job {
             }),
             user,
             is_ending: false,
+            ends_by: None,
             ports: (0..local_ranks).map(|_| Port::default()).collect(),
             channels: Channels::new(config.thresholds()),
+            wires: Wires::default(),
             stash: HashMap::new(),
             spare: Vec::new(),
             memory_bytes_max: config.job_memory_bytes_max,
@@ -121,6 +136,7 @@ impl Job {
         if !std::mem::replace(&mut port.is_gone, true) {
             // What it had asked for before it left in order still counts.
             port.attached = None;
+            self.wires.leave(local_rank);
             self.engine.handle_client_gone(local_rank, has_failed);
         }
     }
@@ -128,7 +144,8 @@ impl Job {
     /// Ends every rank that has not ended; returns the clients that were attached.
     pub(crate) fn end(&mut self) -> Vec<usize> {
         self.is_ending = true;
-        let clients = self.ports.iter().filter_map(|port| Some(port.attached.as_ref()?.client)).collect();
+        self.ends_by = Some(Instant::now() + ENDING);
+        let clients = self.clients().collect();
         for local_rank in 0..self.ports.len() as u32 {
             self.detach(local_rank, true);
         }
@@ -200,6 +217,10 @@ impl Job {
             | Command::Free { slot, .. }
             | Command::Cancel { slot, .. }
             | Command::Probe { slot, .. } => (slot, None),
+            Command::Tend { node } => {
+                self.wires.tend(NodeId(node), Instant::now());
+                return Ok(());
+            }
         };
         if let Some(layout) = layout {
             self.check_layout(local_rank, &layout)?;
@@ -222,6 +243,9 @@ impl Job {
                 ChannelWork::Start { channel, end, operation } => {
                     self.channels.start(&self.segment, channel, end);
                     self.engine.handle_started(operation);
+                    if let Some((node, _)) = self.wire_of(channel) {
+                        self.wires.want(node);
+                    }
                 }
                 ChannelWork::Move { channel } => self.channels.wish_move(channel),
                 ChannelWork::Close { channel, end, request, why } => {
@@ -230,8 +254,103 @@ impl Job {
                         self.engine.handle_closed(request);
                     }
                 }
+                ChannelWork::OpenWired(wiring) => {
+                    let channel = self.open_wired(&wiring);
+                    self.engine.handle_wired(&wiring, channel);
+                }
+                ChannelWork::Connect { channel, peer_index } => {
+                    if let Some((node, index)) = self.wire_of(channel) {
+                        self.wires.connect(&self.segment, node, index, peer_index);
+                    }
+                }
+                ChannelWork::Sever { channel, why } => {
+                    if let Some((node, index)) = self.wire_of(channel) {
+                        self.wires.sever(node, index, why);
+                    }
+                }
+                ChannelWork::Discard { channel } => {
+                    if let Some((node, index)) = self.wire_of(channel) {
+                        self.wires.discard(node, index);
+                    }
+                }
             }
         }
+        while let Some(Unwired { node, index, why }) = self.channels.take_unwired() {
+            self.wires.close(node, index, why);
+        }
+    }
+
+    /// Sets this side of a channel between two nodes up.
+    fn open_wired(&mut self, wiring: &Wiring) -> Option<(DirectId, u16)> {
+        let Wiring { request, end, node, rank: peer, bytes, peer_index, .. } = *wiring;
+        let (local_rank, slot, layout) = self.engine.place_of(request)?;
+        if bytes > limits::WIRE_BYTES_MAX || bytes > layout.bytes() {
+            return None;
+        }
+        let (wire, index) = self.wires.free_name(node)?;
+        let wired = WiredEnd { wire, index, end, peer, node };
+        let own = EndOfChannel { local_rank, slot, layout };
+        let (id, channel) = self.channels.open_wired(&self.segment, own, bytes, wired, self.quota_left())?;
+        self.wires.open(node, index, id, channel.on(&self.segment)?);
+        if let Some(peer_index) = peer_index {
+            self.wires.connect(&self.segment, node, index, peer_index);
+        }
+        Some((id, index))
+    }
+
+    /// The wire a channel uses, and its name there.
+    fn wire_of(&self, channel: DirectId) -> Option<(NodeId, u16)> {
+        self.channels.find(channel)?.wired().map(|wired| (wired.node, wired.index))
+    }
+
+    /// Takes a connection to a node for a wire. `None` if there is no memory for it.
+    pub(crate) fn add_wire(&mut self, node: NodeId, stream: TcpStream, token: Token) -> Option<()> {
+        let block = self.channels.take_space(&self.segment, Wire::FOOTPRINT, self.quota_left())?;
+        let wire = wires::write_down(&self.segment, block)?;
+        self.wires.add(node, wire, stream, token).ok()?;
+        self.engine.set_wired(node, true);
+        Some(())
+    }
+
+    /// The wires, for ranks to know.
+    pub(crate) fn wires(&self) -> impl Iterator<Item = (NodeId, u64, BorrowedFd<'_>)> {
+        self.wires.iter()
+    }
+
+    /// The clients of its ranks.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = usize> {
+        self.ports.iter().filter_map(|port| Some(port.attached.as_ref()?.client))
+    }
+
+    /// The link to a node is lost. `interrupted` is what was arriving over it.
+    pub(crate) fn lose_link(&mut self, node: NodeId, interrupted: Option<Arrival>) {
+        self.wires.lose(node);
+        self.engine.handle_link_down(node, interrupted);
+    }
+
+    /// The poll loop has news of the wire to that node.
+    pub(crate) fn wake_wire(&mut self, node: NodeId) {
+        self.wires.want(node);
+    }
+
+    /// Works the wires as far as nobody else does.
+    pub(crate) fn progress_wires(&mut self, registry: &Registry, counters: &Counters, now: Instant) -> usize {
+        let (mut ended, mut lost) = (Vec::new(), Vec::new());
+        let done = self.wires.progress(registry, counters, now, &mut ended, &mut lost);
+        ended.into_iter().for_each(|id| self.channels.remove_wired(id));
+        lost.into_iter().for_each(|node| self.engine.set_wired(node, false));
+        done
+    }
+
+    /// Whether messages of ranks that are gone have not left, and may yet.
+    pub(crate) fn has_unsaid(&self) -> bool {
+        self.ends_by.is_none_or(|end| Instant::now() < end) && self.wires.has_unsaid()
+    }
+
+    /// When the wires have to be looked at though nothing happens.
+    pub(crate) fn wire_deadline(&self) -> Option<Instant> {
+        let ends_by = self.ends_by.filter(|_| self.wires.has_unsaid());
+        self.wires.deadline().into_iter().chain(ends_by).min()
     }
 
     fn open_channel(&mut self, send: ChannelId, recv: ChannelId) {
@@ -289,6 +408,7 @@ impl Job {
 
     pub(crate) fn accept(&mut self, job: JobId, from: NodeId, frame: Frame) -> Result<Inbound, LinkError> {
         let placement = self.engine.handle_frame(from, frame)?;
+        self.carry_out_channel_work();
         let target = match placement.place {
             Place::Buffer { layout, at } => Target::Buffer { segment: Arc::clone(&self.segment), layout, at },
             Place::Stash(_) => {

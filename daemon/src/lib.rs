@@ -11,6 +11,8 @@
 //! | `client` | one control connection |
 //! | `job` | an engine, its segment, its ranks' rings |
 //! | `link` | connections to other daemons: dialling, hello, routes |
+//! | `channels` | where direct channels lie, and the daemon's part in them |
+//! | `wires` | connections that ranks work by themselves, and the daemon's part in them |
 //! | [`device`] | the contract of a device, and the three that keep it |
 #![forbid(unsafe_code)]
 
@@ -26,6 +28,7 @@ mod job;
 mod link;
 mod server;
 mod service;
+mod wires;
 
 pub use config::Config;
 pub use embed::{Daemon, DaemonError};

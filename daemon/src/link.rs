@@ -3,6 +3,9 @@
 //! A link is identified by the daemon at its other end. When a job is created, its lower-numbered node dials the higher;
 //! the other waits to be called. One link serves all jobs the two daemons share. Until a link is up, what is meant for it
 //! waits in the engines; if it does not come up in time, or breaks, the engines are told that the node is lost.
+//!
+//! Wires (`wires`) are dialled the same way, one for each job and pair of its nodes, and are no links any more once both
+//! sides have said hello.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -14,7 +17,7 @@ use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use ropeway_engine::{Arrival, Token as Operation};
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::hello::{HELLO_BYTES, Hello, HelloError};
-use ropeway_proto::{Frame, JobId, NodeId};
+use ropeway_proto::{Frame, JobId, NodeId, limits};
 use ropeway_shm::{Counter, Counters};
 use slab::Slab;
 use socket2::SockRef;
@@ -29,12 +32,37 @@ pub(crate) struct Links {
     routes: Vec<Route>,
     hello: Hello,
     timeout: Duration,
+    has_wires: bool,
+    /// Wires of jobs that were not created here yet.
+    early: Vec<(NewWire, Instant)>,
+}
+
+/// A connection that is to be a wire.
+pub(crate) struct NewWire {
+    pub(crate) job: JobId,
+    /// The other end.
+    pub(crate) node: NodeId,
+    pub(crate) daemon: u64,
+    pub(crate) stream: TcpStream,
+}
+
+/// What a connection was dialled for.
+#[derive(Clone, Copy)]
+pub(crate) struct Dialled {
+    /// Whom we expect.
+    daemon: u64,
+    /// Of which job it is to be a wire, and the node at the other end; `None` for a link.
+    wire: Option<(JobId, NodeId)>,
+    /// Our node in that job.
+    from: NodeId,
 }
 
 struct Link {
     state: State,
     /// The daemon at the other end: known from the start to who dials, from the hello to who is called.
     daemon: Option<u64>,
+    /// If we have dialled it for a wire: whose, and the node at the other end.
+    wire: Option<(JobId, NodeId)>,
     /// Jobs take turns.
     next_route: usize,
 }
@@ -47,6 +75,7 @@ enum State {
 /// A connection whose hello is not complete.
 struct Greeting {
     stream: TcpStream,
+    hello: Hello,
     sent: usize,
     received: Vec<u8>,
     deadline: Instant,
@@ -76,8 +105,8 @@ enum GreetingError {
 }
 
 impl Links {
-    pub(crate) fn new(hello: Hello, timeout: Duration) -> Self {
-        Self { links: Slab::new(), routes: Vec::new(), hello, timeout }
+    pub(crate) fn new(hello: Hello, timeout: Duration, has_wires: bool) -> Self {
+        Self { links: Slab::new(), routes: Vec::new(), hello, timeout, has_wires, early: Vec::new() }
     }
 
     /// Adds a route to another node of a job, and dials its daemon if that is for us to do and not done yet.
@@ -85,27 +114,55 @@ impl Links {
         let Some(address) = spec.nodes[usize::from(node.0)].address else { return };
         let daemon = address.daemon;
         self.routes.push(Route { job: spec.job, node, daemon, deadline: now + self.timeout });
-        let is_known = self.links.iter().any(|(_, link)| link.daemon == Some(daemon));
-        if spec.node < node && !is_known {
-            // A failure to dial shows when the route's deadline passes.
-            let dialled =
-                TcpStream::connect(address.link).and_then(|stream| self.add(stream, Some(daemon), registry, now));
+        if spec.node > node {
+            return;
+        }
+        let is_known = self.links.iter().any(|(_, link)| link.daemon == Some(daemon) && link.wire.is_none());
+        let dial = |links: &mut Self, wire| {
+            // A failure to dial shows when the route's deadline passes; without a wire the link carries everything.
+            let dialled = TcpStream::connect(address.link)
+                .and_then(|stream| links.add(stream, Some(Dialled { daemon, wire, from: spec.node }), registry, now));
             if let Err(error) = dialled {
                 tracing::warn!(%error, address = %address.link, "can't dial");
             }
+        };
+        if !is_known {
+            dial(self, None);
+        }
+        if self.has_wires && spec.nodes.len() <= limits::WIRED_NODES_MAX {
+            dial(self, Some((spec.job, node)));
         }
     }
 
-    /// Takes a new connection: dialled, if `daemon` is given, or accepted.
+    /// Wires that were dialled before their job was created here.
+    pub(crate) fn take_early(&mut self, job: JobId, now: Instant) -> Vec<NewWire> {
+        let is_wanted = |(wire, deadline): &mut (NewWire, Instant)| wire.job == job || now > *deadline;
+        let taken = self.early.extract_if(.., is_wanted).map(|(wire, _)| wire);
+        taken.filter(|wire| wire.job == job).collect()
+    }
+
+    /// Keeps a wire until its job is created, for a time.
+    pub(crate) fn keep_early(&mut self, wire: NewWire, now: Instant) {
+        self.early.retain(|(_, deadline)| now <= *deadline);
+        if self.early.len() < EARLY_MAX {
+            self.early.push((wire, now + self.timeout));
+        }
+    }
+
+    /// Takes a new connection, accepted unless it was `dialled`.
     pub(crate) fn add(
         &mut self,
         stream: TcpStream,
-        daemon: Option<u64>,
+        dialled: Option<Dialled>,
         registry: &Registry,
         now: Instant,
     ) -> io::Result<()> {
-        let greeting = Greeting { stream, sent: 0, received: Vec::new(), deadline: now + self.timeout };
-        let index = self.links.insert(Link { state: State::Greeting(greeting), daemon, next_route: 0 });
+        let daemon = dialled.map(|dialled| dialled.daemon);
+        let wire = dialled.and_then(|dialled| dialled.wire);
+        let said = dialled.and_then(|Dialled { wire, from, .. }| Some((wire?.0, from)));
+        let hello = Hello { wire: said, ..self.hello };
+        let greeting = Greeting { stream, hello, sent: 0, received: Vec::new(), deadline: now + self.timeout };
+        let index = self.links.insert(Link { state: State::Greeting(greeting), daemon, wire, next_route: 0 });
         let State::Greeting(greeting) = &mut self.links[index].state else { return Ok(()) };
         let interest = Interest::READABLE | Interest::WRITABLE;
         let result = registry.register(&mut greeting.stream, Source::Link(index).token(), interest);
@@ -115,33 +172,50 @@ impl Links {
         result
     }
 
-    /// The poll loop has news of a connection.
-    pub(crate) fn handle_event(&mut self, index: usize, is_readable: bool, is_writable: bool, now: Instant) {
-        let (hello, timeout) = (self.hello, self.timeout);
-        let Some(link) = self.links.get_mut(index) else { return };
+    /// The poll loop has news of a connection. If it is a wire, it is none of ours any more.
+    pub(crate) fn handle_event(
+        &mut self,
+        index: usize,
+        is_readable: bool,
+        is_writable: bool,
+        now: Instant,
+    ) -> Option<NewWire> {
+        let link = self.links.get_mut(index)?;
         match &mut link.state {
             State::Up(device) => {
                 if let AnyDevice::Tcp(device) = device {
                     device.set_ready(is_readable, is_writable);
                 }
             }
-            State::Greeting(greeting) => match greeting.advance(&hello, link.daemon) {
+            State::Greeting(greeting) => match greeting.advance(link.daemon) {
                 Ok(None) => {}
-                Ok(Some(daemon)) => {
-                    let Link { state: State::Greeting(greeting), .. } = self.links.remove(index) else { return };
-                    let device = TcpDevice::new(greeting.stream, timeout, now);
-                    let state = State::Up(AnyDevice::Tcp(Box::new(device)));
-                    // The place that was just freed is the one that is filled, so the token stays right.
-                    let same = self.links.insert(Link { state, daemon: Some(daemon), next_route: 0 });
-                    debug_assert_eq!(same, index);
-                    tracing::debug!(daemon, "link is up");
-                }
+                Ok(Some(theirs)) => return self.come_up(index, &theirs, now),
                 Err(error) => {
                     tracing::warn!(%error, "link refused");
                     self.links.remove(index);
                 }
             },
         }
+        None
+    }
+
+    /// Both sides have said hello.
+    fn come_up(&mut self, index: usize, theirs: &Hello, now: Instant) -> Option<NewWire> {
+        let Link { state: State::Greeting(Greeting { stream, .. }), wire, .. } = self.links.remove(index) else {
+            return None;
+        };
+        let daemon = theirs.daemon;
+        if let Some((job, node)) = wire.or(theirs.wire) {
+            tracing::debug!(daemon, job = job.0, "wire is up");
+            return Some(NewWire { job, node, daemon, stream });
+        }
+        let device = TcpDevice::new(stream, self.timeout, now);
+        let state = State::Up(AnyDevice::Tcp(Box::new(device)));
+        // The place that was just freed is the one that is filled, so the token stays right.
+        let same = self.links.insert(Link { state, daemon: Some(daemon), wire: None, next_route: 0 });
+        debug_assert_eq!(same, index);
+        tracing::debug!(daemon, "link is up");
+        None
     }
 
     /// Has the busy links look for bytes in the next cycle.
@@ -180,7 +254,7 @@ impl Links {
         }
         for (index, interrupted) in lost {
             let link = self.links.remove(index);
-            if let Some(daemon) = link.daemon {
+            if let Some(daemon) = link.daemon.filter(|_| link.wire.is_none()) {
                 self.lose(daemon, interrupted, jobs);
             }
             done += 1;
@@ -245,7 +319,7 @@ impl Links {
         for route in self.routes.iter().filter(|route| route.daemon == daemon) {
             let arrival = interrupted.filter(|(job, _)| *job == route.job).map(|(_, arrival)| arrival);
             if let Some(job) = jobs.get_mut(&route.job) {
-                job.engine.handle_link_down(route.node, arrival);
+                job.lose_link(route.node, arrival);
             }
         }
         self.routes.retain(|route| route.daemon != daemon);
@@ -253,8 +327,9 @@ impl Links {
 }
 
 impl Greeting {
-    /// Sends and receives what is possible. When both hellos are through: the daemon at the other end.
-    fn advance(&mut self, ours: &Hello, expected: Option<u64>) -> Result<Option<u64>, GreetingError> {
+    /// Sends and receives what is possible. When both hellos are through: the other end's.
+    fn advance(&mut self, expected: Option<u64>) -> Result<Option<Hello>, GreetingError> {
+        let ours = &self.hello;
         if let Some(error) = self.stream.take_error()? {
             return Err(error.into());
         }
@@ -286,7 +361,7 @@ impl Greeting {
             return Err(GreetingError::OtherDaemon);
         }
         prepare(&self.stream)?;
-        Ok((self.sent == HELLO_BYTES).then_some(theirs.daemon))
+        Ok((self.sent == HELLO_BYTES).then_some(theirs))
     }
 }
 
@@ -301,6 +376,9 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     tracing::debug!(?chosen, "congestion control");
     Ok(())
 }
+
+/// Wires that may wait for their jobs.
+const EARLY_MAX: usize = 1024;
 
 /// In order of preference.
 const CONGESTION_CONTROL: [&str; 2] = ["cubic", "reno"];

@@ -45,6 +45,8 @@ pub(crate) enum Source {
     Ring(usize),
     /// A link.
     Link(usize),
+    /// A wire.
+    Wire(usize),
 }
 
 impl Source {
@@ -54,9 +56,10 @@ impl Source {
             Self::LinkListener => 1,
             Self::Waker => 2,
             Self::Signal => 3,
-            Self::Client(index) => 4 + index * 3,
-            Self::Ring(index) => 5 + index * 3,
-            Self::Link(index) => 6 + index * 3,
+            Self::Client(index) => 4 + index * 4,
+            Self::Ring(index) => 5 + index * 4,
+            Self::Link(index) => 6 + index * 4,
+            Self::Wire(index) => 7 + index * 4,
         })
     }
 
@@ -67,8 +70,8 @@ impl Source {
             2 => Self::Waker,
             3 => Self::Signal,
             number => {
-                let (index, kind) = ((number - 4) / 3, (number - 4) % 3);
-                [Self::Client, Self::Ring, Self::Link][kind](index)
+                let (index, kind) = ((number - 4) / 4, (number - 4) % 4);
+                [Self::Client, Self::Ring, Self::Link, Self::Wire][kind](index)
             }
         }
     }
@@ -90,6 +93,8 @@ pub(crate) struct Server {
     pub(crate) clients: Slab<Client>,
     pub(crate) jobs: Jobs,
     pub(crate) links: Links,
+    /// Whose wire each is.
+    pub(crate) wires: Slab<(JobId, NodeId)>,
     pub(crate) counters: Arc<Counters>,
     /// Stop when this client is gone: it is the one the daemon was started for.
     pub(crate) only_client: Option<usize>,
@@ -141,6 +146,7 @@ impl Server {
             clients: Slab::new(),
             jobs: Jobs::new(),
             links,
+            wires: Slab::new(),
             counters,
             only_client: None,
             is_stopping: false,
@@ -192,6 +198,7 @@ impl Server {
         work += self.links.progress(&mut self.jobs, &self.counters, now);
         for job in self.jobs.values_mut() {
             work += job.progress_channels(&self.counters);
+            work += job.progress_wires(self.poll.registry(), &self.counters, now);
             work += job.deliver(&self.counters).map_err(io::Error::other)?;
         }
         self.sweep_jobs();
@@ -214,7 +221,9 @@ impl Server {
         self.jobs.retain(|&id, job| {
             let spec = job.engine.spec();
             let mut others = (0..spec.nodes.len() as u16).map(NodeId).filter(|&node| node != spec.node);
-            let is_kept = !job.is_ending || others.any(|node| links.is_up(id, node) && job.engine.has_transmit(node));
+            let is_kept = !job.is_ending
+                || others.any(|node| links.is_up(id, node) && job.engine.has_transmit(node))
+                || job.has_unsaid();
             if !is_kept {
                 swept.push(id);
             }
@@ -222,6 +231,7 @@ impl Server {
         });
         for id in swept {
             self.links.remove_routes(id);
+            self.wires.retain(|_, (job, _)| *job != id);
         }
     }
 
@@ -232,7 +242,9 @@ impl Server {
         let is_quiet = self.jobs.values_mut().all(Job::arm);
         if is_quiet {
             let looks_again = self.jobs.values().any(Job::needs_another_look);
-            let timeout = self.links.deadline().map(|deadline| deadline.saturating_duration_since(now));
+            let wires = self.jobs.values().filter_map(Job::wire_deadline);
+            let timeout = self.links.deadline().into_iter().chain(wires).min();
+            let timeout = timeout.map(|deadline| deadline.saturating_duration_since(now));
             let timeout = if looks_again { Some(Duration::ZERO) } else { timeout };
             self.counters.add(Counter::Sleeps, 1);
             // A millisecond more, so that the deadline has passed when the poll returns.
@@ -272,7 +284,16 @@ impl Server {
             }
             Source::Link(index) => {
                 let is_readable = event.is_readable() || event.is_read_closed() || event.is_error();
-                self.links.handle_event(index, is_readable, event.is_writable(), now);
+                if let Some(wire) = self.links.handle_event(index, is_readable, event.is_writable(), now) {
+                    self.adopt_wire(wire, true, now);
+                }
+            }
+            Source::Wire(index) => {
+                if let Some((job, node)) = self.wires.get(index)
+                    && let Some(job) = self.jobs.get_mut(job)
+                {
+                    job.wake_wire(*node);
+                }
             }
         }
     }
@@ -359,9 +380,20 @@ mod tests {
     #[test]
     fn a_token_names_its_source() {
         use Source::*;
-        for source in
-            [ControlListener, LinkListener, Waker, Signal, Client(0), Ring(0), Link(0), Client(7), Ring(8), Link(9)]
-        {
+        for source in [
+            ControlListener,
+            LinkListener,
+            Waker,
+            Signal,
+            Client(0),
+            Ring(0),
+            Link(0),
+            Client(7),
+            Ring(8),
+            Link(9),
+            Wire(0),
+            Wire(10),
+        ] {
             assert_eq!(Source::of(source.token()), source);
         }
     }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! `peer` and `tag` are −1 for the wildcards. Commands that need fewer fields leave the rest zero, and the daemon insists on it.
-//! Every command but `Cancel` and `Move` begins an operation on its slot and carries the slot's next epoch.
+//! Every command but `Cancel`, `Move` and `Tend` begins an operation on its slot and carries the slot's next epoch.
 
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -45,6 +45,9 @@ pub enum Command {
     Start { slot: Slot, epoch: Epoch },
     /// Copies the message of a request's direct channel, which both ends have started. Begins nothing, and nothing completes.
     Move { slot: Slot },
+    /// Looks after the wire to node `node`: sends what waits, and while ranks sleep receives for them. Begins nothing, and
+    /// nothing completes.
+    Tend { node: u16 },
     /// Gives a registered request up; completes when nothing refers to its buffer any more.
     Free { slot: Slot, epoch: Epoch },
     /// Withdraws the active operation with that epoch, if it has not matched yet.
@@ -111,6 +114,7 @@ const SEND: u8 = 6;
 const RECV: u8 = 7;
 const PROBE: u8 = 8;
 const MOVE: u8 = 9;
+const TEND: u8 = 10;
 
 impl RawCommand {
     fn new(op: u8, slot: Slot, epoch: Epoch) -> Self {
@@ -179,6 +183,8 @@ impl RawCommand {
             INIT_RECV => Command::InitRecv { slot, epoch, endpoint: self.endpoint(false)?, layout: self.layout()? },
             START => Command::Start { slot, epoch },
             MOVE => Command::Move { slot },
+            // A node's number is never larger than a slot's.
+            TEND => Command::Tend { node: slot as u16 },
             FREE => Command::Free { slot, epoch },
             CANCEL => Command::Cancel { slot, epoch },
             SEND => Command::Send { slot, epoch, endpoint: self.endpoint(false)?, layout: self.layout()? },
@@ -213,6 +219,7 @@ impl Command {
             }
             Self::Start { slot, epoch } => RawCommand::new(START, slot, epoch),
             Self::Move { slot } => RawCommand::new(MOVE, slot, 0),
+            Self::Tend { node } => RawCommand::new(TEND, node.into(), 0),
             Self::Free { slot, epoch } => RawCommand::new(FREE, slot, epoch),
             Self::Cancel { slot, epoch } => RawCommand::new(CANCEL, slot, epoch),
             Self::Send { slot, epoch, endpoint, layout } => {
@@ -258,6 +265,7 @@ mod tests {
             Command::InitRecv { slot, epoch, endpoint: ENDPOINT, layout },
             Command::Start { slot, epoch },
             Command::Move { slot },
+            Command::Tend { node: 3 },
             Command::Free { slot, epoch },
             Command::Cancel { slot, epoch },
             Command::Send { slot, epoch, endpoint: ENDPOINT, layout },

@@ -133,6 +133,8 @@ pub enum Reply {
     Detached,
     /// The request was refused.
     Refused(Refusal),
+    /// A wire to node `node` lies at `block` of the job segment; its socket comes along. Comes unasked.
+    Wire { node: u16, block: u64 },
     /// The daemon has cut this client off, for `reason`. Comes unasked, and is the last message.
     Evicted { reason: String },
 }

@@ -15,7 +15,8 @@
 //! | kind | carries | says |
 //! |---|---|---|
 //! | `Bind` | envelope, receiver's channel, capacity | a persistent receive wants its sender |
-//! | `Bound` | receiver's channel, argument = sender's channel, size, protocol | here it is |
+//! | `Bound` | receiver's channel, argument = sender's channel, size, protocol, tag = wire's channel + 1 | here it is |
+//! | `Wired` | sender's channel, argument = receiver's channel, tag = wire's channel + 1 | the channel uses the wire, or with 0 it does not |
 //! | `Unbind` | the peer's channel | my end is freed |
 //! | `Eager` | receiver's channel, payload | a whole small message of a channel |
 //! | `Credit` | sender's channel, count | that many eager messages were taken |
@@ -60,7 +61,10 @@ pub enum Frame {
     /// A persistent receive of `capacity` bytes wants its sender. The next unbound send of that envelope is it.
     Bind { envelope: Envelope, recv: ChannelId, capacity: u64 },
     /// The send that `recv` was matched with. If `is_rendezvous`, it waits for `Armed` before each message.
-    Bound { recv: ChannelId, send: ChannelId, bytes: u64, is_rendezvous: bool },
+    /// With `wire`, the sender's name of the channel on the wire, it waits for `Wired`.
+    Bound { recv: ChannelId, send: ChannelId, bytes: u64, is_rendezvous: bool, wire: Option<u16> },
+    /// The receiver's name of the channel on the wire; `None` if it stays on the link.
+    Wired { send: ChannelId, recv: ChannelId, wire: Option<u16> },
     /// The other end of `channel` is freed. Frames sent before are still valid.
     Unbind { channel: ChannelId },
     /// A whole message for the receive `channel`.
@@ -162,6 +166,7 @@ mod kind {
     pub(super) const MESSAGE_CREDIT: u8 = 15;
     pub(super) const RANK_GONE: u8 = 16;
     pub(super) const HEARTBEAT: u8 = 17;
+    pub(super) const WIRED: u8 = 18;
 }
 
 impl Frame {
@@ -181,9 +186,13 @@ impl Frame {
             Self::Bind { envelope, recv, capacity } => {
                 RawHeader { bytes: capacity.into(), ..RawHeader::to(BIND, recv) }.with_envelope(envelope)
             }
-            Self::Bound { recv, send, bytes, is_rendezvous } => {
+            Self::Bound { recv, send, bytes, is_rendezvous, wire } => {
                 RawHeader { bytes: bytes.into(), flags: u8::from(is_rendezvous), ..RawHeader::to(BOUND, recv) }
                     .with_argument(send.to_bits())
+                    .with_wire(wire)
+            }
+            Self::Wired { send, recv, wire } => {
+                RawHeader::to(WIRED, send).with_argument(recv.to_bits()).with_wire(wire)
             }
             Self::Unbind { channel } => RawHeader::to(UNBIND, channel),
             Self::Eager { channel, payload_bytes } => {
@@ -245,6 +254,17 @@ impl RawHeader {
         Self { comm: (argument as u32).into(), source: ((argument >> 32) as u32).into(), ..self }
     }
 
+    fn with_wire(self, wire: Option<u16>) -> Self {
+        Self { tag: wire.map_or(0, |wire| i32::from(wire) + 1).into(), ..self }
+    }
+
+    fn wire(&self) -> Result<Option<u16>, DecodeError> {
+        match self.tag.get() {
+            0 => Ok(None),
+            tag => u16::try_from(tag - 1).map(Some).map_err(|_| DecodeError::StrayFields(self.kind)),
+        }
+    }
+
     fn argument(&self) -> u64 {
         u64::from(self.source.get()) << 32 | u64::from(self.comm.get())
     }
@@ -266,7 +286,11 @@ impl RawHeader {
             BIND => Frame::Bind { envelope: self.envelope(), recv: channel, capacity: bytes },
             BOUND => {
                 let send = ChannelId::from_bits(self.argument());
-                Frame::Bound { recv: channel, send, bytes, is_rendezvous: is_flagged }
+                Frame::Bound { recv: channel, send, bytes, is_rendezvous: is_flagged, wire: self.wire()? }
+            }
+            WIRED => {
+                let recv = ChannelId::from_bits(self.argument());
+                Frame::Wired { send: channel, recv, wire: self.wire()? }
             }
             UNBIND => Frame::Unbind { channel },
             EAGER => Frame::Eager { channel, payload_bytes },
@@ -378,7 +402,10 @@ mod tests {
     fn every_frame_survives_the_wire() {
         for frame in [
             Frame::Bind { envelope: ENVELOPE, recv: A, capacity: 10 },
-            Frame::Bound { recv: A, send: B, bytes: 11, is_rendezvous: true },
+            Frame::Bound { recv: A, send: B, bytes: 11, is_rendezvous: true, wire: None },
+            Frame::Bound { recv: A, send: B, bytes: 11, is_rendezvous: false, wire: Some(u16::MAX) },
+            Frame::Wired { send: A, recv: B, wire: Some(0) },
+            Frame::Wired { send: A, recv: B, wire: None },
             Frame::Unbind { channel: A },
             Frame::Eager { channel: A, payload_bytes: 12 },
             Frame::Credit { channel: A, count: 13 },

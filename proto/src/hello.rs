@@ -1,12 +1,14 @@
 //! Daemon ↔ daemon: the first 64 bytes each side sends on a new link, little-endian.
 //!
 //! ```text
-//!  0        4      6      8        16                                48          60    64
-//!  +--------+------+------+--------+---------------------------------+-----------+-----+
-//!  | "RWLK" | min  | max  | daemon |             key                 |     0     | crc |
-//!  +--------+------+------+--------+---------------------------------+-----------+-----+
+//!  0        4      6      8        16                                48    56     58  60    64
+//!  +--------+------+------+--------+---------------------------------+-----+------+---+-----+
+//!  | "RWLK" | min  | max  | daemon |             key                 | job | node | 0 | crc |
+//!  +--------+------+------+--------+---------------------------------+-----+------+---+-----+
 //! ```
 //!
+//! `node` is zero on a link. On a wire of `job`, it is the dialling daemon's node in it, plus one; who is called leaves both
+//! zero.
 //! Both sides send theirs at once and judge the other's. These bytes keep their place in every version, so that two
 //! daemons of any age can at least name their versions to each other.
 
@@ -15,6 +17,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::ids::{JobId, NodeId};
 
 /// Bytes of a hello.
 pub const HELLO_BYTES: usize = 64;
@@ -84,6 +88,8 @@ pub struct Hello {
     pub daemon: u64,
     /// Proof that it belongs to the cluster. Until links are encrypted, daemons listen on loopback only.
     pub key: ClusterKey,
+    /// If the connection is to be a wire: of which job, and which of its nodes dials.
+    pub wire: Option<(JobId, NodeId)>,
 }
 
 /// Why a link was refused.
@@ -111,7 +117,9 @@ struct RawHello {
     max: U16,
     daemon: U64,
     key: [u8; 32],
-    reserved: [u8; 12],
+    job: U64,
+    node: U16,
+    reserved: [u8; 2],
     crc: U32,
 }
 
@@ -120,13 +128,16 @@ const _: () = assert!(size_of::<RawHello>() == HELLO_BYTES);
 impl Hello {
     /// The hello as it goes over the wire.
     pub fn encode(&self) -> [u8; HELLO_BYTES] {
+        let (job, node) = self.wire.map_or((0, 0), |(job, node)| (job.0, node.0 + 1));
         let mut raw = RawHello {
             magic: MAGIC,
             min: self.versions.min.into(),
             max: self.versions.max.into(),
             daemon: self.daemon.into(),
             key: self.key.0,
-            reserved: [0; 12],
+            job: job.into(),
+            node: node.into(),
+            reserved: [0; 2],
             crc: 0.into(),
         };
         raw.crc = crc32c::crc32c(&raw.as_bytes()[..CRC_OFFSET]).into();
@@ -143,7 +154,8 @@ impl Hello {
             return Err(HelloError::Checksum);
         }
         let versions = VersionRange { min: raw.min.get(), max: raw.max.get() };
-        Ok(Self { versions, daemon: raw.daemon.get(), key: ClusterKey(raw.key) })
+        let wire = raw.node.get().checked_sub(1).map(|node| (JobId(raw.job.get()), NodeId(node)));
+        Ok(Self { versions, daemon: raw.daemon.get(), key: ClusterKey(raw.key), wire })
     }
 
     /// Judges the peer's hello: the version to speak, or why not.
@@ -159,7 +171,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn hello(min: u16, max: u16, key: u8) -> Hello {
-        Hello { versions: VersionRange { min, max }, daemon: 0x0102, key: ClusterKey([key; 32]) }
+        Hello { versions: VersionRange { min, max }, daemon: 0x0102, key: ClusterKey([key; 32]), wire: None }
     }
 
     #[test]
@@ -170,6 +182,14 @@ mod tests {
         golden[16..48].fill(7);
         assert_eq!(bytes[..60], golden);
         assert_eq!(Hello::decode(&bytes).map(|h| h.daemon), Ok(0x0102));
+    }
+
+    #[test]
+    fn a_wire_names_its_job_and_node() {
+        let wire = Some((JobId(0x0304), NodeId(4)));
+        let bytes = Hello { wire, ..hello(1, 1, 0) }.encode();
+        assert_eq!(bytes[48..60], [4, 3, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0]);
+        assert_eq!(Hello::decode(&bytes).map(|hello| hello.wire), Ok(wire));
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! | [`completion`] | daemon → client | what a request slot says when an operation ends |
 //! | [`control`] | client ↔ daemon | attach, create a job, reserve memory: the control socket |
 //! | [`frame`] | daemon ↔ daemon | 64-byte headers in front of every payload |
-//! | [`hello`] | daemon ↔ daemon | the first bytes of a link: version range and key |
+//! | [`wire`] | node ↔ node | 16-byte headers of small messages that whoever waits moves |
+//! | [`hello`] | daemon ↔ daemon | the first bytes of a link or wire: version range and key |
 #![forbid(unsafe_code)]
 
 pub mod command;
@@ -19,9 +20,11 @@ pub mod hello;
 pub mod ids;
 pub mod layout;
 pub mod limits;
+pub mod wire;
 
 pub use command::{Command, Endpoint};
 pub use completion::{Completion, Status};
 pub use frame::{Envelope, Frame};
 pub use ids::{ChannelId, CommId, End, Epoch, JobId, NodeId, Rank, Slot, Tag};
 pub use layout::Layout;
+pub use wire::WireFrame;

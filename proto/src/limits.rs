@@ -33,6 +33,15 @@ pub const EAGER_BYTES_LIMIT: u64 = 64 << 10;
 /// Eager messages a channel's sender may have outstanding before the receiver has taken them.
 pub const CHANNEL_CREDITS: u16 = 16;
 
+/// The largest message of a channel that goes over a wire instead of the daemons' link.
+pub const WIRE_BYTES_MAX: u64 = 8 << 10;
+
+/// Channel ends of a job that one wire can serve on one node. Further ones use the link.
+pub const WIRE_CHANNELS: usize = 256;
+
+/// Nodes of a job beyond which there are no wires: each is a socket in every rank.
+pub const WIRED_NODES_MAX: usize = 64;
+
 /// Eager one-shot messages outstanding from one rank to another; beyond that they announce themselves.
 pub const PAIR_CREDITS: u32 = 32;
 
@@ -58,6 +67,8 @@ pub const CONTROL_BYTES_MAX: usize = 1 << 20;
 /// Alignment of registered buffers: a cache line, so that neighbours never share one.
 pub const BUFFER_ALIGN: u64 = 64;
 
+// Names of a wire's channels are 16 bits wide, and marked in whole words.
+const _: () = assert!(WIRE_CHANNELS <= u16::MAX as usize && WIRE_CHANNELS.is_multiple_of(64));
 // A chunk and an eager message each fit behind one header.
 const _: () = assert!(CHUNK_BYTES <= FRAME_PAYLOAD_MAX as u64);
 const _: () = assert!(EAGER_BYTES_MAX <= EAGER_BYTES_LIMIT && EAGER_BYTES_LIMIT <= CHUNK_BYTES);

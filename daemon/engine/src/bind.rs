@@ -106,6 +106,9 @@ impl Engine {
         if self.can_be_direct(id, recv) {
             return self.channel_work.push_back(ChannelWork::Open { send: id, recv });
         }
+        if self.can_be_wired(id) {
+            return self.open_wired(id, recv, self.requests[id].layout.bytes(), None);
+        }
         self.bind_over_link(id, recv);
     }
 
@@ -116,7 +119,7 @@ impl Engine {
         let send = request.send_mut().expect("only sends are bound here");
         send.bind(recv);
         let (is_rendezvous, is_waiting) = (send.protocol == Protocol::Rendezvous, send.phase == SendPhase::Waiting);
-        self.push_frame(node, Frame::Bound { recv, send: id, bytes, is_rendezvous });
+        self.push_frame(node, Frame::Bound { recv, send: id, bytes, is_rendezvous, wire: None });
         if is_waiting {
             self.release_if_possible(id);
         }
@@ -127,32 +130,46 @@ impl Engine {
         from: NodeId,
         id: ChannelId,
         peer: ChannelId,
-        is_rendezvous: bool,
+        (bytes, is_rendezvous, wire): (u64, bool, Option<u16>),
     ) -> Result<(), ProtocolError> {
         if self.channel(from, id)?.is_none() {
             return Ok(());
         }
         let recv = self.requests[id].recv_mut().ok_or(ProtocolError::ForeignChannel)?;
-        if recv.peer().is_some() || !recv.is_persistent {
+        if !recv.is_unbound() || !recv.is_persistent {
             return Err(ProtocolError::ForeignChannel);
         }
+        if wire.is_some() && recv.phase != RecvPhase::Orphaned {
+            self.open_wired(id, peer, bytes, wire);
+        } else {
+            self.bound_over_link(id, peer, is_rendezvous);
+        }
+        Ok(())
+    }
+
+    /// A receive is bound to a send of another node, over the link.
+    pub(crate) fn bound_over_link(&mut self, id: ChannelId, peer: ChannelId, is_rendezvous: bool) {
+        let node = self.requests[id].node;
+        let recv = self.requests[id].recv_mut().expect("only receives are bound here");
         recv.bind(peer);
         recv.is_rendezvous = is_rendezvous;
         match recv.phase {
             RecvPhase::Orphaned => {
-                self.push_frame(from, Frame::Unbind { channel: peer });
+                self.push_frame(node, Frame::Unbind { channel: peer });
                 self.remove_persistent(id);
             }
             RecvPhase::Waiting => self.arm(id),
             _ => {}
         }
-        Ok(())
     }
 
     /// The request is freed: takes it apart and tells the other end.
     pub(crate) fn unbind(&mut self, id: ChannelId) {
         if self.requests[id].direct().is_some() {
             return self.remove_persistent(id); // Whoever holds the channel has told the other end.
+        }
+        if self.part_from_wiring(id) {
+            return;
         }
         let node = self.requests[id].node;
         let is_peer_alive = self.unreachable(id).is_none();
@@ -210,6 +227,10 @@ impl Engine {
         let has_ended = match &mut self.requests[id].kind {
             Kind::Send(send) => {
                 send.is_peer_freed = true;
+                if send.phase == SendPhase::Orphaned {
+                    self.discard_orphan(id);
+                    return Ok(());
+                }
                 send.phase == SendPhase::Waiting
             }
             Kind::Recv(recv) => {

@@ -1,12 +1,12 @@
-//! Channels between two ranks of this node.
+//! Channels whose ends use them by themselves: between two ranks of this node, or, for small messages, over a wire.
 //!
 //! Once such a channel is bound the engine hands it over: its ends use it by themselves, in memory both have. What is left
 //! to the engine is what only it can do: to start ends that were started before they knew, and to tell one end when the
 //! other is gone.
 
-use ropeway_proto::{ChannelId, Completion, End, Layout, Slot, Status};
+use ropeway_proto::{ChannelId, Completion, End, Frame, Layout, NodeId, Rank, Slot, Status, limits};
 
-use crate::engine::{CompletionOf, Engine, Token};
+use crate::engine::{CompletionOf, Engine, ProtocolError, RankState, Token};
 use crate::request::{Kind, Recv, RecvPhase, SendPhase};
 
 /// Something to be done with a direct channel: one between two ranks of this node, who from then on use it by themselves.
@@ -17,11 +17,39 @@ pub enum ChannelWork {
     Open { send: ChannelId, recv: ChannelId },
     /// An end was started before its client knew of the channel: start it there.
     Start { channel: DirectId, end: End, operation: Token },
+    /// Set one up whose other end is on another node, reached over the wire to it; then call [`Engine::handle_wired`] before
+    /// any other input.
+    OpenWired(Wiring),
+    /// The other end of a wired channel calls it `peer_index`: it may be used.
+    Connect { channel: DirectId, peer_index: u16 },
+    /// The other end of a wired channel is lost without a last word.
+    Sever { channel: DirectId, why: Status },
+    /// A wired channel that was never used is not needed.
+    Discard { channel: DirectId },
     /// Both ends have started and compute: copy the message.
     Move { channel: DirectId },
     /// An end is gone; tell the other. If a `request` is named, its buffer must be out of use first, and then
     /// [`Engine::handle_closed`] is called.
     Close { channel: DirectId, end: End, request: Option<ChannelId>, why: Status },
+}
+
+/// One end of a channel between two nodes, to be set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wiring {
+    /// The request that is the end here.
+    pub request: ChannelId,
+    /// The one at the other end.
+    pub peer: ChannelId,
+    /// Which end is here.
+    pub end: End,
+    /// The other end's node.
+    pub node: NodeId,
+    /// The other end's rank.
+    pub rank: Rank,
+    /// Bytes of a message.
+    pub bytes: u64,
+    /// What the other side calls the channel; `None` when it is told later.
+    pub peer_index: Option<u16>,
 }
 
 /// Names a direct channel, as whoever holds it likes.
@@ -43,29 +71,152 @@ impl Engine {
     pub fn handle_opened(&mut self, send: ChannelId, recv: ChannelId, channel: Option<DirectId>) {
         let Some(channel) = channel else { return self.bind_over_link(send, recv) };
         // The receiving end first, so that the message needs no detour.
-        for id in [recv, send] {
-            let operation = self.token(id);
-            let request = &mut self.requests[id];
-            let (end, has_started) = match &mut request.kind {
-                Kind::Send(send) => {
-                    send.bind_direct(channel);
-                    let has_started = send.phase != SendPhase::Inactive;
-                    send.end_operation();
-                    (End::Send, has_started)
-                }
-                Kind::Recv(recv) => {
-                    recv.bind_direct(channel);
-                    let has_started = recv.phase != RecvPhase::Inactive;
-                    recv.end_operation();
-                    (End::Recv, has_started)
-                }
-                Kind::Probe => continue,
-            };
-            if has_started {
-                self.channel_work.push_back(ChannelWork::Start { channel, end, operation });
+        self.hand_over(recv, channel);
+        self.hand_over(send, channel);
+    }
+
+    /// The request is an end of that channel from now on. If it was started already, it is to be started there.
+    fn hand_over(&mut self, id: ChannelId, channel: DirectId) {
+        let operation = self.token(id);
+        let request = &mut self.requests[id];
+        let (end, has_started) = match &mut request.kind {
+            Kind::Send(send) => {
+                send.bind_direct(channel);
+                let has_started = send.phase != SendPhase::Inactive;
+                send.end_operation();
+                (End::Send, has_started)
+            }
+            Kind::Recv(recv) => {
+                recv.bind_direct(channel);
+                let has_started = recv.phase != RecvPhase::Inactive;
+                recv.end_operation();
+                (End::Recv, has_started)
+            }
+            Kind::Probe => return,
+        };
+        if has_started {
+            self.channel_work.push_back(ChannelWork::Start { channel, end, operation });
+        }
+    }
+
+    // ---- channels between nodes
+
+    /// From now on there is a wire to that node, or none any more. Channels that are bound stay as they are.
+    pub fn set_wired(&mut self, node: NodeId, is_wired: bool) {
+        self.is_wired[usize::from(node.0)] = is_wired;
+    }
+
+    /// Whether the send can go over the wire to its receiver's node.
+    pub(crate) fn can_be_wired(&self, send: ChannelId) -> bool {
+        let request = &self.requests[send];
+        let bytes = request.layout.bytes();
+        self.is_wired[usize::from(request.node.0)]
+            && bytes <= limits::WIRE_BYTES_MAX.min(self.config.eager_bytes_max)
+            && !request.is_freeing
+    }
+
+    pub(crate) fn open_wired(&mut self, id: ChannelId, peer: ChannelId, bytes: u64, peer_index: Option<u16>) {
+        let request = &self.requests[id];
+        let (end, node) = (self.end_of(id), request.node);
+        let rank = request.peer().expect("channels have no wildcards");
+        let wiring = Wiring { request: id, peer, end, node, rank, bytes, peer_index };
+        self.channel_work.push_back(ChannelWork::OpenWired(wiring));
+    }
+
+    /// A wired channel was set up under this name, or could not be.
+    pub fn handle_wired(&mut self, wiring: &Wiring, channel: Option<(DirectId, u16)>) {
+        let Wiring { request: id, peer, node, bytes, .. } = *wiring;
+        let wire = channel.map(|(_, index)| index);
+        match (wiring.end, channel) {
+            (End::Send, None) => self.bind_over_link(id, peer),
+            (End::Send, Some((channel, _))) => {
+                self.requests[id].send_mut().expect("only sends are bound here").begin_wiring(channel);
+                self.push_frame(node, Frame::Bound { recv: peer, send: id, bytes, is_rendezvous: false, wire });
+            }
+            (End::Recv, None) => {
+                self.push_frame(node, Frame::Wired { send: peer, recv: id, wire });
+                self.bound_over_link(id, peer, false);
+            }
+            (End::Recv, Some((channel, _))) => {
+                self.push_frame(node, Frame::Wired { send: peer, recv: id, wire });
+                self.hand_over(id, channel);
             }
         }
     }
+
+    /// The receiver of a send that waits for it says whether the channel is wired.
+    pub(crate) fn handle_wired_frame(
+        &mut self,
+        from: NodeId,
+        id: ChannelId,
+        recv: ChannelId,
+        wire: Option<u16>,
+    ) -> Result<(), ProtocolError> {
+        let Some(request) = self.channel(from, id)? else { return Ok(()) };
+        let channel = request.wiring().ok_or(ProtocolError::ForeignChannel)?;
+        let is_orphaned = matches!(&request.kind, Kind::Send(send) if send.phase == SendPhase::Orphaned);
+        if let Some(peer_index) = wire {
+            self.channel_work.push_back(ChannelWork::Connect { channel, peer_index });
+        } else {
+            self.channel_work.push_back(ChannelWork::Discard { channel });
+        }
+        match (is_orphaned, wire) {
+            (true, Some(_)) => {
+                let why = self.why_orphaned(id);
+                self.channel_work.push_back(ChannelWork::Close { channel, end: End::Send, request: None, why });
+                self.remove_persistent(id);
+            }
+            (true, None) => {
+                self.push_frame(from, Frame::Unbind { channel: recv });
+                self.remove_persistent(id);
+            }
+            (false, Some(_)) => self.hand_over(id, channel),
+            (false, None) => {
+                self.requests[id].send_mut().expect("only sends wait for that").bind(recv);
+                self.release_if_possible(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn why_orphaned(&self, id: ChannelId) -> Status {
+        let local_rank = self.requests[id].local_rank;
+        match self.rank_state(self.rank_of(local_rank)) {
+            _ if !self.locals[local_rank as usize].is_gone => Status::PeerFreed,
+            RankState::Left => Status::RankLeft,
+            _ => Status::RankFailed,
+        }
+    }
+
+    /// The other side of a wired channel is gone, and nothing comes over the wire to say so.
+    pub(crate) fn sever(&mut self, id: ChannelId, why: Status) {
+        if let Some(channel) = self.requests[id].direct() {
+            self.channel_work.push_back(ChannelWork::Sever { channel, why });
+        }
+    }
+
+    /// A request goes away. If its receiver has yet to say whether their channel is wired, it stays until then: true.
+    pub(crate) fn part_from_wiring(&mut self, id: ChannelId) -> bool {
+        if self.requests[id].wiring().is_none() {
+            return false;
+        }
+        let is_hopeless = self.unreachable(id).is_some();
+        match self.requests[id].send_mut() {
+            Some(send) if !send.is_peer_freed && !is_hopeless => send.phase = SendPhase::Orphaned,
+            _ => self.discard_orphan(id),
+        }
+        true
+    }
+
+    /// The receiver will not say it any more.
+    pub(crate) fn discard_orphan(&mut self, id: ChannelId) {
+        if let Some(channel) = self.requests[id].wiring() {
+            self.channel_work.push_back(ChannelWork::Discard { channel });
+        }
+        self.remove_persistent(id);
+    }
+
+    // ---- what clients ask
 
     /// Nobody uses the buffer of a freed request any more.
     pub fn handle_closed(&mut self, id: ChannelId) {

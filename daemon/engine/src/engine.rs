@@ -241,6 +241,8 @@ pub struct Engine {
     pub(crate) config: Config,
     pub(crate) ranks: Vec<RankState>,
     pub(crate) is_lost: Vec<bool>,
+    /// Nodes to which small messages of channels go over a wire.
+    pub(crate) is_wired: Vec<bool>,
     pub(crate) locals: Vec<LocalRank>,
     pub(crate) requests: RequestTable,
     pub(crate) bindings: Bindings,
@@ -265,6 +267,7 @@ impl Engine {
         Self {
             ranks: vec![RankState::Alive; config.spec.size() as usize],
             is_lost: vec![false; nodes],
+            is_wired: vec![false; nodes],
             locals: config.spec.local_ranks().map(|_| LocalRank::default()).collect(),
             requests: RequestTable::default(),
             bindings: Bindings::default(),
@@ -301,6 +304,8 @@ impl Engine {
                 }
             }
             Command::Move { slot } => self.move_direct(local_rank, slot),
+            // For whoever holds the wires.
+            Command::Tend { .. } => {}
             Command::Free { slot, epoch } => self.free(local_rank, slot, epoch)?,
             Command::Cancel { slot, epoch } => {
                 let state = *self.slot_state(local_rank, slot);
@@ -349,9 +354,10 @@ impl Engine {
                 self.check_envelope(from, &Envelope { source: dest, dest: source, ..envelope })?;
                 self.handle_bind(from, envelope, recv);
             }
-            Frame::Bound { recv, send, bytes: _, is_rendezvous } => {
-                self.handle_bound(from, recv, send, is_rendezvous)?
+            Frame::Bound { recv, send, bytes, is_rendezvous, wire } => {
+                self.handle_bound(from, recv, send, (bytes, is_rendezvous, wire))?
             }
+            Frame::Wired { send, recv, wire } => self.handle_wired_frame(from, send, recv, wire)?,
             Frame::Unbind { channel } => self.handle_unbind(from, channel)?,
             Frame::Credit { channel, count } => self.handle_credit(from, channel, count)?,
             Frame::Armed { channel } => self.handle_armed(from, channel)?,
@@ -509,7 +515,7 @@ impl Engine {
         if let Some(channel) = request.direct() {
             self.close_direct(id, channel);
         } else if request.is_active() {
-            self.cancel(id)
+            self.cancel(id);
         } else {
             self.finish_free(id)
         }

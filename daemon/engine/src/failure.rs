@@ -7,7 +7,7 @@ use ropeway_proto::{ChannelId, Completion, Frame, NodeId, Rank, Status};
 
 use crate::engine::{Arrival, Engine, LocalRank, ProtocolError, RankState, StashId};
 use crate::matching::Content;
-use crate::request::{Kind, RecvPhase, Request};
+use crate::request::{Kind, RecvPhase, Request, SendPhase};
 use crate::stash::StashState;
 
 impl Engine {
@@ -39,6 +39,9 @@ impl Engine {
         let failure = Completion { source: u32::from(node.0), ..Completion::bare(Status::PeerLost) };
         if let Some(Arrival::Stash(stash)) = interrupted {
             self.break_stash(stash, failure);
+        }
+        for id in self.requests.select(|request| request.node == node && request.direct().is_some()) {
+            self.sever(id, Status::PeerLost);
         }
         let spec = self.config.spec.clone();
         self.fail_all(failure, |request| request.node == node, |rank| spec.node_of(rank) == Some(node));
@@ -104,6 +107,7 @@ impl Engine {
             let request = &self.requests[id];
             match &request.kind {
                 Kind::Recv(recv) if recv.phase == RecvPhase::Orphaned => self.remove_persistent(id),
+                Kind::Send(send) if send.phase == SendPhase::Orphaned => self.discard_orphan(id),
                 // Its message is here already; only the copy is to be made.
                 Kind::Recv(recv) if recv.phase == RecvPhase::Copying => {}
                 _ if !request.is_active() => {}
@@ -153,6 +157,9 @@ impl Engine {
             while let Some(stash) = stashed.pop(&mut self.stash) {
                 self.drop_stash(stash);
             }
+        }
+        if self.part_from_wiring(id) {
+            return;
         }
         if self.requests[id].is_persistent() {
             self.remove_persistent(id);

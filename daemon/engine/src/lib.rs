@@ -30,7 +30,7 @@ mod send;
 mod slots;
 mod stash;
 
-pub use direct::{ChannelWork, DirectId};
+pub use direct::{ChannelWork, DirectId, Wiring};
 pub use engine::{
     Arrival, CompletionOf, Config, Engine, Leftovers, Place, Placement, ProtocolError, RankState, StashId, StashWork,
     Statistics, Token, Transmit, Violation,

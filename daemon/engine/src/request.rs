@@ -65,6 +65,8 @@ pub(crate) enum SendPhase {
     Announcing,
     /// May be pushed: frames wait for the link, or are in the device.
     Released,
+    /// Freed before its receiver has said whether their channel is wired: stays until it has, to answer it.
+    Orphaned,
 }
 
 /// What is known of the other end.
@@ -75,6 +77,8 @@ enum Binding {
     Bound,
     /// `channel.index` is the direct channel both are ends of.
     Direct,
+    /// The same, but the other end, on another node, has not said yet whether it is ready.
+    Wiring,
 }
 
 pub(crate) struct Send {
@@ -174,6 +178,12 @@ impl Request {
         (binding == Binding::Direct).then_some(DirectId(channel.index))
     }
 
+    /// The direct channel it is going to be an end of, if its other end agrees.
+    pub(crate) fn wiring(&self) -> Option<DirectId> {
+        let Kind::Send(send) = &self.kind else { return None };
+        (send.binding == Binding::Wiring).then_some(DirectId(send.channel.index))
+    }
+
     /// What it asks for, on the one-shot path.
     pub(crate) fn pattern(&self) -> Pattern {
         Pattern { comm: self.comm, source: self.peer(), tag: self.tag() }
@@ -192,7 +202,7 @@ impl Request {
     /// Whether an operation runs.
     pub(crate) fn is_active(&self) -> bool {
         match &self.kind {
-            Kind::Send(send) => send.phase != SendPhase::Inactive,
+            Kind::Send(send) => !matches!(send.phase, SendPhase::Inactive | SendPhase::Orphaned),
             Kind::Recv(recv) => !matches!(recv.phase, RecvPhase::Inactive | RecvPhase::Orphaned),
             Kind::Probe => true,
         }
@@ -250,12 +260,21 @@ impl Send {
         (self.channel, self.binding) = (ChannelId { index: channel.0, generation: 0 }, Binding::Direct);
     }
 
+    pub(crate) fn begin_wiring(&mut self, channel: DirectId) {
+        (self.channel, self.binding) = (ChannelId { index: channel.0, generation: 0 }, Binding::Wiring);
+    }
+
     pub(crate) fn end_operation(&mut self) {
         self.phase = SendPhase::Inactive;
     }
 }
 
 impl Recv {
+    /// Whether its sender is not known yet.
+    pub(crate) fn is_unbound(&self) -> bool {
+        self.binding == Binding::Unbound
+    }
+
     pub(crate) fn new(is_persistent: bool) -> Self {
         Self {
             channel: NOWHERE,

@@ -190,7 +190,7 @@ impl Engine {
                 }
                 Protocol::Announced => return,
             },
-            (_, SendPhase::Released | SendPhase::Inactive) => return,
+            (_, SendPhase::Released | SendPhase::Inactive | SendPhase::Orphaned) => return,
         }
         self.complete(id, Completion::bare(Status::Cancelled));
     }

@@ -8,6 +8,9 @@
 //!  +--------+----------+----------+-----------------+----------+----------------+
 //! ```
 //!
+//! If the other end is on another node, 128 bytes for whoever works the wire come before the cells (`wired`), and both ends
+//! in the header are the one that is here.
+//!
 //! The daemon writes header and layouts before either end knows the channel, and later only the two words that close it.
 //! The ends belong to one job and trust one another; the daemon trusts neither and uses its own copy of the layouts.
 
@@ -15,13 +18,15 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use ropeway_proto::{End, Layout, Slot, Status};
+use ropeway_proto::{End, Layout, NodeId, Slot, Status};
 
 use crate::eager::{CELLS, CellWord, EagerMemory, EagerWords};
 use crate::job::JobSegment;
 use crate::mapped;
 use crate::request::RequestSlot;
 use crate::transfer::{TransferMemory, TransferWords};
+use crate::wire::WireWords;
+use crate::wired::{WIRED_BYTES, WiredEnd, WiredWords};
 
 /// One end of a channel: a request of a rank of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +49,7 @@ pub struct Channel {
     piece_bytes: u64,
     send: EndOfChannel,
     recv: EndOfChannel,
+    wired: Option<WiredEnd>,
 }
 
 #[repr(C)]
@@ -60,9 +66,18 @@ struct Header {
     closed: [AtomicU32; 2],
     local_ranks: [AtomicU32; 2],
     slots: [AtomicU32; 2],
-    /// Largest small message, as this channel's daemon had it.
-    eager_bytes_max: AtomicU64,
+    /// Of a message.
+    bytes: AtomicU64,
     piece_bytes: AtomicU64,
+    /// Where the wire lies that leads to the other end; zero if the other end is here.
+    wire: AtomicU64,
+    /// Whether messages are small, as this channel's daemon sees it.
+    is_small: AtomicU32,
+    /// The channel's name there, and in bit 16 which end is here.
+    wire_index: AtomicU32,
+    /// The other end's rank and node.
+    peer: AtomicU32,
+    peer_node: AtomicU32,
 }
 
 #[repr(C)]
@@ -73,7 +88,7 @@ const _: () = assert!(BLOCK_BYTES == 320);
 /// A cell's word, before its payload.
 const WORD_BYTES: u64 = 8;
 /// Payload that lies in the same cache line as the cell's word.
-const INLINE_BYTES: u64 = 64 - WORD_BYTES;
+pub(crate) const INLINE_BYTES: u64 = 64 - WORD_BYTES;
 
 /// Sizes that decide how a channel's messages travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,16 +109,27 @@ impl Channel {
         }
     }
 
+    /// What a channel for such messages needs if its other end is on another node.
+    pub fn wired_footprint(bytes: u64) -> u64 {
+        BLOCK_BYTES + WIRED_BYTES + u64::from(CELLS) * cell_bytes(bytes)
+    }
+
+    /// A channel at `block` for messages of `bytes` bytes whose other end is on another node.
+    pub fn new_wired(block: u64, bytes: u64, own: EndOfChannel, wired: WiredEnd) -> Self {
+        let cell_bytes = cell_bytes(bytes);
+        Self { block, bytes, cell_bytes, piece_bytes: bytes.max(1), send: own, recv: own, wired: Some(wired) }
+    }
+
     /// A channel at `block`, for the daemon to write down. Both layouts are checked; the receiver's has room.
     pub fn new(block: u64, thresholds: &Thresholds, send: EndOfChannel, recv: EndOfChannel) -> Self {
         let bytes = send.layout.bytes();
         let is_small = bytes <= thresholds.eager_bytes_max;
         let cell_bytes = if is_small { cell_bytes(bytes) } else { 0 };
-        Self { block, bytes, cell_bytes, piece_bytes: thresholds.piece_bytes.max(1), send, recv }
+        Self { block, bytes, cell_bytes, piece_bytes: thresholds.piece_bytes.max(1), send, recv, wired: None }
     }
 
     /// Writes the channel down for its ends, in memory that may have been another channel's. The daemon's part.
-    pub fn write(&self, job: &JobSegment, thresholds: &Thresholds) -> Option<()> {
+    pub fn write(&self, job: &JobSegment) -> Option<()> {
         let block = self.words(job)?;
         let header = &block.header;
         for (index, end) in [self.send, self.recv].iter().enumerate() {
@@ -112,8 +138,17 @@ impl Channel {
             header.slots[index].store(end.slot, Ordering::Relaxed);
             block.layouts[index].store(&end.layout);
         }
-        header.eager_bytes_max.store(thresholds.eager_bytes_max, Ordering::Relaxed);
+        header.bytes.store(self.bytes, Ordering::Relaxed);
+        header.is_small.store(u32::from(self.is_small()), Ordering::Relaxed);
         header.piece_bytes.store(self.piece_bytes, Ordering::Relaxed);
+        header.wire.store(self.wired.map_or(0, |wired| wired.wire), Ordering::Relaxed);
+        if let Some(WiredEnd { index, end, peer, node, .. }) = self.wired {
+            let index = u32::from(index) | u32::from(end == End::Recv) << 16;
+            header.wire_index.store(index, Ordering::Relaxed);
+            header.peer.store(peer, Ordering::Relaxed);
+            header.peer_node.store(node.0.into(), Ordering::Relaxed);
+            self.wired_words(job)?.reset();
+        }
         block.eager.reset();
         block.transfer.reset();
         if self.is_small() {
@@ -132,13 +167,21 @@ impl Channel {
             slot: header.slots[index].load(Ordering::Relaxed),
             layout: words.layouts[index].load(),
         };
-        let thresholds = Thresholds {
-            eager_bytes_max: header.eager_bytes_max.load(Ordering::Relaxed),
-            piece_bytes: header.piece_bytes.load(Ordering::Relaxed),
-        };
+        let bytes = header.bytes.load(Ordering::Relaxed);
+        let is_small = header.is_small.load(Ordering::Relaxed) != 0;
+        let piece_bytes = header.piece_bytes.load(Ordering::Relaxed);
         let (send, recv) = (end(0), end(1));
-        let is_sane = [send, recv].iter().all(|end| job.slot(end.local_rank, end.slot).is_some());
-        is_sane.then(|| Self::new(block, &thresholds, send, recv))
+        let is_sane = [send, recv].iter().all(|end| job.slot(end.local_rank, end.slot).is_some())
+            && bytes <= send.layout.bytes().min(recv.layout.bytes())
+            && piece_bytes > 0;
+        let cell_bytes = if is_small { cell_bytes(bytes) } else { 0 };
+        let wired = header.wired();
+        is_sane.then_some(Self { block, bytes, cell_bytes, piece_bytes, send, recv, wired })
+    }
+
+    /// Its wire, if its other end is on another node.
+    pub fn wired(&self) -> Option<&WiredEnd> {
+        self.wired.as_ref()
     }
 
     /// Where it lies.
@@ -182,13 +225,20 @@ impl Channel {
     pub fn on(&self, job: &Arc<JobSegment>) -> Option<OpenChannel> {
         let words = NonNull::from(self.words(job)?);
         let slot = |end: &EndOfChannel| Some(NonNull::from(job.slot(end.local_rank, end.slot)?));
-        let cells = job.range(self.block + BLOCK_BYTES, u64::from(CELLS) * self.cell_bytes)?;
+        let cells = job.range(self.cell(0), u64::from(CELLS) * self.cell_bytes)?;
         let flat = |end: &EndOfChannel| match end.layout {
             Layout { blocks: 1, offset, .. } => job.range(offset, self.bytes),
             _ => None,
         };
+        let wired = match &self.wired {
+            Some(wired) => {
+                Some((NonNull::from(self.wired_words(job)?), NonNull::from(WireWords::at(job, wired.wire)?)))
+            }
+            None => None,
+        };
         Some(OpenChannel {
             words,
+            wired,
             cells,
             slots: [slot(&self.send)?, slot(&self.recv)?],
             flat: flat(&self.send).zip(flat(&self.recv)),
@@ -203,7 +253,13 @@ impl Channel {
     }
 
     fn cell(&self, number: u32) -> u64 {
-        self.block + BLOCK_BYTES + u64::from(number % CELLS) * self.cell_bytes
+        let before = BLOCK_BYTES + if self.wired.is_some() { WIRED_BYTES } else { 0 };
+        self.block + before + u64::from(number % CELLS) * self.cell_bytes
+    }
+
+    fn wired_words<'a>(&self, job: &'a JobSegment) -> Option<&'a WiredWords> {
+        // SAFETY: `WiredWords` consists of atomics.
+        unsafe { job.segment().shared(self.block + BLOCK_BYTES) }
     }
 
     fn cell_word<'a>(&self, job: &'a JobSegment, number: u32) -> Option<&'a CellWord> {
@@ -228,6 +284,8 @@ impl Channel {
 pub struct OpenChannel {
     /// Of this channel, in `job`.
     words: NonNull<Block>,
+    /// The channel's and the wire's, in `job`, if the other end is on another node.
+    wired: Option<(NonNull<WiredWords>, NonNull<WireWords>)>,
     /// `CELLS` cells of `channel.cell_bytes`, in `job`.
     cells: NonNull<u8>,
     /// The request slots of both ends, in `job`.
@@ -261,6 +319,37 @@ impl OpenChannel {
         }
     }
 
+    /// Tells the end that is here that the other one is gone, and wakes it.
+    pub(crate) fn close(&self, end: End, why: Status) {
+        // SYNC channel-closed (store).
+        self.block().header.closed[index(end)].store(why.code(), Ordering::Release);
+        self.wake_end(end);
+    }
+
+    #[inline]
+    pub(crate) fn wired_words(&self) -> Option<&WiredWords> {
+        // SAFETY: as for the block.
+        self.wired.as_ref().map(|(words, _)| unsafe { words.as_ref() })
+    }
+
+    /// Whoever works the wire finds something to do for this channel.
+    #[inline]
+    pub(crate) fn mark_due(&self) {
+        if let (Some((_, wire)), Some(WiredEnd { index, .. })) = (&self.wired, &self.channel.wired) {
+            // SAFETY: as for the block.
+            unsafe { wire.as_ref() }.due.mark(usize::from(*index));
+        }
+    }
+
+    /// Whether a message waits for credit.
+    pub(crate) fn mark_starving(&self, is_starving: bool) {
+        if let (Some((_, wire)), Some(WiredEnd { index, .. })) = (&self.wired, &self.channel.wired) {
+            // SAFETY: as for the block.
+            let starving = unsafe { &wire.as_ref().starving };
+            if is_starving { starving.mark(usize::from(*index)) } else { starving.unmark(usize::from(*index)) }
+        }
+    }
+
     #[inline]
     fn block(&self) -> &Block {
         // SAFETY: checked when the channel was opened, and mapped as long as `job` lives; `Block` consists of atomics.
@@ -274,13 +363,13 @@ impl OpenChannel {
     }
 
     #[inline]
-    fn payload_at(&self, number: u32) -> NonNull<u8> {
+    pub(crate) fn payload_at(&self, number: u32) -> NonNull<u8> {
         // SAFETY: a cell has room for its word and the payload.
         unsafe { self.cell_at(number).add(WORD_BYTES as usize) }
     }
 
     #[inline]
-    fn wake_end(&self, end: End) {
+    pub(crate) fn wake_end(&self, end: End) {
         // SAFETY: as for the block.
         if let Some(doorbell) = unsafe { self.slots[index(end)].as_ref() }.take_waiter() {
             self.ring(end, doorbell);
@@ -299,7 +388,7 @@ impl OpenChannel {
         self.copy_part(from, 0, to, 0, self.channel.bytes);
     }
 
-    fn copy_part(&self, from: &Layout, from_at: u64, to: &Layout, to_at: u64, bytes: u64) {
+    pub(crate) fn copy_part(&self, from: &Layout, from_at: u64, to: &Layout, to_at: u64, bytes: u64) {
         // Layouts were checked when the channel was made; an end that finds another one harms itself only.
         let _ = self.job.copy(from, from_at, to, to_at, bytes);
     }
@@ -348,7 +437,10 @@ impl EagerMemory for OpenChannel {
 
     #[inline]
     fn wake_receiver(&self) {
-        self.wake_end(End::Recv);
+        match self.wired {
+            None => self.wake_end(End::Recv),
+            Some(_) => self.mark_due(),
+        }
     }
 
     fn wake_sender(&self) {
@@ -374,6 +466,20 @@ impl TransferMemory for OpenChannel {
 
     fn wake(&self, end: End) {
         self.wake_end(end);
+    }
+}
+
+impl Header {
+    fn wired(&self) -> Option<WiredEnd> {
+        let wire = self.wire.load(Ordering::Relaxed);
+        let index = self.wire_index.load(Ordering::Relaxed);
+        (wire != 0).then(|| WiredEnd {
+            wire,
+            index: index as u16,
+            end: if index >> 16 == 0 { End::Send } else { End::Recv },
+            peer: self.peer.load(Ordering::Relaxed),
+            node: NodeId(self.peer_node.load(Ordering::Relaxed) as u16),
+        })
     }
 }
 

@@ -106,6 +106,12 @@ impl EagerWords {
         }
     }
 
+    /// How many messages the receiver has taken.
+    pub fn taken(&self) -> u32 {
+        // SYNC eager-taken (load).
+        self.receiver.taken.load(Ordering::Acquire)
+    }
+
     /// Takes an end's buffer out of use, for a daemon whose client gives it up. False while the other end is copying.
     pub fn withdraw(&self, end: End) -> bool {
         let (word, offered, claimed) = match end {

@@ -10,6 +10,7 @@ pub mod eager;
 pub mod request;
 pub mod ring;
 pub mod transfer;
+pub mod turn;
 
 #[cfg(not(loom))]
 mod arena;
@@ -31,6 +32,10 @@ mod mapped;
 mod segment;
 #[cfg(not(loom))]
 mod vectored;
+#[cfg(not(loom))]
+mod wire;
+#[cfg(not(loom))]
+mod wired;
 
 pub use doorbell::Doorbell;
 pub use request::RequestSlot;
@@ -45,4 +50,6 @@ pub use self::{
     job::{JobGeometry, JobSegment, OutOfBounds},
     segment::{Segment, SegmentError},
     vectored::{Gather, Scatter, set_receive_low_water},
+    wire::{KnownChannels, Received, Sent, Traffic, Wire, WireChannels},
+    wired::{WireViolation, WiredEnd},
 };

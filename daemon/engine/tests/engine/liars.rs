@@ -80,7 +80,7 @@ fn frames_for_channels_that_are_gone_are_ignored() {
     for frame in [
         Frame::Eager { channel, payload_bytes: PAYLOAD },
         Frame::Data { channel, offset: 0, total: 8, payload_bytes: PAYLOAD },
-        Frame::Bound { recv: channel, send: FIRST, bytes: 8, is_rendezvous: false },
+        Frame::Bound { recv: channel, send: FIRST, bytes: 8, is_rendezvous: false, wire: None },
         Frame::Unbind { channel },
         Frame::Credit { channel, count: 1 },
         Frame::Armed { channel },
@@ -107,7 +107,7 @@ fn frames_for_the_other_kind_of_request_are_refused() {
     let to_recv = [
         Frame::Eager { channel: FIRST, payload_bytes: PAYLOAD },
         Frame::Data { channel: FIRST, offset: 0, total: 8, payload_bytes: PAYLOAD },
-        Frame::Bound { recv: FIRST, send: FIRST, bytes: 8, is_rendezvous: false },
+        Frame::Bound { recv: FIRST, send: FIRST, bytes: 8, is_rendezvous: false, wire: None },
         Frame::Disarmed { channel: FIRST },
     ];
     let to_send = [
@@ -143,7 +143,7 @@ fn frames_of_channels_are_refused_by_one_shot_requests() {
     let (recv, send, probe) = (FIRST, id(1, 2), id(2, 3));
     for frame in [
         Frame::Eager { channel: recv, payload_bytes: PAYLOAD },
-        Frame::Bound { recv, send: FIRST, bytes: 8, is_rendezvous: true },
+        Frame::Bound { recv, send: FIRST, bytes: 8, is_rendezvous: true, wire: None },
         Frame::Unbind { channel: recv },
         Frame::Unbind { channel: send },
         Frame::Credit { channel: send, count: 1 },
@@ -254,7 +254,7 @@ fn data_must_be_asked_for_and_in_order() {
 fn a_channel_is_bound_once_and_uses_one_protocol() {
     let mut cluster = Cluster::pair();
     cluster.channel(LARGE);
-    let bound = Frame::Bound { recv: FIRST, send: FIRST, bytes: 8, is_rendezvous: false };
+    let bound = Frame::Bound { recv: FIRST, send: FIRST, bytes: 8, is_rendezvous: false, wire: None };
     assert_eq!(answer(&mut cluster, bound), Err(ProtocolError::ForeignChannel));
     let eager = Frame::Eager { channel: FIRST, payload_bytes: PAYLOAD };
     assert_eq!(answer(&mut cluster, eager), Err(ProtocolError::ForeignChannel));
@@ -301,12 +301,10 @@ fn any_frame() -> impl Strategy<Value = Frame> {
             let envelope = Envelope { source: envelope.dest, dest: 2, ..envelope };
             Frame::Bind { envelope, recv, capacity: 8 }
         }),
-        (channel(), other(), any::<bool>()).prop_map(|(recv, send, is_rendezvous)| Frame::Bound {
-            recv,
-            send,
-            bytes: 8,
-            is_rendezvous
+        (channel(), other(), any::<bool>(), any::<Option<u16>>()).prop_map(|(recv, send, is_rendezvous, wire)| {
+            Frame::Bound { recv, send, bytes: 8, is_rendezvous, wire }
         }),
+        (channel(), other(), any::<Option<u16>>()).prop_map(|(send, recv, wire)| Frame::Wired { send, recv, wire }),
         channel().prop_map(|channel| Frame::Unbind { channel }),
         (channel(), sizes()).prop_map(|(channel, (payload_bytes, _))| Frame::Eager { channel, payload_bytes }),
         (channel(), 0u32..5).prop_map(|(channel, count)| Frame::Credit { channel, count }),

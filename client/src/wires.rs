@@ -1,0 +1,207 @@
+//! Connections to other nodes that ranks work themselves while they wait: small messages without the daemon.
+//!
+//! A start leaves its message in the channel. It is sent by the program's next wait if the program is likely to come to wait
+//! at once (`presence`); else the daemon is asked to send it. What was judged wrongly leaves when the daemon looks, within a
+//! millisecond or two.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, RwLock, TryLockError};
+
+use ropeway_proto::Command;
+use ropeway_shm::{JobSegment, KnownChannels, Received, Sent, WiredEnd};
+
+use crate::commands::Commands;
+
+/// All wires of a session.
+pub(crate) struct Wires {
+    list: RwLock<Vec<Arc<Wire>>>,
+    job: Arc<JobSegment>,
+    local_rank: u32,
+    commands: Arc<Commands>,
+    /// The program has started something since it last waited.
+    has_begun: AtomicBool,
+}
+
+/// A wire, and the channels of this node's ranks that use it.
+pub(crate) struct Wire {
+    wire: Arc<ropeway_shm::Wire>,
+    node: u16,
+    out: Mutex<KnownChannels>,
+    input: Mutex<KnownChannels>,
+    /// An event loop waits for something on it, so the daemon works it.
+    is_left: AtomicBool,
+}
+
+/// Which wires an event needs to be worked.
+#[derive(Clone, Copy)]
+pub(crate) enum Reach<'a> {
+    /// None.
+    Nowhere,
+    /// This one.
+    One(&'a Arc<Wire>),
+    /// Several: all there are.
+    All,
+}
+
+impl Wires {
+    pub(crate) fn new(job: Arc<JobSegment>, local_rank: u32, commands: Arc<Commands>) -> Self {
+        Self { list: RwLock::default(), job, local_rank, commands, has_begun: AtomicBool::new(false) }
+    }
+
+    /// The wire of a channel. `None` if what the channel says of it can't be.
+    pub(crate) fn of(&self, end: &WiredEnd) -> Option<Arc<Wire>> {
+        self.find(end.node.0, end.wire)
+    }
+
+    /// The daemon has sent the connection of a wire.
+    pub(crate) fn connect(&self, node: u16, block: u64, socket: OwnedFd) {
+        if let Some(wire) = self.find(node, block) {
+            wire.wire.set_socket(socket);
+        }
+    }
+
+    fn find(&self, node: u16, block: u64) -> Option<Arc<Wire>> {
+        let is_it = |wire: &&Arc<Wire>| wire.wire.block() == block;
+        if let Some(found) = self.list.read().expect(NO_PANIC).iter().find(is_it) {
+            return Some(Arc::clone(found));
+        }
+        let mut list = self.list.write().expect(NO_PANIC);
+        if let Some(found) = list.iter().find(is_it) {
+            return Some(Arc::clone(found));
+        }
+        let wire = Arc::new(ropeway_shm::Wire::open(&self.job, block, Some(self.local_rank))?);
+        let known = || Mutex::new(KnownChannels::new(Arc::clone(&wire)));
+        let (out, input) = (known(), known());
+        list.push(Arc::new(Wire { wire, node, out, input, is_left: AtomicBool::new(false) }));
+        list.last().map(Arc::clone)
+    }
+
+    /// Something was started that leaves a message to be sent; the program is likely to come at once, or not. If the daemon
+    /// has to be told, this is how.
+    #[inline]
+    pub(crate) fn begin(&self, wire: &Wire, is_prompt: bool) -> Option<Command> {
+        self.has_begun.store(true, Ordering::Relaxed);
+        let is_seen_to = is_prompt && wire.wire.is_guarded();
+        (!is_seen_to && wire.wire.must_call()).then_some(Command::Tend { node: wire.node })
+    }
+
+    /// A message was taken and credit is due, which has time until the program sends or waits, or the daemon looks.
+    pub(crate) fn owe(&self, wire: &Wire) -> Option<Command> {
+        (!wire.wire.is_guarded() && wire.wire.must_call()).then_some(Command::Tend { node: wire.node })
+    }
+
+    /// Whether something was started since the program last waited.
+    #[inline]
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// The program comes to wait, or at least looks: what it has started leaves.
+    pub(crate) fn come(&self) {
+        self.has_begun.store(false, Ordering::Relaxed);
+        self.each(Reach::All, |wire| self.send(wire));
+    }
+
+    /// Sends and receives what is there. Says whether anything was.
+    pub(crate) fn work(&self, reach: Reach<'_>) -> bool {
+        let mut has_worked = false;
+        self.each(reach, |wire| {
+            let received = wire.receive();
+            has_worked |= received.frames > 0;
+            if received.has_ended {
+                self.call(wire);
+            }
+            // Credit that is due for what has just come can wait for the answer.
+            if received.frames == 0 || received.has_credit {
+                self.send(wire);
+            }
+        });
+        has_worked
+    }
+
+    /// A thread is about to sleep: the daemon receives from now on. To be given back to `end_sleep`.
+    pub(crate) fn begin_sleep(&self, reach: Reach<'_>) -> usize {
+        let mut wires = 0;
+        self.each(reach, |wire| {
+            wires += 1;
+            if wire.wire.begin_sleep() {
+                self.call(wire);
+            }
+        });
+        wires
+    }
+
+    /// It is awake again. Wires that have come up meanwhile are none of the first `wires`.
+    pub(crate) fn end_sleep(&self, reach: Reach<'_>, mut wires: usize) {
+        self.each(reach, |wire| {
+            if wires > 0 {
+                wires -= 1;
+                wire.wire.end_sleep();
+            }
+        });
+    }
+
+    /// An event loop waits for something: the daemon receives from now on, as long as the session lasts.
+    pub(crate) fn leave(&self, wire: &Wire) {
+        if !wire.is_left.swap(true, Ordering::Relaxed) && wire.wire.begin_sleep() {
+            self.call(wire);
+        }
+        self.send(wire);
+    }
+
+    fn send(&self, wire: &Wire) {
+        if wire.wire.is_due() && wire.send() == (Sent::Full { is_news: true }) {
+            self.call(wire);
+        }
+    }
+
+    /// Asks the daemon to look after a wire.
+    fn call(&self, wire: &Wire) {
+        // Without a daemon nothing can be done, and waiting will tell.
+        let mut tries = CALL_TRIES;
+        self.commands.push_all(&[Command::Tend { node: wire.node }.encode()], || {
+            tries -= 1;
+            tries > 0
+        });
+    }
+
+    fn each(&self, reach: Reach<'_>, mut act: impl FnMut(&Wire)) {
+        match reach {
+            Reach::Nowhere => {}
+            Reach::One(wire) => act(wire),
+            Reach::All => self.list.read().expect(NO_PANIC).iter().for_each(|wire| act(wire)),
+        }
+    }
+}
+
+impl Drop for Wires {
+    fn drop(&mut self) {
+        let left = |wire: &&Arc<Wire>| wire.is_left.load(Ordering::Relaxed);
+        self.list.get_mut().expect(NO_PANIC).iter().filter(left).for_each(|wire| wire.wire.end_sleep());
+    }
+}
+
+impl Wire {
+    /// Sends what is due, unless another thread is at it.
+    fn send(&self) -> Sent {
+        match self.out.try_lock() {
+            Ok(mut known) => self.wire.send(&mut *known),
+            Err(TryLockError::WouldBlock) => Sent::All,
+            Err(TryLockError::Poisoned(_)) => unreachable!("{NO_PANIC}"),
+        }
+    }
+
+    /// Receives what has come, unless another thread is at it.
+    fn receive(&self) -> Received {
+        match self.input.try_lock() {
+            Ok(mut known) => self.wire.receive(&mut *known),
+            Err(TryLockError::WouldBlock) => Received::default(),
+            Err(TryLockError::Poisoned(_)) => unreachable!("{NO_PANIC}"),
+        }
+    }
+}
+
+/// A daemon that does not empty its ring for so long is gone or stopped.
+const CALL_TRIES: u32 = 1 << 16;
+const NO_PANIC: &str = "nothing panics under this lock";

@@ -1,0 +1,419 @@
+//! The wires of a job on this node: the daemon's part in them.
+//!
+//! Ranks that wait work their wires themselves (`ropeway_shm::Wire`). The daemon sends for ranks that compute, receives for
+//! ranks that sleep, says the last word about channels whose end is gone, and now and then looks for what a rank has left
+//! lying that was expected to wait and does not.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use ropeway_engine::DirectId;
+use ropeway_proto::limits::WIRE_CHANNELS;
+use ropeway_proto::{End, NodeId, Status};
+use ropeway_shm::{Counter, Counters, JobSegment, OpenChannel, Sent, Traffic, Wire, WireChannels};
+
+/// A job's wires, by node.
+#[derive(Default)]
+pub(crate) struct Wires {
+    nodes: Vec<(NodeId, NodeWire)>,
+}
+
+/// The wire to one node.
+struct NodeWire {
+    wire: Wire,
+    stream: TcpStream,
+    token: Token,
+    ends: Ends,
+    /// What the poll loop tells of the connection, if anything.
+    interest: Option<Interest>,
+    /// Rounds since somebody needed that.
+    rounds_unneeded: u32,
+    /// Something is to be done in the next cycle.
+    is_wanted: bool,
+    /// The connection had no room.
+    is_stuck: bool,
+    guard: Option<Guard>,
+    /// What was counted of what went over it, both ways.
+    counted: [Traffic; 2],
+}
+
+/// While ranks use the wire, the daemon looks now and then.
+struct Guard {
+    look_at: Instant,
+    until: Instant,
+    seen: [Traffic; 2],
+}
+
+/// Ends of channels on this node, by name.
+struct Ends {
+    list: Vec<Option<WireEnd>>,
+    /// So that a name that is used again is not taken for the channel that had it before.
+    generation: u32,
+}
+
+struct WireEnd {
+    open: OpenChannel,
+    id: DirectId,
+    state: State,
+}
+
+impl WireEnd {
+    /// The other side will not say its last word, nor hear ours.
+    fn sever(&mut self, why: Status) {
+        // It can't fail: the channel is a wired one.
+        let _ = self.open.sever(why);
+        if let State::Closing(_) = self.state {
+            self.state = State::Closed;
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Its request exists.
+    Open,
+    /// Its request is gone; the other side is to be told.
+    Closing(Status),
+    /// The other side was told; or there is nobody to be told.
+    Closed,
+}
+
+/// How often the daemon looks.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// How long it does so after the last message.
+const GUARD_FOR: Duration = Duration::from_millis(20);
+/// Times that the poll loop may tell of a connection nobody sleeps for.
+const PATIENCE: u32 = 8;
+/// Looks for more in one cycle.
+const RECEIVES_PER_CYCLE: usize = 4;
+
+impl WireChannels for Ends {
+    fn find(&mut self, index: u16) -> Option<&OpenChannel> {
+        self.list.get(usize::from(index))?.as_ref().map(|end| &end.open)
+    }
+}
+
+impl Wires {
+    /// Takes a fresh connection over; `wire` is written down and nobody knows it yet.
+    pub(crate) fn add(&mut self, node: NodeId, wire: Wire, stream: TcpStream, token: Token) -> io::Result<()> {
+        wire.set_socket(stream.as_fd().try_clone_to_owned()?);
+        let entry = NodeWire {
+            wire,
+            stream,
+            token,
+            ends: Ends { list: Vec::new(), generation: 0 },
+            interest: None,
+            rounds_unneeded: 0,
+            is_wanted: false,
+            is_stuck: false,
+            guard: None,
+            counted: Default::default(),
+        };
+        self.nodes.push((node, entry));
+        Ok(())
+    }
+
+    /// Where each wire lies, and its connection, for a rank to know.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, u64, BorrowedFd<'_>)> {
+        self.nodes.iter().map(|(node, wire)| (*node, wire.wire.block(), wire.stream.as_fd()))
+    }
+
+    /// Where the wire to a node lies and a free name on it, if there are both.
+    pub(crate) fn free_name(&self, node: NodeId) -> Option<(u64, u16)> {
+        let found = self.find(node).filter(|found| !found.wire.is_broken())?;
+        let list = &found.ends.list;
+        let index = list.iter().position(Option::is_none).unwrap_or(list.len());
+        (index < WIRE_CHANNELS).then_some((found.wire.block(), index as u16))
+    }
+
+    /// Gives a channel its name.
+    pub(crate) fn open(&mut self, node: NodeId, index: u16, id: DirectId, open: OpenChannel) {
+        let Some(found) = self.find_mut(node) else { return };
+        let Ends { list, generation } = &mut found.ends;
+        *generation = generation.wrapping_add(1);
+        found.wire.name(index, open.channel().block(), *generation);
+        list.resize_with(list.len().max(usize::from(index) + 1), || None);
+        list[usize::from(index)] = Some(WireEnd { open, id, state: State::Open });
+    }
+
+    /// The channel's other side calls it `peer_index`: tells its client of it.
+    pub(crate) fn connect(&self, job: &JobSegment, node: NodeId, index: u16, peer_index: u16) {
+        let Some(end) = self.find(node).and_then(|found| found.ends.list.get(usize::from(index))?.as_ref()) else {
+            return;
+        };
+        end.open.connect(peer_index);
+        let channel = end.open.channel();
+        let own = channel.end(End::Send);
+        if let Some(slot) = job.slot(own.local_rank, own.slot) {
+            slot.set_channel(channel.block());
+        }
+    }
+
+    /// A channel's end is gone: the other side is to be told.
+    pub(crate) fn close(&mut self, node: NodeId, index: u16, why: Status) {
+        self.set_state(node, index, |state| if state == State::Open { State::Closing(why) } else { state });
+    }
+
+    /// A channel was never used, and nobody is to be told.
+    pub(crate) fn discard(&mut self, node: NodeId, index: u16) {
+        self.set_state(node, index, |_| State::Closed);
+        if let Some(end) = self.end_mut(node, index) {
+            end.sever(Status::PeerFreed);
+        }
+    }
+
+    /// The other side is gone without a last word.
+    pub(crate) fn sever(&mut self, node: NodeId, index: u16, why: Status) {
+        if let Some(end) = self.end_mut(node, index) {
+            end.sever(why);
+        }
+        self.want(node);
+    }
+
+    /// Something is to be done for the wire to that node: a rank asks, or the poll loop has news.
+    pub(crate) fn want(&mut self, node: NodeId) {
+        if let Some(found) = self.find_mut(node) {
+            found.is_wanted = true;
+        }
+    }
+
+    /// A rank asks for it, and may use the wire in the near future.
+    pub(crate) fn tend(&mut self, node: NodeId, now: Instant) {
+        if let Some(found) = self.find_mut(node) {
+            found.is_wanted = true;
+            found.begin_guard(now);
+        }
+    }
+
+    /// The link to that node is lost, and with it everything else between the two.
+    pub(crate) fn lose(&mut self, node: NodeId) {
+        if let Some(found) = self.find_mut(node) {
+            found.wire.break_off();
+            found.is_wanted = true;
+        }
+    }
+
+    /// A rank is gone. If it was just at work nobody knows what it has done.
+    pub(crate) fn leave(&mut self, local_rank: u32) {
+        for (node, found) in &mut self.nodes {
+            // It may have called and not said what for.
+            found.wire.hear();
+            found.is_wanted = true;
+            if found.wire.was_left_by(local_rank) && !found.wire.is_broken() {
+                tracing::warn!(node = node.0, "a rank ended while it was working a wire, which is lost");
+                found.wire.break_off();
+            }
+        }
+    }
+
+    /// Does what is to be done. Says how much that was; ends that nobody uses any more are added to `ended`, nodes whose wire
+    /// is lost to `lost`.
+    pub(crate) fn progress(
+        &mut self,
+        registry: &Registry,
+        counters: &Counters,
+        now: Instant,
+        ended: &mut Vec<DirectId>,
+        lost: &mut Vec<NodeId>,
+    ) -> usize {
+        let mut done = 0;
+        for (node, found) in &mut self.nodes {
+            if found.look(now) || found.is_wanted {
+                found.count(counters);
+            }
+            if !std::mem::take(&mut found.is_wanted) {
+                continue;
+            }
+            done += found.work(ended);
+            if found.wire.is_broken() {
+                found.give_up();
+                lost.push(*node);
+            }
+            if let Err(error) = found.settle(registry) {
+                tracing::warn!(%error, node = node.0, "can't watch a wire");
+                found.wire.break_off();
+            }
+        }
+        done
+    }
+
+    /// When to look though nothing happens.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.nodes.iter().filter_map(|(_, found)| found.guard.as_ref().map(|guard| guard.look_at)).min()
+    }
+
+    /// Whether messages of ranks that are gone have not left.
+    pub(crate) fn has_unsaid(&self) -> bool {
+        self.nodes.iter().any(|(_, found)| found.has_unsaid() || (found.wire.is_due() && !found.wire.is_broken()))
+    }
+
+    fn set_state(&mut self, node: NodeId, index: u16, next: impl FnOnce(State) -> State) {
+        if let Some(end) = self.end_mut(node, index) {
+            end.state = next(end.state);
+        }
+        self.want(node);
+    }
+
+    fn end_mut(&mut self, node: NodeId, index: u16) -> Option<&mut WireEnd> {
+        self.find_mut(node)?.ends.list.get_mut(usize::from(index))?.as_mut()
+    }
+
+    fn find(&self, node: NodeId) -> Option<&NodeWire> {
+        self.nodes.iter().find(|(other, _)| *other == node).map(|(_, found)| found)
+    }
+
+    fn find_mut(&mut self, node: NodeId) -> Option<&mut NodeWire> {
+        self.nodes.iter_mut().find(|(other, _)| *other == node).map(|(_, found)| found)
+    }
+}
+
+impl NodeWire {
+    /// One round of everything.
+    fn work(&mut self, ended: &mut Vec<DirectId>) -> usize {
+        self.wire.hear();
+        let mut done = 0;
+        for _ in 0..RECEIVES_PER_CYCLE {
+            let received = self.wire.receive(&mut self.ends);
+            done += received.frames as usize;
+            // Somebody else is at it, who may not see what came just now; or there is more.
+            self.is_wanted = received.is_busy || received.is_full;
+            if !received.is_full {
+                break;
+            }
+        }
+        done + self.say_ends() + self.send() + self.forget_ends(ended)
+    }
+
+    fn send(&mut self) -> usize {
+        let [before, _] = self.wire.traffic();
+        self.is_stuck = matches!(self.wire.send(&mut self.ends), Sent::Full { .. });
+        self.wire.traffic()[0].frames.wrapping_sub(before.frames) as usize
+    }
+
+    /// Adds what went over the wire, whoever moved it, to the daemon's counters.
+    fn count(&mut self, counters: &Counters) {
+        let now = self.wire.traffic();
+        let names = [[Counter::FramesSent, Counter::BytesSent], [Counter::FramesReceived, Counter::BytesReceived]];
+        for ((names, now), before) in names.iter().zip(now).zip(std::mem::replace(&mut self.counted, now)) {
+            counters.add(names[0], now.frames.wrapping_sub(before.frames));
+            counters.add(names[1], now.bytes.wrapping_sub(before.bytes));
+        }
+    }
+
+    /// Says the last words that can be said.
+    fn say_ends(&mut self) -> usize {
+        let mut said = 0;
+        for index in 0..self.ends.list.len() {
+            let state = self.ends.list[index].as_ref().map(|end| end.state);
+            if let Some(State::Closing(why)) = state
+                && (self.wire.is_broken() || self.wire.say_end(index as u16, why, &mut self.ends))
+                && let Some(end) = &mut self.ends.list[index]
+            {
+                end.state = State::Closed;
+                said += 1;
+            }
+        }
+        said
+    }
+
+    /// Forgets ends about which both sides have said their last words.
+    fn forget_ends(&mut self, ended: &mut Vec<DirectId>) -> usize {
+        let mut forgotten = 0;
+        for (index, place) in self.ends.list.iter_mut().enumerate() {
+            let is_over = |end: &WireEnd| end.state == State::Closed && end.open.has_peer_ended();
+            if place.as_ref().is_some_and(is_over) {
+                if self.wire.forget(index as u16) {
+                    ended.extend(place.take().map(|end| end.id));
+                    forgotten += 1;
+                } else {
+                    self.is_wanted = true;
+                }
+            }
+        }
+        forgotten
+    }
+
+    /// The connection is lost: whoever waits for something learns it.
+    fn give_up(&mut self) {
+        self.guard = None;
+        for end in self.ends.list.iter_mut().flatten().filter(|end| !end.open.has_peer_ended()) {
+            end.sever(Status::PeerLost);
+            self.is_wanted = true;
+        }
+    }
+
+    fn has_unsaid(&self) -> bool {
+        let is_closing = |end: &WireEnd| matches!(end.state, State::Closing(_));
+        !self.wire.is_broken() && self.ends.list.iter().flatten().any(is_closing)
+    }
+
+    /// Has the poll loop tell what we need to know, and no more: each event wakes the daemon.
+    fn settle(&mut self, registry: &Registry) -> io::Result<()> {
+        let needs_room = self.is_stuck && !self.wire.is_broken();
+        let needs_bytes = self.wire.has_sleepers() || self.wire.is_starving() || self.has_unsaid() || needs_room;
+        // Ranks that sleep often need not ask for it each time.
+        self.rounds_unneeded = if needs_bytes { 0 } else { self.rounds_unneeded.saturating_add(1) };
+        let is_patient = self.rounds_unneeded < PATIENCE && !self.wire.is_broken();
+        if self.interest == Some(Interest::READABLE) && !needs_room && is_patient {
+            return Ok(());
+        }
+        let mut wanted = match (needs_bytes && !self.wire.is_broken(), needs_room) {
+            (false, _) => None,
+            (true, false) => Some(Interest::READABLE),
+            (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
+        };
+        if wanted.is_some() {
+            self.wire.watch();
+        } else if !self.wire.unwatch() {
+            wanted = Some(Interest::READABLE);
+        }
+        if wanted != self.interest {
+            let descriptor = self.stream.as_raw_fd();
+            let mut source = SourceFd(&descriptor);
+            match (self.interest, wanted) {
+                (_, None) => registry.deregister(&mut source)?,
+                (None, Some(interest)) => registry.register(&mut source, self.token, interest)?,
+                (Some(_), Some(interest)) => registry.reregister(&mut source, self.token, interest)?,
+            }
+            self.interest = wanted;
+        }
+        Ok(())
+    }
+
+    fn begin_guard(&mut self, now: Instant) {
+        if self.guard.is_none() {
+            self.wire.set_guarded(true);
+        }
+        let seen = self.wire.traffic();
+        self.guard = Some(Guard { look_at: now + LOOK_EVERY, until: now + GUARD_FOR, seen });
+    }
+
+    /// Looks for what was left lying, if it is time. Says whether it was.
+    fn look(&mut self, now: Instant) -> bool {
+        let Some(guard) = self.guard.as_mut().filter(|guard| now >= guard.look_at) else { return false };
+        guard.look_at = now + LOOK_EVERY;
+        let traffic = self.wire.traffic();
+        if traffic != guard.seen {
+            (guard.seen, guard.until) = (traffic, now + GUARD_FOR);
+        }
+        if now >= guard.until {
+            self.guard = None;
+            self.wire.set_guarded(false);
+        }
+        // After the guard has ended, too: whoever has marked something before relies on it.
+        self.is_wanted |= self.wire.is_due() || self.wire.is_starving();
+        true
+    }
+}
+
+/// The segment's part that `Wires` needs to set one up.
+pub(crate) fn write_down(job: &Arc<JobSegment>, block: u64) -> Option<Wire> {
+    let wire = Wire::open(job, block, None)?;
+    wire.write();
+    Some(wire)
+}

@@ -1,0 +1,133 @@
+//! Work that anybody may do, one at a time, and nobody waits for: whoever finds somebody at it leaves it to him.
+//!
+//! So that nothing is left lying, whoever was at it looks once more after giving the turn back.
+
+use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Whose turn it is.
+#[repr(C)]
+pub struct Turn {
+    /// Number of the holder; zero if nobody is at it.
+    holder: AtomicU32,
+}
+
+/// What is to be done: a set of small numbers.
+#[repr(C, align(64))]
+pub struct Due<const WORDS: usize> {
+    words: [AtomicU64; WORDS],
+}
+
+/// How a turn went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Went {
+    /// Everything that was due is done.
+    Through,
+    /// It can't go on now; somebody will have to come back.
+    Stuck,
+}
+
+impl Turn {
+    /// Nobody's. In a segment of zeros it is there already; this makes one elsewhere.
+    #[expect(clippy::new_without_default, reason = "nobody wants a turn by default")]
+    pub fn new() -> Self {
+        Self { holder: AtomicU32::new(0) }
+    }
+
+    /// Starts anew. Nobody else knows it yet.
+    pub fn reset(&self) {
+        self.holder.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes the turn, unless somebody has it. `holder` is not zero.
+    pub fn take(&self, holder: u32) -> bool {
+        // SYNC turn (load): what the one before us did.
+        self.holder.compare_exchange(0, holder, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives the turn back.
+    pub fn give_back(&self) {
+        // SYNC turn (store).
+        self.holder.store(0, Ordering::Release);
+    }
+
+    /// Whether this one has it.
+    pub fn is_held_by(&self, holder: u32) -> bool {
+        self.holder.load(Ordering::Acquire) == holder
+    }
+
+    /// Has `work` done while something is due, once at least, unless somebody else is at it and so will see to it. `None`
+    /// in that case.
+    pub fn work<const WORDS: usize>(
+        &self,
+        holder: u32,
+        due: &Due<WORDS>,
+        mut work: impl FnMut() -> Went,
+    ) -> Option<Went> {
+        let mut went = None;
+        loop {
+            // SYNC turn-due: marked before the turn is tried here, the turn given back before the marks are looked at
+            // below; with both fences either we get the turn, or its holder sees our mark.
+            fence(Ordering::SeqCst);
+            if !self.take(holder) {
+                return went;
+            }
+            let now = work();
+            self.give_back();
+            fence(Ordering::SeqCst);
+            went = Some(now);
+            if now == Went::Stuck || !due.is_any() {
+                return went;
+            }
+        }
+    }
+}
+
+impl<const WORDS: usize> Due<WORDS> {
+    /// Nothing. In a segment of zeros it is there already; this makes one elsewhere.
+    #[expect(clippy::new_without_default, reason = "nobody wants one by default")]
+    pub fn new() -> Self {
+        Self { words: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    /// Starts anew. Nobody else knows it yet.
+    pub fn reset(&self) {
+        self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    /// Marks a number. Everything written before is visible to whoever takes the mark.
+    #[inline]
+    pub fn mark(&self, index: usize) {
+        // SYNC due-mark (store). SeqCst: whoever marks then looks whether anybody is on guard.
+        self.words[index / 64 % WORDS].fetch_or(1 << (index % 64), Ordering::SeqCst);
+    }
+
+    /// Takes a mark back.
+    pub fn unmark(&self, index: usize) {
+        self.words[index / 64 % WORDS].fetch_and(!(1 << (index % 64)), Ordering::SeqCst);
+    }
+
+    /// Whether anything is marked.
+    #[inline]
+    pub fn is_any(&self) -> bool {
+        self.words.iter().any(|word| word.load(Ordering::SeqCst) != 0)
+    }
+
+    /// Takes the marks one by one, until `take` refuses one, which stays.
+    pub fn take_while(&self, mut take: impl FnMut(usize) -> bool) -> bool {
+        for (index, word) in self.words.iter().enumerate() {
+            if word.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            // SYNC due-mark (load).
+            let mut bits = word.swap(0, Ordering::AcqRel);
+            while bits != 0 {
+                if !take(index * 64 + bits.trailing_zeros() as usize) {
+                    word.fetch_or(bits, Ordering::Relaxed);
+                    return false;
+                }
+                bits &= bits - 1;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,609 @@
+//! A wire: a connection between two nodes of a job for the small messages of bound channels, worked by whoever has time.
+//!
+//! ```text
+//!  0       64      128    192        256      320           2368            + 64 KiB        + 64 KiB
+//!  +-------+-------+------+----------+--------+-------------+---------------+---------------+
+//!  | out   | in    | due  | starving | watch  | channels    | bytes to be   | bytes that    |
+//!  |       |       |      |          |        | 256 × u64   | sent          | have come     |
+//!  +-------+-------+------+----------+--------+-------------+---------------+---------------+
+//! ```
+//!
+//! Everything that is known of the connection lies in the job segment, so it does not matter who goes on with it: a rank that
+//! waits, for itself and its neighbours, or the daemon while they compute or sleep. Each direction has a [`Turn`]. The
+//! connection's bytes are `proto::wire`; a message is taken out of its sender's channel when it is put into the buffer, and
+//! put into its receiver's channel when it is there as a whole.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use ropeway_proto::limits::{WIRE_BYTES_MAX, WIRE_CHANNELS};
+use ropeway_proto::wire::WIRE_HEADER_BYTES;
+use ropeway_proto::{End, Status, WireFrame};
+
+use crate::channel::{Channel, OpenChannel};
+use crate::job::JobSegment;
+use crate::mapped;
+use crate::turn::{Due, Turn, Went};
+use crate::wired::WireViolation;
+
+#[repr(C)]
+pub(crate) struct WireWords {
+    out: Stream,
+    input: Stream,
+    /// Channels with something to be sent.
+    pub(crate) due: Due<{ WIRE_CHANNELS / 64 }>,
+    /// Channels with a message and no credit to send it.
+    pub(crate) starving: Due<{ WIRE_CHANNELS / 64 }>,
+    watch: WatchWords,
+    /// Where the channel of each name lies, and in the upper bits which of those that had the name it is; zero if none has.
+    channels: [AtomicU64; WIRE_CHANNELS],
+}
+
+/// One direction: the part of its buffer that holds bytes.
+#[repr(C, align(64))]
+struct Stream {
+    turn: Turn,
+    start: AtomicU32,
+    end: AtomicU32,
+    /// The connection had no room, and the daemon was told to wait for some.
+    is_stuck: AtomicU32,
+    /// Frames and bytes that went through.
+    frames: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[repr(C, align(64))]
+struct WatchWords {
+    /// Ranks that sleep and can't receive for themselves.
+    sleepers: AtomicU32,
+    /// The daemon receives for them.
+    is_watched: AtomicU32,
+    /// The daemon looks now and then for what was forgotten.
+    is_guarded: AtomicU32,
+    /// The daemon was asked to send what is due, and has not begun.
+    is_called: AtomicU32,
+    /// The connection is lost, or one side has said what can't be.
+    is_broken: AtomicU32,
+}
+
+const WORDS_BYTES: u64 = size_of::<WireWords>() as u64;
+const BUFFER_BYTES: u32 = 64 << 10;
+const HEADER_BYTES: u32 = WIRE_HEADER_BYTES as u32;
+/// Offsets in a segment are below 2⁴⁷ and those of channels multiples of 64.
+const PLACE_BITS: u32 = 41;
+
+const _: () = assert!(WORDS_BYTES == 2368);
+const _: () = assert!(WIRE_BYTES_MAX + WIRE_HEADER_BYTES as u64 <= BUFFER_BYTES as u64 / 2);
+
+/// One side of a wire, as one process sees it.
+pub struct Wire {
+    /// In `job`.
+    words: NonNull<WireWords>,
+    /// `BUFFER_BYTES` each, in `job`.
+    out: NonNull<u8>,
+    input: NonNull<u8>,
+    block: u64,
+    /// What it calls itself when it takes a turn.
+    holder: u32,
+    /// The connection, once the process has it.
+    socket: OnceLock<OwnedFd>,
+    /// Keeps all of that mapped.
+    job: Arc<JobSegment>,
+}
+
+// SAFETY: the pointers lead into the mapping that `job` keeps, to atomics and bytes that are copied opaquely, or by the kernel.
+unsafe impl Send for Wire {}
+// SAFETY: as above.
+unsafe impl Sync for Wire {}
+
+/// Whoever works a wire has to find the channels that use it.
+pub trait WireChannels {
+    /// The channel with this name.
+    fn find(&mut self, index: u16) -> Option<&OpenChannel>;
+}
+
+/// How sending went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// Everything that was due has left, or somebody else sees to that.
+    All,
+    /// The connection is full: when it has room again, somebody has to come back. The first to notice tells the daemon.
+    Full {
+        /// Whether this is the first.
+        is_news: bool,
+    },
+}
+
+impl WireWords {
+    pub(crate) fn at(job: &JobSegment, block: u64) -> Option<&Self> {
+        // SAFETY: `WireWords` consists of atomics.
+        unsafe { job.segment().shared(block) }
+    }
+}
+
+impl Stream {
+    fn reset(&self) {
+        self.turn.reset();
+        let Self { start, end, is_stuck, frames, bytes, .. } = self;
+        [start, end, is_stuck].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        [frames, bytes].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    /// The filled part of the buffer, whatever others have written there.
+    fn filled(&self) -> Range<u32> {
+        let end = self.end.load(Ordering::Relaxed).min(BUFFER_BYTES);
+        self.start.load(Ordering::Relaxed).min(end)..end
+    }
+
+    /// Notes which part is filled. An empty one begins anew at the front.
+    fn set_filled(&self, filled: &mut Range<u32>) {
+        if filled.start == filled.end {
+            *filled = 0..0;
+        }
+        self.start.store(filled.start, Ordering::Relaxed);
+        self.end.store(filled.end, Ordering::Relaxed);
+    }
+
+    /// Counts what went through. Whoever has the turn.
+    fn count(&self, frames: u32, bytes: u32) {
+        let add = |word: &AtomicU64, more: u32| {
+            word.store(word.load(Ordering::Relaxed).wrapping_add(more.into()), Ordering::Relaxed);
+        };
+        add(&self.frames, frames);
+        add(&self.bytes, bytes);
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic { frames: self.frames.load(Ordering::Relaxed), bytes: self.bytes.load(Ordering::Relaxed) }
+    }
+}
+
+impl Wire {
+    /// What a wire needs.
+    pub const FOOTPRINT: u64 = WORDS_BYTES + 2 * BUFFER_BYTES as u64;
+
+    /// The wire at `block`. `None` if there is no room for one. `local_rank`: who works it; `None` is the daemon.
+    pub fn open(job: &Arc<JobSegment>, block: u64, local_rank: Option<u32>) -> Option<Self> {
+        let buffer =
+            |number: u64| job.range(block + WORDS_BYTES + number * u64::from(BUFFER_BYTES), u64::from(BUFFER_BYTES));
+        Some(Self {
+            words: NonNull::from(WireWords::at(job, block)?),
+            out: buffer(0)?,
+            input: buffer(1)?,
+            block,
+            holder: holder(local_rank),
+            socket: OnceLock::new(),
+            job: Arc::clone(job),
+        })
+    }
+
+    /// Writes a fresh wire down. The daemon's part, before anybody else knows it.
+    pub fn write(&self) {
+        let WireWords { out, input, due, starving, watch, channels } = self.words();
+        out.reset();
+        input.reset();
+        due.reset();
+        starving.reset();
+        let WatchWords { sleepers, is_watched, is_guarded, is_called, is_broken } = watch;
+        [sleepers, is_watched, is_guarded, is_called, is_broken]
+            .iter()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
+        channels.iter().for_each(|channel| channel.store(0, Ordering::Relaxed));
+    }
+
+    /// Where it lies.
+    pub fn block(&self) -> u64 {
+        self.block
+    }
+
+    /// The process has the connection now.
+    pub fn set_socket(&self, socket: OwnedFd) {
+        // There is one connection; a second descriptor of it would be as good.
+        let _ = self.socket.set(socket);
+    }
+
+    // ---- names
+
+    /// Gives a name to the channel at `block`, of the `generation`-th that had it. The daemon's part.
+    pub fn name(&self, index: u16, block: u64, generation: u32) {
+        let word = block >> 6 | u64::from(generation) << PLACE_BITS;
+        // SYNC wire-name (store): the channel is written down before it has a name.
+        self.words().channels[usize::from(index)].store(word, Ordering::Release);
+    }
+
+    /// Takes a name back, unless somebody is at work who may just be using it. The daemon's part.
+    pub fn forget(&self, index: u16) -> bool {
+        let WireWords { out, input, channels, .. } = self.words();
+        let turns = [&out.turn, &input.turn];
+        if !turns[0].take(self.holder) {
+            return false;
+        }
+        let is_free = turns[1].take(self.holder);
+        if is_free {
+            channels[usize::from(index)].store(0, Ordering::Relaxed);
+            turns[1].give_back();
+        }
+        turns[0].give_back();
+        is_free
+    }
+
+    // ---- sending
+
+    /// Marks a channel with something to be sent.
+    pub fn mark_due(&self, index: u16) {
+        self.words().due.mark(usize::from(index));
+    }
+
+    /// Whether there is anything to be sent.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.words().due.is_any()
+    }
+
+    /// Sends what is due, unless somebody else is at it.
+    pub fn send(&self, channels: &mut impl WireChannels) -> Sent {
+        let Some(socket) = self.socket.get().filter(|_| !self.is_broken()) else { return Sent::All };
+        let out = &self.words().out;
+        match out.turn.work(self.holder, &self.words().due, || self.send_due(socket, channels)) {
+            Some(Went::Stuck) if !self.is_broken() => {
+                Sent::Full { is_news: out.is_stuck.swap(1, Ordering::Relaxed) == 0 }
+            }
+            _ => Sent::All,
+        }
+    }
+
+    fn send_due(&self, socket: &OwnedFd, channels: &mut impl WireChannels) -> Went {
+        let out = &self.words().out;
+        // What lies in shared memory is read once: others could change it between a check and its use.
+        let mut filled = out.filled();
+        loop {
+            let is_all = self.fill_all(&mut filled, channels);
+            if filled.start == filled.end {
+                return Went::Through;
+            }
+            // SAFETY: the range is within our mapped buffer, which the kernel only reads.
+            let sent = unsafe {
+                let from = self.out.add(filled.start as usize).as_ptr().cast();
+                libc::send(
+                    socket.as_raw_fd(),
+                    from,
+                    (filled.end - filled.start) as usize,
+                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                )
+            };
+            match u32::try_from(sent) {
+                Ok(sent) => {
+                    filled.start += sent;
+                    out.set_filled(&mut filled);
+                    out.is_stuck.store(0, Ordering::Relaxed);
+                    if is_all && filled.start == filled.end {
+                        return Went::Through;
+                    }
+                }
+                Err(_) => match io::Error::last_os_error().kind() {
+                    io::ErrorKind::WouldBlock => return Went::Stuck,
+                    io::ErrorKind::Interrupted => {}
+                    _ => {
+                        self.break_off();
+                        return Went::Stuck;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Moves what channels have to say to the buffer. False if there was no room for all of it.
+    fn fill_all(&self, filled: &mut Range<u32>, channels: &mut impl WireChannels) -> bool {
+        let WireWords { due, out, .. } = self.words();
+        let is_all = due.take_while(|index| match channels.find(index as u16) {
+            Some(open) => self.fill(filled, open),
+            None => true,
+        });
+        out.set_filled(filled);
+        is_all
+    }
+
+    /// Moves what a channel has to say to the buffer. False if there was no room for it.
+    fn fill(&self, filled: &mut Range<u32>, open: &OpenChannel) -> bool {
+        if open.is_said() {
+            return true;
+        }
+        let channel = open.peer_index();
+        if open.channel().wired().is_some_and(|wired| wired.end == End::Recv) {
+            let has_room = has_room(filled, 0);
+            if let Some(count) = has_room.then(|| open.announce()).flatten() {
+                self.put(filled, WireFrame::Taken { channel, count }, 0);
+            }
+            return has_room;
+        }
+        let bytes = open.channel().bytes() as u32;
+        while has_room(filled, bytes) {
+            let at = filled.end + HEADER_BYTES;
+            // SAFETY: there is room for header and message, which was just checked.
+            let to = unsafe { self.out.add(at as usize) };
+            let Some(number) = open.pull(to, self.block + WORDS_BYTES + u64::from(at)) else {
+                open.note_starving();
+                return true;
+            };
+            self.put(filled, WireFrame::Message { channel, number, bytes }, bytes);
+        }
+        false
+    }
+
+    /// Writes a header in front of the `bytes` that lie in the buffer already. There is room.
+    fn put(&self, filled: &mut Range<u32>, frame: WireFrame, bytes: u32) {
+        let header = frame.encode();
+        // SAFETY: the header is ours, and the caller vouches for room in our mapped buffer.
+        unsafe {
+            mapped::copy(NonNull::from(&header).cast(), self.out.add(filled.end as usize), WIRE_HEADER_BYTES);
+        }
+        filled.end += HEADER_BYTES + bytes;
+        self.words().out.count(1, HEADER_BYTES + bytes);
+    }
+
+    /// Says the last word about a channel, behind its last message; it leaves with the next `send`. False if that is not
+    /// possible yet: come back. The daemon's part.
+    pub fn say_end(&self, index: u16, why: Status, channels: &mut impl WireChannels) -> bool {
+        let WireWords { out, due, .. } = self.words();
+        if !out.turn.take(self.holder) {
+            return false;
+        }
+        let mut filled = out.filled();
+        let is_all = self.fill_all(&mut filled, channels) && has_room(&filled, 0);
+        let is_said = match channels.find(index) {
+            Some(open) if is_all && (open.has_peer_ended() || !open.has_unsent()) => {
+                self.put(&mut filled, WireFrame::End { channel: open.peer_index(), why }, 0);
+                open.note_said();
+                true
+            }
+            Some(_) => false,
+            None => true,
+        };
+        out.set_filled(&mut filled);
+        out.turn.give_back();
+        // So that somebody sends, though no channel has a message.
+        due.mark(usize::from(index));
+        is_said
+    }
+
+    // ---- receiving
+
+    /// Receives what has come, unless somebody else is at it. Says what that was.
+    pub fn receive(&self, channels: &mut impl WireChannels) -> Received {
+        let nothing = Received::default();
+        let Some(socket) = self.socket.get().filter(|_| !self.is_broken()) else { return nothing };
+        let input = &self.words().input;
+        if !input.turn.take(self.holder) {
+            return Received { is_busy: true, ..nothing };
+        }
+        // What was left was moved to the front.
+        let end = input.filled().end;
+        // SAFETY: the range is the free part of our mapped buffer, of which nobody holds a reference.
+        let received = unsafe {
+            let to = self.input.add(end as usize).as_ptr().cast();
+            libc::recv(socket.as_raw_fd(), to, (BUFFER_BYTES - end) as usize, libc::MSG_DONTWAIT)
+        };
+        let result = match u32::try_from(received) {
+            Ok(0) => Err(WireViolation),
+            Ok(received) => self.take_in(end + received, channels),
+            Err(_) => match io::Error::last_os_error().kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(nothing),
+                _ => Err(WireViolation),
+            },
+        };
+        input.turn.give_back();
+        result.unwrap_or_else(|_| {
+            self.break_off();
+            Received { has_ended: true, ..nothing }
+        })
+    }
+
+    /// Makes of the bytes up to `end` what can be made of them, and moves the rest to the front.
+    fn take_in(&self, end: u32, channels: &mut impl WireChannels) -> Result<Received, WireViolation> {
+        let mut received = Received { is_full: end == BUFFER_BYTES, ..Received::default() };
+        let mut at = 0;
+        while end - at >= HEADER_BYTES {
+            let mut header = [0; WIRE_HEADER_BYTES];
+            // SAFETY: the range is filled, and the header is ours.
+            unsafe {
+                mapped::copy(self.input.add(at as usize), NonNull::from(&mut header).cast(), WIRE_HEADER_BYTES);
+            }
+            let payload = at + HEADER_BYTES;
+            let before = at;
+            match WireFrame::decode(&header).map_err(|_| WireViolation)? {
+                WireFrame::Message { bytes, .. } if end - payload < bytes => break,
+                WireFrame::Message { channel, number, bytes } => {
+                    // SAFETY: the message is all there.
+                    let from = unsafe { self.input.add(payload as usize) };
+                    let offset = self.block + WORDS_BYTES + u64::from(BUFFER_BYTES) + u64::from(payload);
+                    channels.find(channel).ok_or(WireViolation)?.deliver(number, bytes, (from, offset))?;
+                    at = payload + bytes;
+                }
+                WireFrame::Taken { channel, count } => {
+                    channels.find(channel).ok_or(WireViolation)?.grant(count)?;
+                    received.has_credit = true;
+                    at = payload;
+                }
+                WireFrame::End { channel, why } => {
+                    channels.find(channel).ok_or(WireViolation)?.end(why)?;
+                    received.has_ended = true;
+                    at = payload;
+                }
+            }
+            received.frames += u32::from(at > before);
+        }
+        // SAFETY: both ranges lie in the buffer, and a copy to lower addresses may overlap.
+        unsafe { mapped::copy(self.input.add(at as usize), self.input, (end - at) as usize) };
+        let input = &self.words().input;
+        input.set_filled(&mut (0..end - at));
+        input.count(received.frames, at);
+        Ok(received)
+    }
+
+    // ---- watching
+
+    /// A rank is about to sleep and can't receive for itself. True if the daemon has to be told.
+    pub fn begin_sleep(&self) -> bool {
+        let watch = &self.words().watch;
+        // SYNC wire-watch: sleepers before the watch here, the watch before sleepers in `unwatch`, all SeqCst.
+        watch.sleepers.fetch_add(1, Ordering::SeqCst);
+        watch.is_watched.load(Ordering::SeqCst) == 0
+    }
+
+    /// It is awake again.
+    pub fn end_sleep(&self) {
+        self.words().watch.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// The daemon is woken by what comes from now on. The daemon's part.
+    pub fn watch(&self) {
+        self.words().watch.is_watched.store(1, Ordering::SeqCst);
+    }
+
+    /// The daemon is woken no more, unless ranks sleep: false then. The daemon's part.
+    pub fn unwatch(&self) -> bool {
+        let watch = &self.words().watch;
+        // SYNC wire-watch: see `begin_sleep`.
+        watch.is_watched.store(0, Ordering::SeqCst);
+        let is_needed = watch.sleepers.load(Ordering::SeqCst) > 0;
+        if is_needed {
+            self.watch();
+        }
+        !is_needed
+    }
+
+    /// Whether ranks sleep.
+    pub fn has_sleepers(&self) -> bool {
+        self.words().watch.sleepers.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether the daemon soon looks for what was forgotten.
+    #[inline]
+    pub fn is_guarded(&self) -> bool {
+        // SYNC wire-guard: the mark before the guard here, the guard before the marks in the daemon, all SeqCst.
+        self.words().watch.is_guarded.load(Ordering::SeqCst) != 0
+    }
+
+    /// The daemon begins or ends to look now and then; after ending it looks once more. The daemon's part.
+    pub fn set_guarded(&self, is_guarded: bool) {
+        self.words().watch.is_guarded.store(is_guarded.into(), Ordering::SeqCst);
+    }
+
+    /// Whether the daemon has to be told that something is due: it was not told yet, or has begun to look since.
+    pub fn must_call(&self) -> bool {
+        // SYNC wire-call: the mark before the call here, the call before the marks in `hear`, all SeqCst.
+        self.words().watch.is_called.swap(1, Ordering::SeqCst) == 0
+    }
+
+    /// The daemon begins to look for what is due. The daemon's part.
+    pub fn hear(&self) {
+        self.words().watch.is_called.store(0, Ordering::SeqCst);
+    }
+
+    /// Whether messages wait for credit that somebody has to receive.
+    pub fn is_starving(&self) -> bool {
+        self.words().starving.is_any()
+    }
+
+    /// What was sent and what was received so far.
+    pub fn traffic(&self) -> [Traffic; 2] {
+        let WireWords { out, input, .. } = self.words();
+        [out.traffic(), input.traffic()]
+    }
+
+    // ---- ending
+
+    /// Whether the connection is lost.
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        self.words().watch.is_broken.load(Ordering::Acquire) != 0
+    }
+
+    /// Nobody sends or receives any more.
+    pub fn break_off(&self) {
+        self.words().watch.is_broken.store(1, Ordering::Release);
+    }
+
+    /// Whether a rank that is gone was at work, so that nobody knows what it has done.
+    pub fn was_left_by(&self, local_rank: u32) -> bool {
+        let WireWords { out, input, .. } = self.words();
+        [out, input].iter().any(|stream| stream.turn.is_held_by(holder(Some(local_rank))))
+    }
+
+    fn words(&self) -> &WireWords {
+        // SAFETY: checked when the wire was opened, and mapped as long as `job` lives; `WireWords` consists of atomics.
+        unsafe { self.words.as_ref() }
+    }
+}
+
+/// What went over a wire in one direction, modulo 2⁶⁴.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Messages and credit.
+    pub frames: u64,
+    /// All bytes.
+    pub bytes: u64,
+}
+
+/// What receiving has brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Messages, and credit for others.
+    pub frames: u32,
+    /// Credit was among it: channels may have become able to send.
+    pub has_credit: bool,
+    /// Somebody else was at it.
+    pub is_busy: bool,
+    /// The buffer was full: there may be more.
+    pub is_full: bool,
+    /// The other side has ended a channel, or the connection is lost: the daemon has something to do.
+    pub has_ended: bool,
+}
+
+/// Whether the buffer has room for a header and so many bytes.
+fn has_room(filled: &Range<u32>, bytes: u32) -> bool {
+    BUFFER_BYTES - filled.end >= HEADER_BYTES + bytes
+}
+
+fn holder(local_rank: Option<u32>) -> u32 {
+    local_rank.map_or(1, |rank| rank + 2)
+}
+
+/// The channels of a wire as a rank finds them in the segment: its own and those of its neighbours.
+pub struct KnownChannels {
+    wire: Arc<Wire>,
+    /// By name, with the word they were found by.
+    known: Vec<Option<(u64, OpenChannel)>>,
+}
+
+impl KnownChannels {
+    /// None yet.
+    pub fn new(wire: Arc<Wire>) -> Self {
+        // Who waits allocates nothing. Memory that is never touched costs nothing.
+        Self { wire, known: Vec::with_capacity(WIRE_CHANNELS) }
+    }
+}
+
+impl WireChannels for KnownChannels {
+    #[inline]
+    fn find(&mut self, index: u16) -> Option<&OpenChannel> {
+        let index = usize::from(index);
+        // SYNC wire-name (load).
+        let word = self.wire.words().channels.get(index)?.load(Ordering::Acquire);
+        if self.known.len() <= index {
+            self.known.resize_with(index + 1, || None);
+        }
+        let known = &mut self.known[index];
+        if known.as_ref().is_none_or(|(found_by, _)| *found_by != word) {
+            let block = (word & ((1 << PLACE_BITS) - 1)) << 6;
+            let job = &self.wire.job;
+            let open = Channel::read(job, block).filter(|_| word != 0).and_then(|channel| channel.on(job));
+            *known = open.map(|open| (word, open));
+        }
+        self.known[index].as_ref().map(|(_, open)| open)
+    }
+}

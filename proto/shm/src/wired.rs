@@ -1,0 +1,305 @@
+//! A channel whose other end is on another node: an eager channel on each side, of which the wire is the other end.
+//!
+//! ```text
+//!  sender ─► cells ─► [out] ═══ connection ═══ [in] ─► cells or the receiver's buffer ─► receiver
+//!            sender's node                             receiver's node
+//! ```
+//!
+//! Sender and receiver do what they would do with a peer on their own node. Whoever works the wire ([`Wire`](crate::Wire))
+//! plays the other end: it takes messages out of the sender's cells while the receiver's node has free ones, which it knows
+//! from the counts that come back.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ropeway_proto::{End, Layout, NodeId, Rank, Status};
+
+use crate::channel::{INLINE_BYTES, OpenChannel};
+use crate::eager::{CELLS, CellWord, EagerMemory, EagerReceiver, EagerSender, EagerWords, Progress};
+use crate::mapped;
+
+/// What a channel's header says of its wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WiredEnd {
+    /// Where the wire lies in the segment.
+    pub wire: u64,
+    /// The channel's name on this side of it.
+    pub index: u16,
+    /// Which end of the channel is here.
+    pub end: End,
+    /// The rank at the other end.
+    pub peer: Rank,
+    /// And its node.
+    pub node: NodeId,
+}
+
+/// What whoever works the wire knows of a channel. Written by the holder of a turn only: the first line by who sends, the
+/// second by who receives.
+#[repr(C)]
+pub(crate) struct WiredWords {
+    out: OutWords,
+    input: InWords,
+}
+
+#[repr(C, align(64))]
+struct OutWords {
+    /// The channel's name on the other side.
+    peer_index: AtomicU32,
+    /// Messages handed to the connection.
+    sent: AtomicU32,
+    /// Messages taken here that the other side was told of.
+    announced: AtomicU32,
+    /// One when this side has said its last word, after which the other may forget the channel.
+    is_said: AtomicU32,
+}
+
+#[repr(C, align(64))]
+struct InWords {
+    /// Messages that have come.
+    delivered: AtomicU32,
+    /// Messages the other side has taken, as it says.
+    granted: AtomicU32,
+    /// Status code of the other side's last word, plus one; zero before it has come.
+    ended: AtomicU32,
+}
+
+pub(crate) const WIRED_BYTES: u64 = size_of::<WiredWords>() as u64;
+
+/// What the peer said of a channel can't be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the other side of a wire says what can't be")]
+pub struct WireViolation;
+
+impl WiredWords {
+    pub(crate) fn reset(&self) {
+        let OutWords { peer_index, sent, announced, is_said } = &self.out;
+        let InWords { delivered, granted, ended } = &self.input;
+        let words = [peer_index, sent, announced, is_said, delivered, granted, ended];
+        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+}
+
+impl OpenChannel {
+    /// Tells the channel its name on the other side. Before its client is told of it. The daemon's part.
+    pub fn connect(&self, peer_index: u16) {
+        if let Some(words) = self.wired_words() {
+            words.out.peer_index.store(peer_index.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the other side has said its last word about the channel.
+    pub fn has_peer_ended(&self) -> bool {
+        self.wired_words().is_some_and(|words| words.input.ended.load(Ordering::Acquire) != 0)
+    }
+
+    /// After a message was taken: has the sender told when it is about to run out of credit. True if that is due.
+    #[inline]
+    pub fn note_taken(&self) -> bool {
+        let Some(words) = self.wired_words() else { return false };
+        let taken = self.words().taken();
+        let is_due = taken.wrapping_sub(words.out.announced.load(Ordering::Relaxed)) >= CELLS / 2;
+        if is_due {
+            self.mark_due();
+        }
+        is_due
+    }
+
+    /// This side has said its last word.
+    pub(crate) fn note_said(&self) {
+        if let Some(words) = self.wired_words() {
+            words.out.is_said.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it has: there is nothing more to be said then.
+    pub(crate) fn is_said(&self) -> bool {
+        self.wired_words().is_none_or(|words| words.out.is_said.load(Ordering::Relaxed) != 0)
+    }
+
+    /// The name on the other side.
+    pub(crate) fn peer_index(&self) -> u16 {
+        self.wired_words().map_or(0, |words| words.out.peer_index.load(Ordering::Relaxed) as u16)
+    }
+
+    /// Takes the next message to the connection's buffer, if there is one and the other side has room for it: its number.
+    /// `to` has room for it.
+    pub(crate) fn pull(&self, to: NonNull<u8>, to_offset: u64) -> Option<u32> {
+        let words = self.wired_words()?;
+        let sent = words.out.sent.load(Ordering::Relaxed);
+        // SYNC wired-granted (load): only the number matters.
+        if sent.wrapping_sub(words.input.granted.load(Ordering::Relaxed)) >= CELLS {
+            return None;
+        }
+        let progress = EagerReceiver::at(sent).start(&Outbound { channel: self, to, to_offset });
+        (progress == Progress::Done).then(|| {
+            words.out.sent.store(sent.wrapping_add(1), Ordering::Relaxed);
+            sent
+        })
+    }
+
+    /// After `pull` has found nothing: notes whether that is for lack of credit.
+    pub(crate) fn note_starving(&self) {
+        if self.has_unsent() {
+            self.mark_starving(true);
+        }
+    }
+
+    /// Whether a message waits that was not handed to the connection.
+    pub(crate) fn has_unsent(&self) -> bool {
+        let Some(words) = self.wired_words() else { return false };
+        let receiver = EagerReceiver::at(words.out.sent.load(Ordering::Relaxed));
+        receiver.is_due(&Outbound { channel: self, to: NonNull::dangling(), to_offset: 0 })
+    }
+
+    /// How many messages were taken, if the other side does not know yet.
+    pub(crate) fn announce(&self) -> Option<u32> {
+        let words = self.wired_words()?;
+        let taken = self.words().taken();
+        (words.out.announced.swap(taken, Ordering::Relaxed) != taken).then_some(taken)
+    }
+
+    /// A message has come; its bytes are at `from`.
+    pub(crate) fn deliver(
+        &self,
+        number: u32,
+        bytes: u32,
+        (from, from_offset): (NonNull<u8>, u64),
+    ) -> Result<(), WireViolation> {
+        let words = self.wired_words().filter(|_| self.wired_end() == Some(End::Recv)).ok_or(WireViolation)?;
+        let delivered = words.input.delivered.load(Ordering::Relaxed);
+        let has_credit = number.wrapping_sub(self.words().taken()) < CELLS;
+        if number != delivered || u64::from(bytes) != self.channel().bytes() || !has_credit {
+            return Err(WireViolation);
+        }
+        words.input.delivered.store(number.wrapping_add(1), Ordering::Relaxed);
+        match EagerSender::at(number).start(&Inbound { channel: self, from, from_offset }) {
+            Progress::Done => Ok(()),
+            // There was a cell; a rank that says otherwise by now harms its own job.
+            Progress::Pending => Err(WireViolation),
+        }
+    }
+
+    /// The other side has taken so many messages.
+    pub(crate) fn grant(&self, count: u32) -> Result<(), WireViolation> {
+        let words = self.wired_words().filter(|_| self.wired_end() == Some(End::Send)).ok_or(WireViolation)?;
+        let granted = words.input.granted.load(Ordering::Relaxed);
+        if count.wrapping_sub(granted) > CELLS {
+            return Err(WireViolation);
+        }
+        words.input.granted.store(count, Ordering::Relaxed);
+        self.mark_starving(false);
+        self.mark_due();
+        Ok(())
+    }
+
+    /// The other side will not say its last word: this is it. The daemon's part.
+    pub fn sever(&self, why: Status) -> Result<(), WireViolation> {
+        if self.has_peer_ended() { Ok(()) } else { self.end(why) }
+    }
+
+    /// The other side has said its last word.
+    pub(crate) fn end(&self, why: Status) -> Result<(), WireViolation> {
+        let (words, end) = self.wired_words().zip(self.wired_end()).ok_or(WireViolation)?;
+        self.close(end, why);
+        self.mark_starving(false);
+        // SYNC wired-ended (store).
+        words.input.ended.store(why.code() + 1, Ordering::Release);
+        Ok(())
+    }
+
+    fn wired_end(&self) -> Option<End> {
+        Some(self.channel().wired()?.end)
+    }
+}
+
+/// The channel of a sender, with the connection's buffer as the receiver's.
+struct Outbound<'a> {
+    channel: &'a OpenChannel,
+    /// Room for a message.
+    to: NonNull<u8>,
+    /// Where that is in the segment.
+    to_offset: u64,
+}
+
+impl EagerMemory for Outbound<'_> {
+    fn words(&self) -> &EagerWords {
+        self.channel.words()
+    }
+
+    fn cell(&self, number: u32) -> &CellWord {
+        self.channel.cell(number)
+    }
+
+    fn fill(&self, _: u32) {
+        unreachable!("a wire receives from a sender's channel");
+    }
+
+    fn empty(&self, number: u32) {
+        // SAFETY: the cell is the channel's, and whoever made this vouches for the room.
+        unsafe {
+            mapped::copy_small(self.channel.payload_at(number), self.to, self.channel.channel().bytes() as usize)
+        };
+    }
+
+    fn place(&self) {
+        let bytes = self.channel.channel().bytes();
+        let to = Layout::contiguous(self.to_offset, bytes);
+        self.channel.copy_part(&self.channel.channel().end(End::Send).layout, 0, &to, 0, bytes);
+    }
+
+    fn is_placed(&self) -> bool {
+        false
+    }
+
+    fn wake_receiver(&self) {}
+
+    fn wake_sender(&self) {
+        self.channel.wake_end(End::Send);
+    }
+}
+
+/// The channel of a receiver, with the connection's buffer as the sender's.
+struct Inbound<'a> {
+    channel: &'a OpenChannel,
+    /// The message.
+    from: NonNull<u8>,
+    /// Where that is in the segment.
+    from_offset: u64,
+}
+
+impl EagerMemory for Inbound<'_> {
+    fn words(&self) -> &EagerWords {
+        self.channel.words()
+    }
+
+    fn cell(&self, number: u32) -> &CellWord {
+        self.channel.cell(number)
+    }
+
+    fn fill(&self, number: u32) {
+        // SAFETY: the cell is the channel's, and whoever made this vouches for the message.
+        unsafe {
+            mapped::copy_small(self.from, self.channel.payload_at(number), self.channel.channel().bytes() as usize)
+        };
+    }
+
+    fn empty(&self, _: u32) {
+        unreachable!("a wire sends to a receiver's channel");
+    }
+
+    fn place(&self) {
+        let bytes = self.channel.channel().bytes();
+        let from = Layout::contiguous(self.from_offset, bytes);
+        self.channel.copy_part(&from, 0, &self.channel.channel().end(End::Recv).layout, 0, bytes);
+    }
+
+    fn is_placed(&self) -> bool {
+        self.channel.channel().bytes() > INLINE_BYTES
+    }
+
+    fn wake_receiver(&self) {
+        self.channel.wake_end(End::Recv);
+    }
+
+    fn wake_sender(&self) {}
+}
