@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::thread;
 
 use ropeway_proto::control::{Attached, Reply, Request};
 use ropeway_proto::hello::VersionRange;
@@ -128,11 +129,20 @@ impl Attachment {
 
     /// Looks at these wires once, and has what was started leave.
     pub(crate) fn look(&self, reach: Reach<'_>) {
+        self.come();
+        self.wires.work(reach);
+    }
+
+    /// The program waits, or at least looks: what it has started on wires leaves.
+    pub(crate) fn come(&self) {
+        self.presence.note();
         if self.wires.has_begun() {
-            self.presence.note();
+            // Neighbours that want the core may have something for the same wire: one system call is enough for all.
+            if self.waiting.is_crowded() {
+                thread::yield_now();
+            }
             self.wires.come();
         }
-        self.wires.work(reach);
     }
 
     pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode) -> Result<(), Error> {

@@ -220,10 +220,7 @@ impl Operation {
     /// What was started leaves, and is remembered to have left so.
     #[inline(never)]
     fn come_to_wires(&mut self) {
-        self.attachment.presence().note();
-        if self.attachment.wires().has_begun() {
-            self.attachment.wires().come();
-        }
+        self.attachment.come();
         if let (Some(direct), Some(_)) = (&mut self.direct, &self.wire) {
             direct.learn(self.attachment.presence());
         }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::hint;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -96,12 +96,22 @@ pub(crate) struct WaitingRoom {
     pub(crate) local_rank: u32,
     cores: u32,
     patience: Patience,
+    /// Somebody else wanted the core when it was last yielded.
+    is_contended: AtomicBool,
 }
 
 impl WaitingRoom {
     pub(crate) fn new(job: Arc<JobSegment>, control: Arc<ControlSegment>, wires: Arc<Wires>, local_rank: u32) -> Self {
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        Self { job, control, wires, local_rank, cores, patience: Patience::default() }
+        Self {
+            job,
+            control,
+            wires,
+            local_rank,
+            cores,
+            patience: Patience::default(),
+            is_contended: AtomicBool::new(false),
+        }
     }
 
     /// Looks before the core is yielded: none while more ranks are awake than there are cores.
@@ -113,9 +123,14 @@ impl WaitingRoom {
         }
     }
 
-    /// Whether more ranks are awake than there are cores.
-    fn is_crowded(&self) -> bool {
-        self.job.awake_ranks() > self.cores
+    /// Whether others want the cores: more ranks are awake than there are, or a yield was taken up.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.job.awake_ranks() > self.cores || self.is_contended.load(Ordering::Relaxed)
+    }
+
+    /// By how much everything takes longer because others want the cores.
+    fn crowd(&self) -> u32 {
+        if self.is_crowded() { CROWD } else { 1 }
     }
 
     /// Waits for `event`, or until the daemon is gone. Allocates nothing and holds no lock.
@@ -140,7 +155,7 @@ impl WaitingRoom {
             self.sleep_until(event, watch)?;
         }
         if mode == WaitMode::Adaptive {
-            self.patience.learn(begin.elapsed());
+            self.patience.learn(begin.elapsed() / self.crowd());
         }
         Ok(())
     }
@@ -150,17 +165,19 @@ impl WaitingRoom {
         let limit = match mode {
             WaitMode::Polling => None,
             WaitMode::Blocking => Some(BLOCKING_YIELD),
-            WaitMode::Adaptive => Some(self.patience.limit()),
+            WaitMode::Adaptive => Some(self.patience.limit() * self.crowd()),
         };
         loop {
             self.work_wires(event);
             if has_ended(event, watch)? {
                 return Ok(true);
             }
-            if limit.is_some_and(|limit| begin.elapsed() >= limit) {
+            let before = begin.elapsed();
+            if limit.is_some_and(|limit| before >= limit) {
                 return Ok(false);
             }
             thread::yield_now();
+            self.is_contended.store(begin.elapsed() - before > LONE_YIELD, Ordering::Relaxed);
         }
     }
 
@@ -220,6 +237,10 @@ fn has_ended(event: &impl Event, watch: &Watch) -> Result<bool, Error> {
 const SPINS: u32 = 12;
 /// Longer than a peer takes to answer that is on a core.
 const DIRECT_SPINS: u32 = 60;
+/// Who yields to others has most of its patience used up by them, and costs nobody anything.
+const CROWD: u32 = 4;
+/// A yield that nobody takes up is shorter.
+const LONE_YIELD: Duration = Duration::from_nanos(800);
 /// Looks at a wire before the core is yielded; each is a system call.
 const WIRE_LOOKS: u32 = 4;
 /// How long a thread that is to sleep yields its core first.
