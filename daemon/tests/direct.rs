@@ -1,4 +1,4 @@
-//! Direct channels: messages between ranks of one node that the daemon does not touch.
+//! Direct channels: messages that the daemon does not touch, between ranks of one node or over a wire.
 
 mod common;
 
@@ -10,6 +10,8 @@ use ropeway::{Communicator, Error, Favor, RecvRequest, SendRequest, Session, Wai
 const LARGE: usize = 1 << 20;
 /// Beside the cell's word, in the cell, in the receiver's buffer, and in pieces.
 const SIZES: [usize; 4] = [8, 56, 4096, 300_000];
+/// Small messages between nodes use a wire, whose ends are the same as those of a direct channel.
+const NODES: [usize; 2] = [1, 2];
 
 fn pair(cluster: &Cluster) -> (Session, Session) {
     (cluster.attach(0), cluster.attach(1))
@@ -161,63 +163,71 @@ fn a_sender_gets_ahead_by_four_small_messages() {
 
 #[test]
 fn a_started_receive_can_be_taken_back_and_started_again() {
-    let cluster = Cluster::start(1, 2);
-    let (zero, one) = pair(&cluster);
-    for bytes in SIZES {
-        let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
-        exchange(&mut send, &mut recv, 1);
-        for byte in 2..20 {
-            assert_eq!(recv.start().unwrap().cancel().unwrap(), None);
-            exchange(&mut send, &mut recv, byte);
+    for nodes in NODES {
+        let cluster = Cluster::start(nodes, 2);
+        let (zero, one) = pair(&cluster);
+        for bytes in SIZES {
+            let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+            exchange(&mut send, &mut recv, 1);
+            for byte in 2..20 {
+                assert_eq!(recv.start().unwrap().cancel().unwrap(), None);
+                exchange(&mut send, &mut recv, byte);
+            }
         }
     }
 }
 
 #[test]
 fn a_sleeping_receiver_is_woken_by_its_sender() {
-    let cluster = Cluster::start(1, 2);
-    let (zero, one) = pair(&cluster);
-    for bytes in SIZES {
-        let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
-        exchange(&mut send, &mut recv, 1);
-        std::thread::scope(|scope| {
-            let asleep = scope.spawn(|| recv.start().unwrap().wait_with(WaitMode::Blocking).unwrap());
-            std::thread::sleep(Duration::from_millis(20));
-            send.start().unwrap().wait_with(WaitMode::Blocking).unwrap();
-            soon(|| asleep.join().unwrap());
-        });
+    for nodes in NODES {
+        let cluster = Cluster::start(nodes, 2);
+        let (zero, one) = pair(&cluster);
+        for bytes in SIZES {
+            let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+            exchange(&mut send, &mut recv, 1);
+            std::thread::scope(|scope| {
+                let asleep = scope.spawn(|| recv.start().unwrap().wait_with(WaitMode::Blocking).unwrap());
+                std::thread::sleep(Duration::from_millis(20));
+                send.start().unwrap().wait_with(WaitMode::Blocking).unwrap();
+                soon(|| asleep.join().unwrap());
+            });
+        }
     }
 }
 
 #[test]
 fn an_end_that_is_freed_is_reported_and_its_messages_still_arrive() {
-    let cluster = Cluster::start(1, 2);
-    let (zero, one) = pair(&cluster);
-    for bytes in SIZES {
-        let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
-        exchange(&mut send, &mut recv, 1);
-        if bytes <= 8192 {
-            send.start().unwrap().wait().unwrap();
+    for nodes in NODES {
+        let cluster = Cluster::start(nodes, 2);
+        let (zero, one) = pair(&cluster);
+        for bytes in SIZES {
+            let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+            exchange(&mut send, &mut recv, 1);
+            if bytes <= 8192 {
+                send.start().unwrap().wait().unwrap();
+            }
+            drop(send);
+            if bytes <= 8192 {
+                recv.start().unwrap().wait().unwrap();
+            }
+            let error = soon(|| recv.start().unwrap().wait().unwrap_err());
+            assert!(matches!(error, Error::PeerFreed), "{error}");
         }
-        drop(send);
-        if bytes <= 8192 {
-            recv.start().unwrap().wait().unwrap();
-        }
-        let error = soon(|| recv.start().unwrap().wait().unwrap_err());
-        assert!(matches!(error, Error::PeerFreed), "{error}");
     }
 }
 
 #[test]
 fn memory_of_channels_is_used_again() {
-    let cluster = Cluster::start(1, 2);
-    let (zero, one) = pair(&cluster);
-    // 8 KiB messages take 32 KiB of cells: without reuse this would need gigabytes.
-    for round in 0..20_000u32 {
-        let (mut send, mut recv) = channel(&zero.world(), &one.world(), 8192);
-        if round % 1000 == 0 {
-            exchange(&mut send, &mut recv, round as u8);
-            exchange(&mut send, &mut recv, 1);
+    for (nodes, rounds) in [(1, 20_000), (2, 2000)] {
+        let cluster = Cluster::start(nodes, 2);
+        let (zero, one) = pair(&cluster);
+        // 8 KiB messages take 32 KiB of cells: without reuse this would need gigabytes, and more names than a wire has.
+        for round in 0..rounds {
+            let (mut send, mut recv) = channel(&zero.world(), &one.world(), 8192);
+            if round % 100 == 0 {
+                exchange(&mut send, &mut recv, round as u8);
+                exchange(&mut send, &mut recv, 1);
+            }
         }
     }
 }
@@ -227,8 +237,8 @@ fn memory_of_channels_is_used_again() {
 #[test]
 fn a_rank_killed_in_the_middle_harms_nobody() {
     let begin = Instant::now();
-    for round in 0..25 {
-        let cluster = Cluster::start(1, 2);
+    for round in 0..40 {
+        let cluster = Cluster::start(NODES[round as usize % 2], 2);
         let session = cluster.attach(0);
         let mut storm = Storm::new(&session.world(), 1);
         let mut rank = cluster.spawn(1, "storm");

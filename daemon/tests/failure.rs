@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Cluster, Cut, Wire, config, soon};
+use common::{Cable, Cluster, Cut, config, soon};
 use ropeway::control::ControlSocket;
 use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, WaitMode};
 use ropeway_daemon::Config;
@@ -213,9 +213,9 @@ fn a_daemon_ends_cleanly_on_sigterm() {
 fn link_failure(how: Cut) {
     let wires = std::sync::Mutex::new(Vec::new());
     let route = |address: DaemonAddress| {
-        let wire = Wire::to(address.link);
-        let link = wire.address;
-        wires.lock().unwrap().push(wire);
+        let cable = Cable::to(address.link);
+        let link = cable.address;
+        wires.lock().unwrap().push(cable);
         DaemonAddress { link, ..address }
     };
     let cluster = Cluster::start_with(2, vec![config(), config()], route);
@@ -226,7 +226,7 @@ fn link_failure(how: Cut) {
     std::thread::scope(|scope| {
         let near = scope.spawn(|| zero.recv(&mut [0u8], 1, 1).unwrap_err());
         let far = scope.spawn(|| one.recv(&mut [0u8], 0, 1).unwrap_err());
-        // Node 0 dials node 1, so the connection goes through the wire to node 1.
+        // Node 0 dials node 1, so the connection goes through the cable to node 1.
         wires.lock().unwrap()[1].cut(how);
         let (near, far) = soon(|| (near.join().unwrap(), far.join().unwrap()));
         assert!(matches!(near, Error::PeerLost { node: 1 }), "{near}");

@@ -147,13 +147,13 @@ pub(crate) fn soon<T>(act: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A wire between two daemons that can be cut, or just stop carrying anything.
-pub(crate) struct Wire {
+/// A cable between two daemons that can be cut, or just stop carrying anything.
+pub(crate) struct Cable {
     pub(crate) address: SocketAddr,
     stop: std::sync::mpsc::Sender<Cut>,
 }
 
-/// How a wire fails.
+/// How a cable fails.
 pub(crate) enum Cut {
     /// Both ends see the connection close.
     Close,
@@ -161,7 +161,7 @@ pub(crate) enum Cut {
     Silence,
 }
 
-impl Wire {
+impl Cable {
     pub(crate) fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -190,7 +190,7 @@ impl Wire {
     }
 }
 
-/// Senders that stop the forwarding threads of a wire: a message silences, a hang-up closes.
+/// Senders that stop the forwarding threads of a cable: a message silences, a hang-up closes.
 static CUTS: Mutex<Vec<(SocketAddr, std::sync::mpsc::Sender<()>)>> = Mutex::new(Vec::new());
 
 fn forward(from: &mut TcpStream, to: &mut TcpStream, told: &std::sync::mpsc::Receiver<()>) {

@@ -284,6 +284,12 @@ impl EagerReceiver {
         memory.cell(self.number).has(self.number) || (memory.is_placed() && self.is_placed(memory.words()))
     }
 
+    /// Whether [`start`](Self::start) would find a message.
+    pub fn is_expected(&self, memory: &impl EagerMemory) -> bool {
+        let parked = memory.words().sender.parked.load(Ordering::Relaxed);
+        memory.cell(self.number).has(self.number) || parked == phase(self.number, WAITING)
+    }
+
     /// Takes the message, if it is there.
     #[inline]
     pub fn poll(&mut self, memory: &impl EagerMemory) -> Progress {

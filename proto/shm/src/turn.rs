@@ -17,6 +17,12 @@ pub struct Due<const WORDS: usize> {
     words: [AtomicU64; WORDS],
 }
 
+/// Whether somebody looks after what others mark. Who marks asks afterwards; who stops looking looks once more afterwards.
+#[repr(C)]
+pub struct Guard {
+    is_there: AtomicU32,
+}
+
 /// How a turn went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Went {
@@ -82,6 +88,34 @@ impl Turn {
     }
 }
 
+impl Guard {
+    /// Nobody. In a segment of zeros it is there already; this makes one elsewhere.
+    #[expect(clippy::new_without_default, reason = "nobody wants one by default")]
+    pub fn new() -> Self {
+        Self { is_there: AtomicU32::new(0) }
+    }
+
+    /// Starts anew. Nobody else knows it yet.
+    pub fn reset(&self) {
+        self.is_there.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether somebody looks after what was marked before this.
+    #[inline]
+    pub fn is_there(&self) -> bool {
+        // SYNC guard: the mark before the guard here, the guard before the marks in whoever leaves; with both fences either
+        // we see that he has left, or he sees the mark.
+        fence(Ordering::SeqCst);
+        self.is_there.load(Ordering::Relaxed) != 0
+    }
+
+    /// Somebody looks from now on, or no more; then he looks once more.
+    pub fn set(&self, is_there: bool) {
+        self.is_there.store(is_there.into(), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+}
+
 impl<const WORDS: usize> Due<WORDS> {
     /// Nothing. In a segment of zeros it is there already; this makes one elsewhere.
     #[expect(clippy::new_without_default, reason = "nobody wants one by default")]
@@ -97,19 +131,19 @@ impl<const WORDS: usize> Due<WORDS> {
     /// Marks a number. Everything written before is visible to whoever takes the mark.
     #[inline]
     pub fn mark(&self, index: usize) {
-        // SYNC due-mark (store). SeqCst: whoever marks then looks whether anybody is on guard.
-        self.words[index / 64 % WORDS].fetch_or(1 << (index % 64), Ordering::SeqCst);
+        // SYNC due-mark (store).
+        self.words[index / 64 % WORDS].fetch_or(1 << (index % 64), Ordering::Release);
     }
 
     /// Takes a mark back.
     pub fn unmark(&self, index: usize) {
-        self.words[index / 64 % WORDS].fetch_and(!(1 << (index % 64)), Ordering::SeqCst);
+        self.words[index / 64 % WORDS].fetch_and(!(1 << (index % 64)), Ordering::Relaxed);
     }
 
     /// Whether anything is marked.
     #[inline]
     pub fn is_any(&self) -> bool {
-        self.words.iter().any(|word| word.load(Ordering::SeqCst) != 0)
+        self.words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
     /// Takes the marks one by one, until `take` refuses one, which stays.

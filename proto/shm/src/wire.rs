@@ -27,7 +27,7 @@ use ropeway_proto::{End, Status, WireFrame};
 use crate::channel::{Channel, OpenChannel};
 use crate::job::JobSegment;
 use crate::mapped;
-use crate::turn::{Due, Turn, Went};
+use crate::turn::{Due, Guard, Turn, Went};
 use crate::wired::WireViolation;
 
 #[repr(C)]
@@ -61,9 +61,9 @@ struct WatchWords {
     /// Ranks that sleep and can't receive for themselves.
     sleepers: AtomicU32,
     /// The daemon receives for them.
-    is_watched: AtomicU32,
+    watch: Guard,
     /// The daemon looks now and then for what was forgotten.
-    is_guarded: AtomicU32,
+    guard: Guard,
     /// The daemon was asked to send what is due, and has not begun.
     is_called: AtomicU32,
     /// The connection is lost, or one side has said what can't be.
@@ -188,10 +188,10 @@ impl Wire {
         input.reset();
         due.reset();
         starving.reset();
-        let WatchWords { sleepers, is_watched, is_guarded, is_called, is_broken } = watch;
-        [sleepers, is_watched, is_guarded, is_called, is_broken]
-            .iter()
-            .for_each(|word| word.store(0, Ordering::Relaxed));
+        let WatchWords { sleepers, watch, guard, is_called, is_broken } = watch;
+        watch.reset();
+        guard.reset();
+        [sleepers, is_called, is_broken].iter().for_each(|word| word.store(0, Ordering::Relaxed));
         channels.iter().for_each(|channel| channel.store(0, Ordering::Relaxed));
     }
 
@@ -448,60 +448,57 @@ impl Wire {
 
     /// A rank is about to sleep and can't receive for itself. True if the daemon has to be told.
     pub fn begin_sleep(&self) -> bool {
-        let watch = &self.words().watch;
-        // SYNC wire-watch: sleepers before the watch here, the watch before sleepers in `unwatch`, all SeqCst.
-        watch.sleepers.fetch_add(1, Ordering::SeqCst);
-        watch.is_watched.load(Ordering::SeqCst) == 0
+        let WatchWords { sleepers, watch, .. } = &self.words().watch;
+        sleepers.fetch_add(1, Ordering::Relaxed);
+        !watch.is_there()
     }
 
     /// It is awake again.
     pub fn end_sleep(&self) {
-        self.words().watch.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.words().watch.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether ranks sleep.
+    pub fn has_sleepers(&self) -> bool {
+        self.words().watch.sleepers.load(Ordering::Relaxed) > 0
     }
 
     /// The daemon is woken by what comes from now on. The daemon's part.
     pub fn watch(&self) {
-        self.words().watch.is_watched.store(1, Ordering::SeqCst);
+        self.words().watch.watch.set(true);
     }
 
     /// The daemon is woken no more, unless ranks sleep: false then. The daemon's part.
     pub fn unwatch(&self) -> bool {
-        let watch = &self.words().watch;
-        // SYNC wire-watch: see `begin_sleep`.
-        watch.is_watched.store(0, Ordering::SeqCst);
-        let is_needed = watch.sleepers.load(Ordering::SeqCst) > 0;
+        self.words().watch.watch.set(false);
+        let is_needed = self.has_sleepers();
         if is_needed {
             self.watch();
         }
         !is_needed
     }
 
-    /// Whether ranks sleep.
-    pub fn has_sleepers(&self) -> bool {
-        self.words().watch.sleepers.load(Ordering::SeqCst) > 0
-    }
-
     /// Whether the daemon soon looks for what was forgotten.
     #[inline]
     pub fn is_guarded(&self) -> bool {
-        // SYNC wire-guard: the mark before the guard here, the guard before the marks in the daemon, all SeqCst.
-        self.words().watch.is_guarded.load(Ordering::SeqCst) != 0
+        self.words().watch.guard.is_there()
     }
 
     /// The daemon begins or ends to look now and then; after ending it looks once more. The daemon's part.
     pub fn set_guarded(&self, is_guarded: bool) {
-        self.words().watch.is_guarded.store(is_guarded.into(), Ordering::SeqCst);
+        self.words().watch.guard.set(is_guarded);
     }
 
     /// Whether the daemon has to be told that something is due: it was not told yet, or has begun to look since.
     pub fn must_call(&self) -> bool {
-        // SYNC wire-call: the mark before the call here, the call before the marks in `hear`, all SeqCst.
-        self.words().watch.is_called.swap(1, Ordering::SeqCst) == 0
+        // SYNC wire-call: the mark before the call. A call that was not heard will be, and the mark with it.
+        self.words().watch.is_called.swap(1, Ordering::AcqRel) == 0
     }
 
     /// The daemon begins to look for what is due. The daemon's part.
     pub fn hear(&self) {
-        self.words().watch.is_called.store(0, Ordering::SeqCst);
+        // SYNC wire-call: what was marked before the calls that are heard here.
+        self.words().watch.is_called.swap(0, Ordering::AcqRel);
     }
 
     /// Whether messages wait for credit that somebody has to receive.

@@ -148,7 +148,7 @@ impl OpenChannel {
     pub(crate) fn has_unsent(&self) -> bool {
         let Some(words) = self.wired_words() else { return false };
         let receiver = EagerReceiver::at(words.out.sent.load(Ordering::Relaxed));
-        receiver.is_due(&Outbound { channel: self, to: NonNull::dangling(), to_offset: 0 })
+        receiver.is_expected(&Outbound { channel: self, to: NonNull::dangling(), to_offset: 0 })
     }
 
     /// How many messages were taken, if the other side does not know yet.

@@ -6,6 +6,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use ropeway_proto::{Completion, Status};
 use ropeway_shm::ring::{RingConsumer, RingProducer, RingWords};
+use ropeway_shm::turn::{Due, Guard, Turn, Went};
 use ropeway_shm::{Doorbell, RequestSlot};
 
 const CAPACITY: usize = 2;
@@ -192,5 +193,47 @@ fn a_daemon_that_goes_wakes_whoever_sleeps() {
         }
         assert!(is_gone.load(Ordering::Acquire) || slot.is_done(1));
         watching.join().unwrap();
+    });
+}
+
+/// Two parties mark work and try to do it; each leaves it to the other if that one is at it.
+#[test]
+fn what_is_due_is_done_by_whoever_has_the_turn() {
+    loom::model(|| {
+        let shared = Arc::new((Turn::new(), Due::<1>::new(), [AtomicBool::new(false), AtomicBool::new(false)]));
+        let act = |shared: &(Turn, Due<1>, [AtomicBool; 2]), number: usize| {
+            let (turn, due, done) = shared;
+            due.mark(number);
+            turn.work(number as u32 + 1, due, || {
+                due.take_while(|index| {
+                    done[index].store(true, Ordering::Relaxed);
+                    true
+                });
+                Went::Through
+            });
+        };
+        let other = Arc::clone(&shared);
+        let thread = thread::spawn(move || act(&other, 1));
+        act(&shared, 0);
+        thread.join().unwrap();
+        assert!(shared.2.iter().all(|done| done.load(Ordering::Relaxed)));
+    });
+}
+
+/// What is marked without being asked for is found by the guard, or the guard was seen to have gone.
+#[test]
+fn a_guard_that_leaves_looks_once_more() {
+    loom::model(|| {
+        let (due, guard) = (Arc::new(Due::<1>::new()), Arc::new(Guard::new()));
+        guard.set(true);
+        let (other_due, other_guard) = (Arc::clone(&due), Arc::clone(&guard));
+        let marking = thread::spawn(move || {
+            other_due.mark(3);
+            other_guard.is_there()
+        });
+        guard.set(false);
+        let was_seen = due.is_any();
+        let was_relied_on = marking.join().unwrap();
+        assert!(was_seen || !was_relied_on);
     });
 }

@@ -9,3 +9,4 @@ mod liars;
 mod matching;
 mod one_shot;
 mod violations;
+mod wired;

@@ -1,0 +1,204 @@
+//! Wires: small messages between nodes that ranks move themselves while they wait, and the daemons while they do not.
+
+mod common;
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use common::{Cluster, config, soon};
+use ropeway::{Communicator, Error, Favor, RecvRequest, SendRequest, Session, WaitMode};
+use ropeway_daemon::Config;
+
+const SIZES: [usize; 4] = [0, 8, 4096, 8192];
+
+fn pair(cluster: &Cluster) -> (Session, Session) {
+    (cluster.attach(0), cluster.attach(1))
+}
+
+fn channel(from: &Communicator, to: &Communicator, bytes: usize) -> (SendRequest<u8>, RecvRequest<u8>) {
+    let send = from.send_init(from.alloc(bytes).unwrap(), to.rank(), 1).unwrap();
+    let recv = to.recv_init(to.alloc(bytes).unwrap(), from.rank(), 1).unwrap();
+    (send, recv)
+}
+
+fn exchange(send: &mut SendRequest<u8>, recv: &mut RecvRequest<u8>, byte: u8) {
+    send.buffer_mut().fill(byte);
+    let receiving = recv.start().unwrap();
+    let sending = send.start().unwrap();
+    sending.wait().unwrap();
+    let status = soon(|| receiving.wait().unwrap());
+    assert_eq!((status.source, status.tag, status.count), (0, 1, recv.buffer().len()));
+    assert!(recv.buffer().iter().all(|&other| other == byte));
+}
+
+/// The part of this file that runs in processes of their own.
+#[test]
+fn rank_role() {
+    let Ok(role) = std::env::var("TEST_ROLE") else { return };
+    let session = ropeway::init().unwrap();
+    let world = session.world();
+    let mut send = world.send_init(world.alloc::<u64>(1).unwrap(), 0, 1).unwrap();
+    println!("ready");
+    match role.as_str() {
+        // Sends and leaves at once.
+        "hasty" => {
+            for number in 0..8 {
+                send.buffer_mut()[0] = number;
+                send.start().unwrap().wait().unwrap();
+            }
+        }
+        other => panic!("no such role: {other}"),
+    }
+}
+
+#[test]
+fn while_ranks_wait_the_daemons_are_left_alone() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    for bytes in SIZES {
+        let (send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+        let mut send = send.favor(Favor::Latency);
+        exchange(&mut send, &mut recv, 1);
+        exchange(&mut send, &mut recv, 2);
+        let commands = |node| cluster.counter(node, "commands");
+        let before = [commands(0), commands(1)];
+        let frames = cluster.counter(0, "frames_sent");
+        (0..100).for_each(|byte| exchange(&mut send, &mut recv, byte));
+        // Whoever has not used a wire for a while tells the daemon that it does again.
+        let asked: u64 = (0..2).map(|node| commands(node) - before[node]).sum();
+        assert!(asked <= 20, "{bytes} bytes: {asked} commands");
+        // Counted by the daemon, though not moved by it; it looks every millisecond or two.
+        soon(|| while cluster.counter(0, "frames_sent") - frames < 100 {});
+    }
+}
+
+#[test]
+fn a_message_leaves_while_its_sender_computes() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    for bytes in SIZES {
+        let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+        exchange(&mut send, &mut recv, 1);
+        for byte in 2..10 {
+            send.buffer_mut().fill(byte);
+            // Whatever it has learnt: nobody waits for the send before the message has arrived.
+            let sending = send.start().unwrap();
+            soon(|| recv.start().unwrap().wait().unwrap());
+            assert!(recv.buffer().iter().all(|&other| other == byte));
+            sending.wait().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_sleeps_is_woken_whoever_sends() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    let (mut send, mut recv) = channel(&zero.world(), &one.world(), 8);
+    exchange(&mut send, &mut recv, 1);
+    for round in 0..200u64 {
+        std::thread::scope(|scope| {
+            let asleep = scope.spawn(|| recv.start().unwrap().wait_with(WaitMode::Blocking).unwrap());
+            // Before it sleeps, while it falls asleep, and when it does.
+            std::thread::sleep(Duration::from_micros(round * 7 % 300));
+            send.start().unwrap().wait_with(WaitMode::Blocking).unwrap();
+            soon(|| asleep.join().unwrap());
+        });
+    }
+}
+
+#[test]
+fn a_sender_gets_ahead_and_its_messages_follow_while_it_computes() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    for bytes in SIZES {
+        let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+        exchange(&mut send, &mut recv, 9);
+        let (tell, told) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // More than the receiver's side has room for: the rest has to be moved when there is.
+                for byte in 0..8 {
+                    send.buffer_mut().fill(byte);
+                    send.start().unwrap().wait().unwrap();
+                }
+                // It does nothing for its messages until they have arrived.
+                told.recv().unwrap();
+            });
+            std::thread::sleep(Duration::from_millis(5));
+            for byte in 0..8 {
+                soon(|| recv.start().unwrap().wait().unwrap());
+                assert!(recv.buffer().iter().all(|&other| other == byte), "{byte}");
+            }
+            tell.send(()).unwrap();
+        });
+    }
+}
+
+#[test]
+fn channels_beyond_those_a_wire_serves_use_the_link() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    let (from, to) = (zero.world(), one.world());
+    let mut channels: Vec<_> = (0..300).map(|_| channel(&from, &to, 8)).collect();
+    for round in 0..3 {
+        for (index, (send, recv)) in channels.iter_mut().enumerate() {
+            exchange(send, recv, (round * 50 + index) as u8);
+        }
+    }
+}
+
+#[test]
+fn without_wires_the_link_carries_everything() {
+    let plain = || Config { has_wires: false, ..config() };
+    for configs in [vec![plain(), plain()], vec![plain(), config()], vec![config(), plain()]] {
+        let cluster = Cluster::start_with(2, configs, |address| address);
+        let (zero, one) = pair(&cluster);
+        for bytes in SIZES {
+            let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+            (0..20).for_each(|byte| exchange(&mut send, &mut recv, byte));
+        }
+    }
+}
+
+#[test]
+fn what_a_rank_has_sent_arrives_though_it_is_gone() {
+    for _ in 0..10 {
+        let cluster = Cluster::start(2, 2);
+        let zero = cluster.attach(0);
+        let world = zero.world();
+        let mut recv = world.recv_init(world.alloc::<u64>(1).unwrap(), 1, 1).unwrap();
+        let mut rank = cluster.spawn(1, "hasty");
+        rank.child.wait().unwrap();
+        for number in 0..8 {
+            soon(|| recv.start().unwrap().wait().unwrap());
+            assert_eq!(recv.buffer()[0], number);
+        }
+        let error = soon(|| recv.start().unwrap().wait().unwrap_err());
+        // It frees its request, then leaves; which of the two is noticed first is a matter of luck.
+        assert!(matches!(error, Error::PeerFreed | Error::RankLeft { rank: 1 }), "{error}");
+    }
+}
+
+#[test]
+fn neighbours_move_each_others_messages() {
+    let cluster = Cluster::start(2, 6);
+    let sessions: Vec<Session> = (0..6).map(|rank| cluster.attach(rank)).collect();
+    std::thread::scope(|scope| {
+        for (rank, session) in sessions.iter().enumerate() {
+            scope.spawn(move || {
+                let (world, peer) = (session.world(), (rank as u32 + 3) % 6);
+                let mut send = world.send_init(world.alloc::<u64>(1).unwrap(), peer, 0).unwrap();
+                let mut recv = world.recv_init(world.alloc::<u64>(1).unwrap(), peer, 0).unwrap();
+                let modes = [WaitMode::Polling, WaitMode::Blocking, WaitMode::Adaptive];
+                for round in 0..500 {
+                    send.buffer_mut()[0] = round;
+                    let receiving = recv.start().unwrap();
+                    send.start().unwrap().wait().unwrap();
+                    receiving.wait_with(modes[(rank + round as usize / 100) % 3]).unwrap();
+                    assert_eq!(recv.buffer()[0], round);
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,289 @@
+//! Both sides of a wire, worked by hand.
+#![cfg(not(loom))]
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use ropeway_proto::{End, Layout, NodeId, Status, WireFrame};
+use ropeway_shm::eager::{CELLS, EagerReceiver, EagerSender, Progress};
+use ropeway_shm::{Channel, EndOfChannel, JobGeometry, JobSegment, KnownChannels, OpenChannel, Sent, Wire, WiredEnd};
+
+const ARENA_BYTES: u64 = 1 << 20;
+const CHANNEL_BYTES: u64 = 64 << 10;
+/// Empty, beside a cell's word, in a cell or the receiver's buffer, and the largest.
+const SIZES: [u64; 6] = [0, 8, 56, 57, 4096, 8192];
+
+/// One node: a rank, a wire, and channels of the sizes above.
+struct Side {
+    job: Arc<JobSegment>,
+    wire: Arc<Wire>,
+    known: KnownChannels,
+    channels: Vec<OpenChannel>,
+}
+
+impl Side {
+    fn new(end: End, socket: UnixStream) -> Self {
+        let geometry = JobGeometry { local_ranks: 1, arena_bytes_max: ARENA_BYTES };
+        let job = Arc::new(JobSegment::create(geometry).unwrap());
+        job.reserve_slots(0, 64).unwrap();
+        job.reserve_arena(0, ARENA_BYTES).unwrap();
+        job.reserve_channels(1 << 20).unwrap();
+        let block = job.channels().start;
+        let wire = Arc::new(Wire::open(&job, block, None).unwrap());
+        wire.write();
+        wire.set_socket(socket.into());
+        let channel = |(index, bytes): (usize, u64)| {
+            let layout = Layout::contiguous(job.arena(0).start + index as u64 * 16384, bytes);
+            let own = EndOfChannel { local_rank: 0, slot: index as u32, layout };
+            let wired = WiredEnd { wire: block, index: index as u16, end, peer: 1, node: NodeId(1) };
+            let at = block + Wire::FOOTPRINT + index as u64 * CHANNEL_BYTES;
+            let channel = Channel::new_wired(at, bytes, own, wired);
+            channel.write(&job).unwrap();
+            wire.name(index as u16, at, 1);
+            let open = channel.on(&job).unwrap();
+            open.connect(index as u16);
+            open
+        };
+        let channels = SIZES.into_iter().enumerate().map(channel).collect();
+        Self { known: KnownChannels::new(wire.clone()), job, wire, channels }
+    }
+
+    fn send(&mut self) -> Sent {
+        self.wire.send(&mut self.known)
+    }
+
+    /// Receives until nothing more is there.
+    fn receive(&mut self) {
+        while self.wire.receive(&mut self.known).frames > 0 {}
+    }
+
+    fn fill(&self, index: usize, byte: u8) {
+        let layout = &self.channels[index].channel().end(End::Send).layout;
+        self.job.write(layout, 0, &vec![byte; layout.bytes() as usize]).unwrap();
+    }
+
+    fn has(&self, index: usize, byte: u8) -> bool {
+        let layout = &self.channels[index].channel().end(End::Recv).layout;
+        let mut bytes = vec![0; layout.bytes() as usize];
+        self.job.read(layout, 0, &mut bytes).unwrap();
+        bytes.iter().all(|&other| other == byte)
+    }
+}
+
+fn pair() -> (Side, Side) {
+    let (one, other) = UnixStream::pair().unwrap();
+    (Side::new(End::Send, one), Side::new(End::Recv, other))
+}
+
+#[test]
+fn messages_arrive_whether_they_are_awaited_or_not() {
+    for is_awaited in [true, false] {
+        let (mut near, mut far) = pair();
+        for index in 0..SIZES.len() {
+            let (mut sender, mut receiver) = (EagerSender::default(), EagerReceiver::default());
+            for byte in 0..20 {
+                let mut progress = Progress::Pending;
+                if is_awaited {
+                    progress = receiver.start(&far.channels[index]);
+                    assert_eq!(progress, Progress::Pending);
+                }
+                near.fill(index, byte);
+                assert_eq!(sender.start(&near.channels[index]), Progress::Done);
+                assert_eq!(near.send(), Sent::All);
+                far.receive();
+                if !is_awaited {
+                    progress = receiver.start(&far.channels[index]);
+                }
+                if progress == Progress::Pending {
+                    progress = receiver.poll(&far.channels[index]);
+                }
+                assert_eq!(progress, Progress::Done);
+                assert!(far.has(index, byte), "message {byte} of {} bytes", SIZES[index]);
+                if far.channels[index].note_taken() {
+                    far.send();
+                    near.receive();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_no_credit_waits_and_is_known_to_starve() {
+    let (mut near, mut far) = pair();
+    let (mut sender, mut receiver) = (EagerSender::default(), EagerReceiver::default());
+    let (channel, taking) = (&near.channels[1], &far.channels[1]);
+    for _ in 0..2 * CELLS {
+        assert_eq!(sender.start(channel), Progress::Done);
+        near.wire.send(&mut near.known);
+    }
+    assert!(near.wire.is_starving());
+    // All cells of both sides are full: the next one stays in its buffer.
+    assert_eq!(sender.start(channel), Progress::Pending);
+    far.wire.receive(&mut far.known);
+    for taken in 1..=CELLS {
+        assert_eq!(receiver.start(taking), Progress::Done);
+        assert_eq!(taking.note_taken(), taken >= CELLS / 2);
+    }
+    assert_eq!(receiver.start(taking), Progress::Pending);
+    far.wire.send(&mut far.known);
+    near.wire.receive(&mut near.known);
+    near.wire.send(&mut near.known);
+    assert!(near.wire.is_starving(), "one more than the other side has room for");
+    assert_eq!(sender.poll(channel), Progress::Done);
+    far.wire.receive(&mut far.known);
+    assert_eq!(receiver.poll(taking), Progress::Done);
+}
+
+#[test]
+fn the_last_word_comes_behind_the_last_message() {
+    let (mut near, mut far) = pair();
+    let (mut sender, mut receiver) = (EagerSender::default(), EagerReceiver::default());
+    near.fill(4, 7);
+    assert_eq!(sender.start(&near.channels[4]), Progress::Done);
+    assert!(near.wire.say_end(4, Status::RankLeft, &mut near.known));
+    near.send();
+    far.receive();
+    assert!(far.channels[4].has_peer_ended());
+    assert_eq!(far.channels[4].closed(End::Recv), Some(Status::RankLeft));
+    assert_eq!(receiver.start(&far.channels[4]), Progress::Done);
+    assert!(far.has(4, 7));
+    // The other side has nothing to add, and then both may forget it.
+    assert!(far.wire.say_end(4, Status::PeerFreed, &mut far.known));
+    far.send();
+    near.receive();
+    assert!(near.channels[4].has_peer_ended());
+    assert!(near.wire.forget(4) && far.wire.forget(4));
+}
+
+#[test]
+fn the_last_word_waits_for_messages_that_wait_for_credit() {
+    let (mut near, mut far) = pair();
+    let (mut sender, mut receiver) = (EagerSender::default(), EagerReceiver::default());
+    for _ in 0..CELLS + 2 {
+        assert_eq!(sender.start(&near.channels[1]), Progress::Done);
+        near.send();
+    }
+    assert!(!near.wire.say_end(1, Status::PeerFreed, &mut near.known));
+    near.send();
+    far.receive();
+    for _ in 0..CELLS {
+        assert_eq!(receiver.start(&far.channels[1]), Progress::Done);
+        far.channels[1].note_taken();
+    }
+    far.send();
+    near.receive();
+    assert!(near.wire.say_end(1, Status::PeerFreed, &mut near.known));
+    near.send();
+    far.receive();
+    for _ in 0..2 {
+        assert_eq!(receiver.start(&far.channels[1]), Progress::Done);
+    }
+    assert_eq!(far.channels[1].closed(End::Recv), Some(Status::PeerFreed));
+}
+
+#[test]
+fn a_connection_that_ends_breaks_the_wire() {
+    let (near, mut far) = pair();
+    drop(near);
+    assert!(far.wire.receive(&mut far.known).has_ended);
+    assert!(far.wire.is_broken());
+    assert_eq!(far.send(), Sent::All);
+}
+
+#[test]
+fn frames_that_come_in_pieces_are_put_together() {
+    let (mut tap, socket) = UnixStream::pair().unwrap();
+    let mut near = Side::new(End::Send, socket);
+    let (mut feed, socket) = UnixStream::pair().unwrap();
+    let mut far = Side::new(End::Recv, socket);
+    let mut receiver = EagerReceiver::default();
+    assert_eq!(receiver.start(&far.channels[3]), Progress::Pending);
+    near.fill(3, 9);
+    EagerSender::default().start(&near.channels[3]);
+    near.send();
+    let mut bytes = vec![0; 16 + SIZES[3] as usize];
+    tap.read_exact(&mut bytes).unwrap();
+    for (at, byte) in bytes.iter().enumerate() {
+        assert_eq!(receiver.poll(&far.channels[3]), Progress::Pending, "after {at} bytes");
+        feed.write_all(&[*byte]).unwrap();
+        far.wire.receive(&mut far.known);
+    }
+    assert_eq!(receiver.poll(&far.channels[3]), Progress::Done);
+    assert!(far.has(3, 9));
+}
+
+#[test]
+fn a_full_connection_is_news_once_and_goes_on_when_it_has_room() {
+    let (mut tap, socket) = UnixStream::pair().unwrap();
+    let mut near = Side::new(End::Send, socket);
+    let mut senders = [EagerSender::default(); SIZES.len()];
+    let largest = SIZES.len() - 1;
+    let mut granted = 0;
+    // Nobody reads, but credit comes as if somebody did.
+    let full = loop {
+        near.fill(largest, granted as u8);
+        if senders[largest].start(&near.channels[largest]) == Progress::Done {
+            tap.write_all(&WireFrame::Taken { channel: largest as u16, count: granted }.encode()).unwrap();
+            granted += 1;
+        }
+        near.receive();
+        if let full @ Sent::Full { .. } = near.send() {
+            break full;
+        }
+        senders[largest].poll(&near.channels[largest]);
+    };
+    assert_eq!(full, Sent::Full { is_news: true });
+    assert_eq!(near.send(), Sent::Full { is_news: false });
+    let mut byte = 0;
+    let mut message = vec![0; 16 + SIZES[largest] as usize];
+    while byte < granted.saturating_sub(CELLS) as u8 {
+        near.send();
+        tap.read_exact(&mut message).unwrap();
+        assert!(message[16..].iter().all(|&other| other == byte));
+        byte += 1;
+    }
+}
+
+/// What a liar may say of channels that exist and do not.
+fn frames() -> impl Strategy<Value = WireFrame> {
+    let channel = 0u16..10;
+    prop_oneof![
+        (channel.clone(), 0u32..6, prop_oneof![Just(0u32), Just(8), Just(57), Just(8192)])
+            .prop_map(|(channel, number, bytes)| WireFrame::Message { channel, number, bytes }),
+        (channel.clone(), 0u32..9).prop_map(|(channel, count)| WireFrame::Taken { channel, count }),
+        channel.prop_map(|channel| WireFrame::End { channel, why: Status::RankFailed }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_liar_breaks_the_wire_and_nothing_else(frames in proptest::collection::vec(frames(), 1..20), end in any::<bool>()) {
+        let (mut liar, socket) = UnixStream::pair().unwrap();
+        let mut side = Side::new(if end { End::Send } else { End::Recv }, socket);
+        for frame in frames {
+            let mut bytes = frame.encode().to_vec();
+            if let WireFrame::Message { bytes: payload, .. } = frame {
+                bytes.resize(16 + payload as usize, 1);
+            }
+            if liar.write_all(&bytes).is_err() {
+                break;
+            }
+            side.wire.receive(&mut side.known);
+            side.send();
+        }
+    }
+
+    #[test]
+    fn noise_breaks_the_wire_and_nothing_else(bytes in proptest::collection::vec(any::<u8>(), 16..200)) {
+        let (mut liar, socket) = UnixStream::pair().unwrap();
+        let mut side = Side::new(End::Recv, socket);
+        liar.write_all(&bytes).unwrap();
+        side.wire.receive(&mut side.known);
+        prop_assert!(side.wire.is_broken());
+    }
+}
