@@ -22,6 +22,7 @@
 //! | `algorithms` | one generator a file |
 //! | [`mod@select`], [`cost`] | the choice, and its reasons |
 //! | [`mod@check`] | matched, acyclic, in bounds, free of races, and right by a reference interpreter |
+//! | [`form`], [`tasks`] | eager and rendezvous forms; schedules as task lists of a network card |
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
@@ -31,12 +32,14 @@ pub mod check;
 pub mod cost;
 pub mod counts;
 pub mod error;
+pub mod form;
 mod hazard;
 pub mod neighborhood;
 pub mod patterns;
 pub mod select;
 pub mod shape;
 pub mod step;
+pub mod tasks;
 
 pub use algorithm::{Algorithm, ParseAlgorithmError, build, build_all};
 pub use cost::{Cost, CostTable};

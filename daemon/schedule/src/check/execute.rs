@@ -131,8 +131,9 @@ impl Machine<'_> {
                 let is_awaited = self.posted[peer as usize][partner as usize];
                 if is_awaited || self.delivery == Delivery::Eager {
                     let values = self.read(me, step, from)?;
-                    self.raise(peer, partner, self.start_level(me, step) + 1);
-                    self.raise(me, step, self.start_level(peer, partner) + 1);
+                    let level = self.start_level(me, step).max(self.start_level(peer, partner)) + 1;
+                    self.raise(me, step, level);
+                    self.raise(peer, partner, level);
                     self.done(me, step);
                     self.mail[peer as usize][partner as usize] = Some(values);
                 }

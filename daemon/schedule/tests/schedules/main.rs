@@ -2,6 +2,7 @@
 
 mod closed_forms;
 mod every;
+mod forms;
 mod mutations;
 mod refusals;
 mod shapes;
