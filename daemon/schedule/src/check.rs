@@ -12,7 +12,7 @@ mod execute;
 mod links;
 mod reference;
 
-pub use execute::{Delivery, Execution, execute};
+pub use execute::{Delivery, Execution, execute, trace};
 
 use crate::error::ShapeError;
 use crate::hazard::Hazards;
@@ -89,6 +89,18 @@ pub struct Proof {
 /// # Errors
 /// The first thing that is wrong.
 pub fn check(shape: &Shape, schedules: &[Schedule]) -> Result<Proof, CheckError> {
+    let proof = check_structure(shape, schedules)?;
+    // The order does not matter any more, so any one will do.
+    let execution = execute(shape, schedules, Delivery::Rendezvous, |_| 0)?;
+    reference::compare(shape, &execution)?;
+    Ok(proof)
+}
+
+/// The same without the right answer: 1 to 4 and 6. It needs no memory for vectors.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn check_structure(shape: &Shape, schedules: &[Schedule]) -> Result<Proof, CheckError> {
     shape.check()?;
     for me in 0..shape.size {
         let schedule =
@@ -97,9 +109,8 @@ pub fn check(shape: &Shape, schedules: &[Schedule]) -> Result<Proof, CheckError>
         check_steps(shape, schedule)?;
         check_races(schedule)?;
     }
-    // With this delivery each message has both ends' dependencies, so that circles show, and the order does not matter.
-    let execution = execute(shape, schedules, Delivery::Rendezvous, |_| 0)?;
-    reference::compare(shape, &execution)?;
+    // Each message has both ends' dependencies there, so that circles show.
+    let execution = trace(shape, schedules)?;
     if shape.collective == Collective::Barrier {
         check_barrier(schedules, &execution)?;
     }

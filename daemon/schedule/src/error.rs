@@ -60,7 +60,7 @@ pub enum Unsuitable {
     #[error("it does not group operands in fixed order: take linear, pairwise or linear-pipeline")]
     NoFixedOrder,
     /// Its exchange leaves nobody over only then.
-    #[error("it needs a power of {base} as number of participants: take bruck, ring or dissemination")]
+    #[error("it needs a power of {base} as number of participants: others, such as ring and dissemination, take any")]
     NeedsPower { base: u32 },
     /// The radices leave participants over.
     #[error("the product of its radices must be the number of participants")]

@@ -1,6 +1,7 @@
 //! Which algorithm is best for a shape, and why.
 
 use crate::algorithm::Algorithm;
+use crate::algorithms::radices;
 use crate::cost::{Cost, CostTable};
 use crate::error::BuildError;
 use crate::shape::{Collective, Shape};
@@ -67,6 +68,7 @@ fn variants(shape: &Shape, element_bytes: u64, table: &CostTable) -> Vec<Algorit
                 variants.extend([1, 2, 3].map(|ports| Algorithm::Dissemination { ports }));
             }
             Algorithm::Cayley { .. } => variants.extend([3, 4].map(|degree| Algorithm::Cayley { degree })),
+            Algorithm::RadixK { .. } => variants.push(Algorithm::RadixK { radices: radices(shape.size.max(1)) }),
             Algorithm::LinearPipeline { .. } => {
                 let segments = segments(shape, shape.size.saturating_sub(1), element_bytes, table);
                 variants.push(Algorithm::LinearPipeline { segments });

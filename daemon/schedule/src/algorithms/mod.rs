@@ -23,7 +23,7 @@ pub(crate) use linear::Linear;
 pub(crate) use linear_pipeline::LinearPipeline;
 pub(crate) use pairwise::Pairwise;
 pub(crate) use pipelined_tree::PipelinedTree;
-pub(crate) use radix_k::RadixK;
+pub(crate) use radix_k::{RadixK, radices};
 pub(crate) use recursive_doubling::RecursiveDoubling;
 pub(crate) use recursive_halving::RecursiveHalving;
 pub(crate) use ring::Ring;

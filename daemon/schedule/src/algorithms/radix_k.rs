@@ -78,7 +78,7 @@ impl RadixK {
 }
 
 /// Factors of a size: fours, a two, then other primes.
-fn radices(mut size: u32) -> Vec<u32> {
+pub(crate) fn radices(mut size: u32) -> Vec<u32> {
     let mut found = Vec::new();
     let mut factor = 4;
     while size > 1 {

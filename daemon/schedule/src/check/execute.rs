@@ -17,6 +17,7 @@ pub enum Delivery {
 
 /// What came of executing schedules.
 pub struct Execution {
+    /// None, if it is only traced.
     memories: Vec<Memory>,
     order: Vec<(u32, u32)>,
     levels: Vec<Vec<u32>>,
@@ -66,10 +67,28 @@ pub fn execute(
     shape: &Shape,
     schedules: &[Schedule],
     delivery: Delivery,
+    choose: impl FnMut(usize) -> usize,
+) -> Result<Execution, CheckError> {
+    let memories = schedules.iter().map(|one| Memory::new(shape, one.me(), one.scratch_elements())).collect();
+    run(shape, schedules, delivery, memories, choose)
+}
+
+/// Follows everybody's messages without any payload, so that vectors may be as long as they like.
+///
+/// # Errors
+/// If messages do not match, or steps wait in a circle.
+pub fn trace(shape: &Shape, schedules: &[Schedule]) -> Result<Execution, CheckError> {
+    run(shape, schedules, Delivery::Rendezvous, Vec::new(), |_| 0)
+}
+
+fn run(
+    shape: &Shape,
+    schedules: &[Schedule],
+    delivery: Delivery,
+    memories: Vec<Memory>,
     mut choose: impl FnMut(usize) -> usize,
 ) -> Result<Execution, CheckError> {
     let links = Links::new(schedules)?;
-    let memories = schedules.iter().map(|one| Memory::new(shape, one.me(), one.scratch_elements())).collect();
     let levels = schedules.iter().map(|one| vec![0; one.steps().len()]).collect();
     let execution = Execution { memories, order: Vec::new(), levels, links };
     let mut machine = Machine {
@@ -114,15 +133,15 @@ impl Machine<'_> {
         match self.schedules[me as usize].steps()[step as usize].action {
             Action::Copy { from, into } => {
                 let values = self.read(me, step, from)?;
-                self.slice(me, into).copy_from_slice(&values);
+                self.write(me, into, &values);
                 self.done(me, step);
             }
             Action::Combine { from, into, side } => {
                 let values = self.read(me, step, from)?;
                 // Both operands must have a value.
-                self.read(me, step, into)?;
-                let operator = self.operator;
-                apply(operator, self.slice(me, into), &values, side);
+                let mut result = self.read(me, step, into)?;
+                apply(self.operator, &mut result, &values, side);
+                self.write(me, into, &result);
                 self.done(me, step);
             }
             Action::Send { peer, from } => {
@@ -173,7 +192,7 @@ impl Machine<'_> {
         let values = self.mail[me as usize][step as usize].take().expect("the message has come");
         let action = self.schedules[me as usize].steps()[step as usize].action;
         let into = action.writes().expect("a message is received into memory");
-        self.slice(me, into).copy_from_slice(&values);
+        self.write(me, into, &values);
         self.done(me, step);
     }
 
@@ -201,13 +220,15 @@ impl Machine<'_> {
     }
 
     fn read(&mut self, me: u32, step: u32, slice: Slice) -> Result<Vec<Value>, CheckError> {
-        let values = self.slice(me, slice).to_vec();
+        let Some(memory) = self.execution.memories.get_mut(me as usize) else { return Ok(Vec::new()) };
+        let values = memory.buffer(slice.buffer)[slice.offset as usize..slice.end() as usize].to_vec();
         if values.contains(&UNWRITTEN) { Err(CheckError::Unwritten { me, step }) } else { Ok(values) }
     }
 
-    fn slice(&mut self, me: u32, slice: Slice) -> &mut [Value] {
-        let buffer = self.execution.memories[me as usize].buffer(slice.buffer);
-        &mut buffer[slice.offset as usize..slice.end() as usize]
+    fn write(&mut self, me: u32, slice: Slice, values: &[Value]) {
+        if let Some(memory) = self.execution.memories.get_mut(me as usize) {
+            memory.buffer(slice.buffer)[slice.offset as usize..slice.end() as usize].copy_from_slice(values);
+        }
     }
 
     fn finish(self) -> Result<Execution, CheckError> {

@@ -1,7 +1,8 @@
 //! Every algorithm with every shape that suits it.
 
 use ropeway_schedule::check::{Delivery, check, execute};
-use ropeway_schedule::{Algorithm, BuildError, Shape, build_all};
+use ropeway_schedule::select::predict;
+use ropeway_schedule::{Algorithm, BuildError, CostTable, Shape, build_all};
 
 use crate::shapes::shapes;
 
@@ -38,9 +39,11 @@ fn try_all(size: u32, roots: &[u32], count: u64) -> usize {
             match build_all(&shape, &algorithm) {
                 Ok(schedules) => {
                     tried += 1;
-                    if let Err(error) = check(&shape, &schedules) {
+                    let proof = check(&shape, &schedules).unwrap_or_else(|error| {
                         panic!("{algorithm} for {shape:?}: {error}");
-                    }
+                    });
+                    let cost = predict(&shape, algorithm.clone(), 8, &CostTable::default()).cost;
+                    assert!(f64::from(proof.depth) <= cost.rounds, "{algorithm} for {shape:?}: {proof:?}, {cost:?}");
                 }
                 Err(BuildError::Unsuitable { .. }) => {}
                 Err(error) => panic!("{algorithm} for {shape:?}: {error}"),
