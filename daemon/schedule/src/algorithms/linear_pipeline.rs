@@ -57,11 +57,11 @@ impl Generator for LinearPipeline {
 
     fn cost(&self, shape: &Shape) -> Cost {
         let others = shape.size - 1;
+        // A participant in the middle handles two messages a segment; latencies overlap.
         let along = |hops: u32, count: u64| {
-            let steps = f64::from(hops.max(1) - 1) + f64::from(self.segments);
-            let segment = count as f64 / f64::from(self.segments);
-            // In the steady state a participant handles one message a segment at each end; latencies overlap.
-            Cost::rounds(hops).further(2.0 * f64::from(self.segments - 1)).moved(steps * segment)
+            let segments = f64::from(self.segments).min(count.max(1) as f64);
+            let moved = (f64::from(hops.max(1) - 1) + segments) * count as f64 / segments;
+            Cost::rounds(hops).further(2.0 * (segments - 1.0)).moved(moved)
         };
         let with_operands = |cost: Cost| cost.combined(cost.moved);
         match shape.collective {
@@ -73,7 +73,13 @@ impl Generator for LinearPipeline {
                 };
                 with_operands(along(hops, count))
             }
-            Collective::Allreduce { count, .. } => with_operands(along(others, count)) + along(others, count),
+            Collective::Allreduce { count, .. } => {
+                // Segments on their way up and down meet in the middle.
+                let once = along(others, count);
+                let ends_only = shape.size == 2;
+                let back = if ends_only { Cost::rounds(1).moved(once.moved - count as f64) } else { once };
+                with_operands(once) + back
+            }
             Collective::Scan { count, .. } => with_operands(along(others, count)),
             _ => Cost::default(),
         }

@@ -66,18 +66,24 @@ impl Generator for PipelinedTree {
 
     fn cost(&self, shape: &Shape) -> Cost {
         let along = |root: u32, count: u64| {
-            let depth = InorderTree::depth(root, shape.size);
-            let steps = 2.0 * (f64::from(depth - 1) + f64::from(self.segments));
-            let further = f64::from(depth) + 3.0 * f64::from(self.segments - 1);
-            Cost::rounds(depth).further(further).moved(steps * count as f64 / f64::from(self.segments))
+            let depth = f64::from(InorderTree::depth(root, shape.size));
+            let segments = f64::from(self.segments).min(count.max(1) as f64);
+            // Up to three nodes there need not be one with two children.
+            let children = if shape.size > 3 || (shape.size == 3 && root == 1) { 2.0 } else { 1.0 };
+            let further = (children - 1.0) * depth + (children + 1.0) * (segments - 1.0);
+            let moved = children * (depth - 1.0 + segments) * count as f64 / segments;
+            Cost::rounds(depth).further(further).moved(moved)
         };
         let with_operands = |cost: Cost| cost.combined(cost.moved);
         match shape.collective {
             Collective::Bcast { root, count } => along(root, count),
             Collective::Reduce { root, count, .. } => with_operands(along(root, count)),
             Collective::Allreduce { count, .. } => {
+                // Segments on their way up and down share an inner node: three messages each way, not four.
                 let once = along(shape.size / 2, count);
-                with_operands(once) + once
+                let segments = f64::from(self.segments).min(count.max(1) as f64);
+                let saved = count as f64 * (segments - 1.0) / segments;
+                with_operands(once) + Cost { moved: once.moved - saved, further: once.further - segments + 1.0, ..once }
             }
             _ => Cost::default(),
         }

@@ -3,6 +3,7 @@
 mod closed_forms;
 mod every;
 mod forms;
+mod model;
 mod mutations;
 mod refusals;
 mod shapes;
