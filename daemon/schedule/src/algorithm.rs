@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::algorithms::{
-    Bruck, Cayley, Dissemination, Generator, Knomial, Linear, LinearPipeline, Pairwise, PipelinedTree, RadixK,
-    RecursiveDoubling, RecursiveHalving, Ring, ScatterAllgather, StandardExchange,
+    Bruck, Cayley, Dissemination, Generator, Knomial, Linear, LinearPipeline, Multigroup, Multileader, Pairwise,
+    PipelinedTree, RadixK, RecursiveDoubling, RecursiveHalving, Ring, ScatterAllgather, StandardExchange,
 };
 use crate::builder::Builder;
 use crate::cost::Cost;
@@ -45,6 +45,10 @@ pub enum Algorithm {
     Cayley { degree: u32 },
     /// Van de Geijn's: pieces down a binomial tree, then around a ring.
     ScatterAllgather,
+    /// Leaders of each node's ranks, who all exchange with each other.
+    Multileader { ranks_per_node: u32, leaders: u32 },
+    /// Leaders of each node's ranks, who exchange with those of their group.
+    Multigroup { ranks_per_node: u32, groups: u32 },
 }
 
 /// Builds what participant `me` has to do.
@@ -96,6 +100,8 @@ impl Algorithm {
             Self::Pairwise => "pairwise",
             Self::Cayley { .. } => "cayley",
             Self::ScatterAllgather => "scatter-allgather",
+            Self::Multileader { .. } => "multileader",
+            Self::Multigroup { .. } => "multigroup",
         }
     }
 
@@ -133,6 +139,8 @@ impl Algorithm {
             Self::Pairwise => Box::new(Pairwise),
             Self::Cayley { degree } => Box::new(Cayley { degree }),
             Self::ScatterAllgather => Box::new(ScatterAllgather),
+            Self::Multileader { ranks_per_node, leaders } => Box::new(Multileader { ranks_per_node, leaders }),
+            Self::Multigroup { ranks_per_node, groups } => Box::new(Multigroup { ranks_per_node, groups }),
         }
     }
 
@@ -147,6 +155,8 @@ impl Algorithm {
             | Self::Dissemination { ports: parameter }
             | Self::Cayley { degree: parameter } => vec![parameter],
             Self::RadixK { ref radices } => radices.clone(),
+            Self::Multileader { ranks_per_node, leaders: teams }
+            | Self::Multigroup { ranks_per_node, groups: teams } => vec![ranks_per_node, teams],
             _ => Vec::new(),
         }
     }
@@ -191,6 +201,11 @@ impl FromStr for Algorithm {
             [number] if (least..=PARAMETER_MAX).contains(&number) => Ok(number),
             _ => Err(refused()),
         };
+        let two = |default| match numbers[..] {
+            [] => Ok(default),
+            [first, second] if first.min(second) > 0 && first.max(second) <= PARAMETER_MAX => Ok((first, second)),
+            _ => Err(refused()),
+        };
         let none = |algorithm| if numbers.is_empty() { Ok(algorithm) } else { Err(refused()) };
         match *name {
             "linear" => none(Self::Linear),
@@ -208,6 +223,8 @@ impl FromStr for Algorithm {
             "dissemination" => Ok(Self::Dissemination { ports: one(1, 1)? }),
             "pairwise" => none(Self::Pairwise),
             "cayley" => Ok(Self::Cayley { degree: one(2, 4)? }),
+            "multileader" => two((4, 2)).map(|(ranks_per_node, leaders)| Self::Multileader { ranks_per_node, leaders }),
+            "multigroup" => two((4, 2)).map(|(ranks_per_node, groups)| Self::Multigroup { ranks_per_node, groups }),
             _ => none(Self::ScatterAllgather),
         }
     }
@@ -226,7 +243,7 @@ pub(crate) fn at_least(least: u32, parameter: u32, otherwise: &'static str) -> R
 const PARAMETER_MAX: u32 = 1 << 12;
 
 /// Each name, and its parameters.
-const NAMES: [(&str, &str); 15] = [
+const NAMES: [(&str, &str); 17] = [
     ("linear", "no parameter"),
     ("binomial", "no parameter"),
     ("k-nomial", "a radix of at least 2"),
@@ -242,6 +259,8 @@ const NAMES: [(&str, &str); 15] = [
     ("pairwise", "no parameter"),
     ("cayley", "a degree of at least 2"),
     ("scatter-allgather", "no parameter"),
+    ("multileader", "ranks and leaders a node, such as 4,2"),
+    ("multigroup", "ranks a node and groups, such as 4,2"),
 ];
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ Examples:
 
 Algorithms: linear, binomial, k-nomial:K, ring, recursive-doubling, standard-exchange:PORTS, recursive-halving,
 radix-k:R1,R2,…, bruck:PORTS, linear-pipeline:SEGMENTS, pipelined-tree:SEGMENTS, dissemination:PORTS, pairwise,
-cayley:DEGREE, scatter-allgather.")]
+cayley:DEGREE, scatter-allgather, multileader:RANKS,LEADERS, multigroup:RANKS,GROUPS (a node).")]
 pub(crate) struct Flags {
     /// The operation.
     #[arg(value_enum, value_name = "OPERATION")]

@@ -162,6 +162,16 @@ fn cayley_trees_send_each_block_over_each_edge_once() {
 }
 
 #[test]
+fn leaders_exchange_in_one_ring_or_in_one_a_group() {
+    // 4 nodes of 4 ranks, 2 leaders each: 8 members tell and are told; 8 leaders go around one ring.
+    let leaders = allgather(16, "multileader:4,2");
+    assert_eq!((leaders.messages, leaders.depth), (8 + 8 * 7 + 8, 1 + 7 + 1));
+    // Two rings of 4; each leader hands the blocks of 4 nodes on to 3 others.
+    let groups = allgather(16, "multigroup:4,2");
+    assert_eq!((groups.messages, groups.depth), (8 + 2 * 4 * 3 + 8 * 4 * 3, 1 + 3 + 1));
+}
+
+#[test]
 fn pipelines_are_as_deep_as_their_chains() {
     for size in SIZES {
         let chain = reduce(size, 100, "linear-pipeline:10");

@@ -23,6 +23,10 @@ fn algorithms(size: u32) -> Vec<Algorithm> {
         Algorithm::Cayley { degree: 2 },
         Algorithm::Cayley { degree: 3 },
     ]);
+    for (ranks_per_node, teams) in [(1, 1), (2, 1), (3, 3), (6, 2), (8, 4)] {
+        algorithms.push(Algorithm::Multileader { ranks_per_node, leaders: teams });
+        algorithms.push(Algorithm::Multigroup { ranks_per_node, groups: teams });
+    }
     if size > 1 {
         algorithms.push(Algorithm::RadixK { radices: vec![size] });
     }
@@ -66,6 +70,9 @@ fn all_are_right_for_small_sizes_and_every_root() {
 fn all_are_right_for_middle_sizes() {
     for size in 10..=33 {
         try_all(size, &[0, size / 3, size - 1], 101);
+        for count in [0, 1, 7] {
+            try_all(size, &[size / 2], count);
+        }
     }
 }
 
