@@ -1,7 +1,7 @@
 //! Collectives as data: (operation, size, rank) → schedule, a directed acyclic graph of steps over buffer slices.
 //!
 //! Pure: no I/O, no clock, no threads, no `unsafe`; the lints hold the crate to that. A [`Shape`] says what is to be done,
-//! [`select`] chooses an [`Algorithm`] by a [`CostTable`], [`build`] makes one participant's [`Schedule`], and
+//! [`select()`] chooses an [`Algorithm`] by a [`CostTable`], [`build`] makes one participant's [`Schedule`], and
 //! [`check`](check::check) proves everybody's schedules right together.
 //!
 //! ```
@@ -48,4 +48,4 @@ pub use error::{BuildError, ShapeError, Unsuitable};
 pub use neighborhood::Neighborhood;
 pub use select::{Candidate, Choice, select};
 pub use shape::{Collective, Order, Shape};
-pub use step::{Action, Buffer, Schedule, Side, Slice, Step};
+pub use step::{Action, Buffer, Dependents, Schedule, Side, Slice, Step};

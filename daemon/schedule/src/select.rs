@@ -28,7 +28,7 @@ pub struct Candidate {
     pub time_ns: f64,
 }
 
-/// Chooses the algorithm with the lowest predicted cost, in microseconds of computation and without building anything.
+/// Chooses the algorithm with the lowest predicted cost, without building anything.
 ///
 /// A pure function: all participants that are told the same choose the same. Ties go to the one named first.
 ///

@@ -168,6 +168,16 @@ impl Schedule {
         index(self.steps.len() - 1)
     }
 
+    /// The edges the other way around: an executor counts down what a step still waits for.
+    pub fn dependents(&self) -> Dependents {
+        let length = index(self.steps.len());
+        let edges = (0..length).flat_map(|step| self.after(step).iter().map(move |&other| (other, step)));
+        let mut edges: Vec<_> = edges.collect();
+        edges.sort_unstable();
+        let starts = (0..=length).map(|step| index(edges.partition_point(|&(other, _)| other < step))).collect();
+        Dependents { starts, steps: edges.into_iter().map(|(_, step)| step).collect() }
+    }
+
     /// Gives back what it holds beyond its content.
     pub fn shrink(&mut self) {
         self.steps.shrink_to_fit();
@@ -175,6 +185,39 @@ impl Schedule {
     }
 }
 
+/// The steps that wait for each step. Made once, by whoever executes a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dependents {
+    starts: Vec<u32>,
+    steps: Vec<u32>,
+}
+
+impl Dependents {
+    /// The steps that wait for this one, ascending.
+    pub fn of(&self, step: u32) -> &[u32] {
+        let step = step as usize;
+        &self.steps[self.starts[step] as usize..self.starts[step + 1] as usize]
+    }
+}
+
 fn index(length: usize) -> u32 {
     u32::try_from(length).expect("a schedule has fewer than four billion steps and dependencies")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependents_are_the_edges_the_other_way_around() {
+        let mut schedule = Schedule::new(0, 2);
+        let wait = |schedule: &mut Schedule, after: &[u32]| schedule.push(Action::Wait { peer: 1 }, after);
+        let first = wait(&mut schedule, &[]);
+        let second = wait(&mut schedule, &[first]);
+        let third = wait(&mut schedule, &[second, first]);
+        assert_eq!(schedule.after(third), [first, second]);
+        let dependents = schedule.dependents();
+        assert_eq!((dependents.of(first), dependents.of(second)), (&[second, third][..], &[third][..]));
+        assert!(dependents.of(third).is_empty());
+    }
 }

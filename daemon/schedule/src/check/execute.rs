@@ -4,7 +4,7 @@ use super::CheckError;
 use super::links::Links;
 use super::reference::{Memory, UNWRITTEN, Value, apply};
 use crate::shape::{Order, Shape};
-use crate::step::{Action, Schedule, Slice};
+use crate::step::{Action, Dependents, Schedule, Slice};
 
 /// When a send is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ fn run(
         schedules,
         delivery,
         operator: shape.collective.order().unwrap_or_default(),
-        dependents: schedules.iter().map(Dependents::new).collect(),
+        dependents: schedules.iter().map(Schedule::dependents).collect(),
         missing: schedules.iter().map(missing).collect(),
         posted: schedules.iter().map(|one| vec![false; one.steps().len()]).collect(),
         mail: schedules.iter().map(|one| vec![None; one.steps().len()]).collect(),
@@ -247,26 +247,4 @@ impl Machine<'_> {
 
 fn missing(schedule: &Schedule) -> Vec<u32> {
     (0..schedule.steps().len() as u32).map(|step| schedule.after(step).len() as u32).collect()
-}
-
-/// The steps that wait for a step.
-struct Dependents {
-    starts: Vec<u32>,
-    steps: Vec<u32>,
-}
-
-impl Dependents {
-    fn new(schedule: &Schedule) -> Self {
-        let length = schedule.steps().len() as u32;
-        let mut pairs: Vec<_> =
-            (0..length).flat_map(|step| schedule.after(step).iter().map(move |&other| (other, step))).collect();
-        pairs.sort_unstable();
-        let starts = (0..=length).map(|step| pairs.partition_point(|&(other, _)| other < step) as u32).collect();
-        Self { starts, steps: pairs.into_iter().map(|(_, step)| step).collect() }
-    }
-
-    fn of(&self, step: u32) -> &[u32] {
-        let step = step as usize;
-        &self.steps[self.starts[step] as usize..self.starts[step + 1] as usize]
-    }
 }

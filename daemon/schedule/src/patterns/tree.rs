@@ -61,19 +61,14 @@ impl KnomialTree {
         node..self.size.min(node.saturating_add(length))
     }
 
-    /// Edges from the root to the deepest node.
+    /// Edges from the root to the deepest node: the most digits other than 0 that a node has.
     pub fn depth(&self) -> u32 {
-        // The largest sum of "one for each digit that is not 0" below size: all digits of as many places as fit below it.
-        (0..self.size).map(|node| self.level(node)).max().unwrap_or(0)
-    }
-
-    fn level(&self, mut node: u32) -> u32 {
-        let mut level = 0;
-        while node > 0 {
-            level += u32::from(!node.is_multiple_of(self.radix));
-            node /= self.radix;
+        let (mut depth, mut all_ones) = (0, 1);
+        while all_ones < u64::from(self.size) {
+            all_ones = all_ones * u64::from(self.radix) + 1;
+            depth += 1;
         }
-        level
+        depth
     }
 
     fn lowest_digit(&self, node: u32) -> Option<(u32, u32)> {
@@ -140,5 +135,13 @@ mod tests {
         assert_eq!(KnomialTree::new(2, 64).depth(), 6);
         assert_eq!(KnomialTree::new(4, 64).depth(), 3);
         assert_eq!(KnomialTree::new(2, 1).depth(), 0);
+        let level = |tree: KnomialTree, node| std::iter::successors(Some(node), |&node| tree.parent(node)).count() - 1;
+        for radix in 2..6 {
+            for size in 1..200 {
+                let tree = KnomialTree::new(radix, size);
+                let deepest = (0..size).map(|node| level(tree, node)).max().unwrap();
+                assert_eq!(tree.depth() as usize, deepest, "radix {radix}, size {size}");
+            }
+        }
     }
 }
