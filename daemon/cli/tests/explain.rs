@@ -57,6 +57,15 @@ fn ranks_of_a_node_bring_their_blocks_together() {
 }
 
 #[test]
+fn a_result_in_fixed_order_does_not_depend_on_nodes() {
+    let schedules = |nodes: &str| {
+        let args = ["allreduce", "-n", "8", "--nodes", nodes, "--order", "fixed", "--bytes", "64K", "--json"];
+        records(&explain(&args))[0]["schedules"].clone()
+    };
+    assert_eq!(schedules("1"), schedules("4"));
+}
+
+#[test]
 fn the_drawing_has_a_line_for_each_message() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pattern.svg");

@@ -46,7 +46,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     root: u32,
     /// How operands may be put together: any (the operator commutes), rank (in order of rank), fixed (bit by bit the same
-    /// result, always).
+    /// result, always; every rank is a participant then, wherever it lives).
     #[arg(long, value_enum, default_value = "any")]
     order: OrderName,
     /// What is brought lies where the result belongs.
@@ -116,6 +116,7 @@ pub(super) struct Job {
 impl Flags {
     pub(super) fn job(&self) -> Result<Job, Failure> {
         let nodes = self.nodes.unwrap_or(self.ranks);
+        let participants = self.participants();
         let refuse = |why: String| Err(Failure::Other(why));
         if nodes > self.ranks {
             return refuse(format!(
@@ -123,9 +124,11 @@ impl Flags {
                 self.ranks
             ));
         }
-        if i64::from(nodes) > PARTICIPANTS_MAX {
+        if i64::from(participants) > PARTICIPANTS_MAX {
             let hint = "put several ranks on a node with --nodes";
-            return refuse(format!("{nodes} participants are too many to show, at most {PARTICIPANTS_MAX}: {hint}"));
+            return refuse(format!(
+                "{participants} participants are too many to show, at most {PARTICIPANTS_MAX}: {hint}"
+            ));
         }
         if self.root >= self.ranks {
             return refuse(format!(
@@ -135,8 +138,12 @@ impl Flags {
                 self.ranks - 1
             ));
         }
-        if self.participant >= nodes {
-            return refuse(format!("participant {} does not exist: name one of 0 to {}", self.participant, nodes - 1));
+        if self.participant >= participants {
+            return refuse(format!(
+                "participant {} does not exist: name one of 0 to {}",
+                self.participant,
+                participants - 1
+            ));
         }
         let (bytes, element_bytes) = (self.bytes.0 as u64, self.element_bytes.0 as u64);
         if !bytes.is_multiple_of(element_bytes) {
@@ -144,10 +151,18 @@ impl Flags {
                 "{bytes} bytes are not a whole number of elements of {element_bytes}: see --element-bytes"
             ));
         }
-        let collective = self.collective(bytes / element_bytes, &Counts::even(u64::from(self.ranks), nodes));
-        let mut shape = Shape::new(nodes, collective);
+        let collective = self.collective(bytes / element_bytes, &Counts::even(u64::from(self.ranks), participants));
+        let mut shape = Shape::new(participants, collective);
         shape.is_in_place = self.in_place;
         Ok(Job { shape, ranks: self.ranks, bytes, element_bytes, table: self.table() })
+    }
+
+    /// A node's ranks are one participant, unless their operands must not be combined among themselves first.
+    fn participants(&self) -> u32 {
+        match self.order {
+            OrderName::Fixed => self.ranks,
+            _ => self.nodes.unwrap_or(self.ranks),
+        }
     }
 
     fn table(&self) -> CostTable {
@@ -163,7 +178,7 @@ impl Flags {
 
     /// The collective between nodes, each of which brings what its ranks do.
     fn collective(&self, count: u64, ranks_of: &Counts) -> Collective {
-        let nodes = self.nodes.unwrap_or(self.ranks);
+        let nodes = self.participants();
         let node_of = |rank: u32| (0..nodes).rev().find(|&node| ranks_of.offset(node) <= u64::from(rank)).unwrap_or(0);
         let root = node_of(self.root);
         let order = match self.order {

@@ -163,7 +163,7 @@ impl Explanation {
             format!("{operation} of {size} ({} elements of {} bytes)", job.bytes / job.element_bytes, job.element_bytes)
         };
         let who = if shape.size == job.ranks {
-            format!("{} ranks, each on a node of its own", job.ranks)
+            format!("{} ranks, each a participant of its own", job.ranks)
         } else {
             format!("{} ranks on {} nodes; a node's ranks take part as one", job.ranks, shape.size)
         };
