@@ -44,6 +44,23 @@ fn binomial_trees_have_an_edge_for_each_but_the_root_and_logarithmic_depth() {
 }
 
 #[test]
+fn linear_algorithms_send_directly() {
+    for size in SIZES {
+        let p = u64::from(size);
+        let bcast = prove(size, Collective::Bcast { root: 1, count: 5 }, "linear");
+        assert_eq!((bcast.messages, bcast.depth), (p - 1, 1));
+        let gather = prove(size, Collective::Gather { root: 1, counts: Counts::same(5) }, "linear");
+        assert_eq!((gather.messages, gather.depth, gather.scratch_elements), (p - 1, 1, 0));
+        let sum = allreduce(size, 5, "linear");
+        assert_eq!((sum.messages, sum.depth), (2 * (p - 1), 2));
+        let scan = prove(size, Collective::Scan { count: 5, order: Order::Fixed }, "linear");
+        assert_eq!((scan.messages, scan.depth), (p - 1, size - 1));
+        let barrier = prove(size, Collective::Barrier, "linear");
+        assert_eq!((barrier.signals, barrier.depth), (2 * (p - 1), 2));
+    }
+}
+
+#[test]
 fn recursive_doubling_sends_everything_in_logarithmically_many_rounds() {
     for size in SIZES {
         let core = u64::from(size.ilog2()) << size.ilog2();

@@ -2,7 +2,7 @@
 
 use ropeway_schedule::check::{Delivery, check, execute};
 use ropeway_schedule::select::predict;
-use ropeway_schedule::{Algorithm, BuildError, CostTable, Shape, build_all};
+use ropeway_schedule::{Algorithm, BuildError, Collective, CostTable, Counts, Shape, build, build_all};
 
 use crate::shapes::shapes;
 
@@ -89,6 +89,31 @@ fn all_are_right_for_counts_that_do_not_divide() {
 fn all_are_right_for_large_sizes() {
     for (size, count) in [(64, 1000), (100, 7), (128, 130)] {
         try_all(size, &[size / 2 + 1], count);
+    }
+}
+
+#[test]
+fn one_of_a_hundred_thousand_builds_its_own_schedule() {
+    let (size, count) = (100_000, 1 << 20);
+    let order = ropeway_schedule::Order::Rank;
+    let collectives = [
+        Collective::Barrier,
+        Collective::Bcast { root: 99_999, count },
+        Collective::Reduce { root: 99_999, count, order },
+        Collective::Allreduce { count, order },
+        Collective::Scan { count, order },
+        Collective::Gather { root: 5, counts: Counts::same(3) },
+        Collective::Allgather { counts: Counts::same(3) },
+    ];
+    for collective in collectives {
+        let shape = Shape::new(size, collective);
+        for me in [0, 1, 77_777, size - 1] {
+            for name in ["binomial", "recursive-doubling", "recursive-halving", "radix-k", "bruck:3", "dissemination"] {
+                if let Ok(schedule) = build(&shape, &name.parse().unwrap(), me) {
+                    assert!(schedule.steps().len() < 1000, "{name} for {shape:?}");
+                }
+            }
+        }
     }
 }
 
