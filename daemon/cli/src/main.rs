@@ -5,6 +5,7 @@ mod bench;
 mod calibrate;
 mod daemon;
 mod demo;
+mod explain;
 mod failure;
 mod launch;
 mod rank;
@@ -30,6 +31,7 @@ enum Command {
     Demo(demo::Flags),
     Bench(bench::Flags),
     Calibrate(calibrate::Flags),
+    Explain(explain::Flags),
     Daemon(daemon::Flags),
     /// What the tool starts as a rank of its own jobs.
     #[command(hide = true)]
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Command::Demo(flags) => demo::run(&flags),
         Command::Bench(flags) => bench::run(&flags),
         Command::Calibrate(flags) => calibrate::run(&flags),
+        Command::Explain(flags) => explain::run(&flags),
         Command::Daemon(flags) => daemon::run(flags),
         Command::Rank(flags) => rank::run(&flags),
     };
@@ -63,5 +66,6 @@ Examples:
   ropeway run -n 4 --nodes 2 -- ./my-program     the same on two daemons, joined by TCP
   ropeway bench latency --sizes 8,1K,64K
   ropeway calibrate --quick                      what this machine can do, and the sizes that follow
+  ropeway explain allreduce -n 64 --bytes 1M     which algorithm, why, and what each participant does
 
 `ropeway COMMAND --help` says more. Log: set RUST_LOG, for example RUST_LOG=debug.";

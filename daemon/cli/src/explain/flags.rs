@@ -1,0 +1,225 @@
+//! What `ropeway explain` can be asked.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use ropeway_bench::Size;
+use ropeway_schedule::{Algorithm, Collective, CostTable, Counts, Order, PairCounts, Shape};
+
+use crate::failure::Failure;
+use crate::run::RANKS_MAX;
+
+/// Says which algorithm a collective gets, what each candidate would cost, and what each participant does.
+///
+/// Nothing runs: schedules are made and checked as they are when a program initialises a collective. Within a node ranks meet
+/// in its memory, so that a node's ranks are one participant; with as many nodes as ranks every rank is.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ropeway explain allreduce -n 64 --nodes 8 --bytes 1M
+  ropeway explain allreduce -n 8 --bytes 64 --order rank --algorithm recursive-doubling
+  ropeway explain bcast -n 16 --root 3 --bytes 4M --algorithm pipelined-tree:16 --svg tree.svg
+  ropeway explain allgather -n 9 --bytes 1K --algorithm bruck:2 --participant 4
+  ropeway explain reduce -n 128 --bytes 8M --algorithm radix-k:4,4,8 --json
+
+Algorithms: linear, binomial, k-nomial:K, ring, recursive-doubling, standard-exchange:PORTS, recursive-halving,
+radix-k:R1,R2,…, bruck:PORTS, linear-pipeline:SEGMENTS, pipelined-tree:SEGMENTS, dissemination:PORTS, pairwise,
+cayley:DEGREE, scatter-allgather, multileader:RANKS,LEADERS, multigroup:RANKS,GROUPS (a node).")]
+pub(crate) struct Flags {
+    /// The operation.
+    #[arg(value_enum, value_name = "OPERATION")]
+    operation: Operation,
+    /// Ranks that take part.
+    #[arg(short = 'n', long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
+    ranks: u32,
+    /// Nodes that the ranks live on, in order and evenly [default: as many as ranks].
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=PARTICIPANTS_MAX))]
+    nodes: Option<u32>,
+    /// Bytes: of the vector (bcast, reductions, scans), of each rank's block (gather, scatter, allgather, reduce-scatter), or of
+    /// the block for each rank (alltoall), with suffixes K, M, G for powers of 1024.
+    #[arg(long, value_name = "SIZE", default_value = "8")]
+    bytes: Size,
+    /// Bytes of an element; vectors are cut between elements.
+    #[arg(long, value_name = "SIZE", default_value = "8")]
+    element_bytes: Size,
+    /// The rank that sends, or gets the result.
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    root: u32,
+    /// How operands may be put together: any (the operator commutes), rank (in order of rank), fixed (bit by bit the same
+    /// result, always; every rank is a participant then, wherever it lives).
+    #[arg(long, value_enum, default_value = "any")]
+    order: OrderName,
+    /// What is brought lies where the result belongs.
+    #[arg(long)]
+    in_place: bool,
+    /// Show this algorithm, whatever the choice would be.
+    #[arg(long, value_name = "A")]
+    pub(super) algorithm: Option<Algorithm>,
+    /// Whose steps to list.
+    #[arg(long, value_name = "RANK OR NODE", default_value_t = 0)]
+    pub(super) participant: u32,
+    /// Draw who sends to whom in which round.
+    #[arg(long, value_name = "FILE")]
+    pub(super) svg: Option<PathBuf>,
+    /// One JSON object instead of tables.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Cost: what a message costs the processor at each end [default: 2000].
+    #[arg(long, value_name = "NS", value_parser = cost)]
+    overhead_ns: Option<f64>,
+    /// Cost: how long a message is under way beyond that [default: 2600].
+    #[arg(long, value_name = "NS", value_parser = cost)]
+    latency_ns: Option<f64>,
+    /// Cost: a further byte of a message [default: 0.4].
+    #[arg(long, value_name = "NS", value_parser = cost)]
+    byte_ns: Option<f64>,
+    /// Cost: combining a byte with another [default: 0.15].
+    #[arg(long, value_name = "NS", value_parser = cost)]
+    combine_byte_ns: Option<f64>,
+    /// Cost: copying a byte [default: 0.06].
+    #[arg(long, value_name = "NS", value_parser = cost)]
+    copy_byte_ns: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Operation {
+    Barrier,
+    Bcast,
+    Reduce,
+    Allreduce,
+    ReduceScatter,
+    Scan,
+    Exscan,
+    Gather,
+    Scatter,
+    Allgather,
+    Alltoall,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OrderName {
+    Any,
+    Rank,
+    Fixed,
+}
+
+/// A collective of a job.
+pub(super) struct Job {
+    pub(super) shape: Shape,
+    pub(super) ranks: u32,
+    /// What was given as bytes.
+    pub(super) bytes: u64,
+    pub(super) element_bytes: u64,
+    pub(super) table: CostTable,
+}
+
+impl Flags {
+    pub(super) fn job(&self) -> Result<Job, Failure> {
+        let nodes = self.nodes.unwrap_or(self.ranks);
+        let participants = self.participants();
+        let refuse = |why: String| Err(Failure::Other(why));
+        if nodes > self.ranks {
+            return refuse(format!(
+                "{nodes} nodes for {} ranks: each node needs one, so --nodes is at most -n",
+                self.ranks
+            ));
+        }
+        if i64::from(participants) > PARTICIPANTS_MAX {
+            let hint = "put several ranks on a node with --nodes";
+            return refuse(format!(
+                "{participants} participants are too many to show, at most {PARTICIPANTS_MAX}: {hint}"
+            ));
+        }
+        if self.root >= self.ranks {
+            return refuse(format!(
+                "root {} does not exist among {} ranks: name one of 0 to {}",
+                self.root,
+                self.ranks,
+                self.ranks - 1
+            ));
+        }
+        if self.participant >= participants {
+            return refuse(format!(
+                "participant {} does not exist: name one of 0 to {}",
+                self.participant,
+                participants - 1
+            ));
+        }
+        let (bytes, element_bytes) = (self.bytes.0 as u64, self.element_bytes.0 as u64);
+        if !bytes.is_multiple_of(element_bytes) {
+            return refuse(format!(
+                "{bytes} bytes are not a whole number of elements of {element_bytes}: see --element-bytes"
+            ));
+        }
+        let collective = self.collective(bytes / element_bytes, &Counts::even(u64::from(self.ranks), participants));
+        let mut shape = Shape::new(participants, collective);
+        shape.is_in_place = self.in_place;
+        Ok(Job { shape, ranks: self.ranks, bytes, element_bytes, table: self.table() })
+    }
+
+    /// A node's ranks are one participant, unless their operands must not be combined among themselves first.
+    fn participants(&self) -> u32 {
+        match self.order {
+            OrderName::Fixed => self.ranks,
+            _ => self.nodes.unwrap_or(self.ranks),
+        }
+    }
+
+    fn table(&self) -> CostTable {
+        let default = CostTable::default();
+        CostTable {
+            overhead_ns: self.overhead_ns.unwrap_or(default.overhead_ns),
+            latency_ns: self.latency_ns.unwrap_or(default.latency_ns),
+            byte_ns: self.byte_ns.unwrap_or(default.byte_ns),
+            combine_byte_ns: self.combine_byte_ns.unwrap_or(default.combine_byte_ns),
+            copy_byte_ns: self.copy_byte_ns.unwrap_or(default.copy_byte_ns),
+        }
+    }
+
+    /// The collective between nodes, each of which brings what its ranks do.
+    fn collective(&self, count: u64, ranks_of: &Counts) -> Collective {
+        let nodes = self.participants();
+        let node_of = |rank: u32| (0..nodes).rev().find(|&node| ranks_of.offset(node) <= u64::from(rank)).unwrap_or(0);
+        let root = node_of(self.root);
+        let order = match self.order {
+            OrderName::Any => Order::Any,
+            OrderName::Rank => Order::Rank,
+            OrderName::Fixed => Order::Fixed,
+        };
+        let counts = || match ranks_of.same_count() {
+            Some(ranks) => Counts::same(ranks * count),
+            None => Counts::each(&(0..nodes).map(|node| ranks_of.count(node) * count).collect::<Vec<_>>()),
+        };
+        match self.operation {
+            Operation::Barrier => Collective::Barrier,
+            Operation::Bcast => Collective::Bcast { root, count },
+            Operation::Reduce => Collective::Reduce { root, count, order },
+            Operation::Allreduce => Collective::Allreduce { count, order },
+            Operation::ReduceScatter => Collective::ReduceScatter { counts: counts(), order },
+            Operation::Scan => Collective::Scan { count, order },
+            Operation::Exscan => Collective::Exscan { count, order },
+            Operation::Gather => Collective::Gather { root, counts: counts() },
+            Operation::Scatter => Collective::Scatter { root, counts: counts() },
+            Operation::Allgather => Collective::Allgather { counts: counts() },
+            Operation::Alltoall => Collective::Alltoall { counts: pair_counts(ranks_of, nodes, count) },
+        }
+    }
+}
+
+fn pair_counts(ranks_of: &Counts, nodes: u32, count: u64) -> PairCounts {
+    if let Some(ranks) = ranks_of.same_count() {
+        return PairCounts::Same(ranks * ranks * count);
+    }
+    let row = |from| (0..nodes).map(move |to| ranks_of.count(from) * ranks_of.count(to) * count);
+    PairCounts::Matrix((0..nodes).flat_map(row).collect())
+}
+
+fn cost(word: &str) -> Result<f64, &'static str> {
+    match word.parse() {
+        Ok(cost) if (0.0..1e12).contains(&cost) => Ok(cost),
+        _ => Err("is not a number of nanoseconds, such as 2600 or 0.4"),
+    }
+}
+
+/// More would fill no screen, and take minutes.
+const PARTICIPANTS_MAX: i64 = 512;

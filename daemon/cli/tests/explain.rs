@@ -1,0 +1,97 @@
+//! `ropeway explain`: the choice, its reasons, the steps, the drawing, and what can't be explained.
+
+mod tool;
+
+use tool::{records, ropeway, stderr, stdout};
+
+fn explain(args: &[&str]) -> std::process::Output {
+    let mut command = ropeway(&["explain"]);
+    command.args(args).output().unwrap()
+}
+
+#[test]
+fn the_choice_comes_with_its_reasons_and_steps() {
+    let output = explain(&["allreduce", "-n", "64", "--nodes", "8", "--bytes", "1M"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.starts_with("allreduce of 1M (131072 elements of 8 bytes) by 64 ranks on 8 nodes;"), "{text}");
+    for part in ["(chosen)", "recursive-doubling", "checked: every message matched", "Steps of participant 0:", "∘"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(text.contains("not standard-exchange:2: it needs a power of 3"), "{text}");
+}
+
+#[test]
+fn an_algorithm_can_be_asked_for_and_its_record_adds_up() {
+    let args = ["allreduce", "-n", "8", "--bytes", "1K", "--algorithm", "ring", "--json"];
+    let output = explain(&args);
+    let record = &records(&output)[0];
+    assert_eq!((record["algorithm"].as_str(), record["participants"].as_u64()), (Some("ring"), Some(8)));
+    assert_eq!((record["messages"].as_u64(), record["depth"].as_u64()), (Some(2 * 8 * 7), Some(14)));
+    assert_eq!(record["bytes_sent"].as_u64(), Some(2 * 7 * 1024));
+    let schedules = record["schedules"].as_array().unwrap();
+    let steps: usize = schedules.iter().map(|steps| steps.as_array().unwrap().len()).sum();
+    assert_eq!((schedules.len() as u64, steps as u64), (8, record["steps"].as_u64().unwrap()));
+    assert!(schedules[0][0]["peer"].is_u64() && schedules[0][0]["from"]["buffer"] == "input");
+    let times = record["candidates"].as_array().unwrap().iter().map(|one| one["predicted_ns"].as_f64().unwrap());
+    assert!(times.is_sorted());
+}
+
+#[test]
+fn costs_can_be_given_and_change_the_choice() {
+    let chosen = |costs: &[&str]| {
+        let args = [&["allreduce", "-n", "16", "--bytes", "64K", "--json"], costs].concat();
+        records(&explain(&args))[0]["algorithm"].as_str().unwrap().to_owned()
+    };
+    let quick_start = chosen(&["--overhead-ns", "0", "--latency-ns", "1", "--byte-ns", "10"]);
+    let slow_start = chosen(&["--latency-ns", "100000000"]);
+    assert_ne!(quick_start, slow_start);
+}
+
+#[test]
+fn ranks_of_a_node_bring_their_blocks_together() {
+    let output = explain(&["allgather", "-n", "7", "--nodes", "3", "--bytes", "8", "--algorithm", "ring", "--json"]);
+    let record = &records(&output)[0];
+    // Nodes of 3, 2 and 2 ranks; each block passes two links.
+    assert_eq!(record["bytes_sent"].as_u64(), Some(2 * 7 * 8));
+}
+
+#[test]
+fn a_result_in_fixed_order_does_not_depend_on_nodes() {
+    let schedules = |nodes: &str| {
+        let args = ["allreduce", "-n", "8", "--nodes", nodes, "--order", "fixed", "--bytes", "64K", "--json"];
+        records(&explain(&args))[0]["schedules"].clone()
+    };
+    assert_eq!(schedules("1"), schedules("4"));
+}
+
+#[test]
+fn the_drawing_has_a_line_for_each_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pattern.svg");
+    let args = ["barrier", "-n", "8", "--algorithm", "dissemination", "--svg", path.to_str().unwrap()];
+    let output = explain(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let svg = std::fs::read_to_string(&path).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    assert_eq!(svg.matches("marker-end").count(), 8 * 3);
+}
+
+#[test]
+fn what_can_not_be_explained_says_what_can() {
+    let refused = |args: &[&str], code: i32, part: &str| {
+        let output = explain(args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+        assert!(stderr(&output).contains(part), "{part} in {}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+    };
+    refused(&["bcast", "-n", "4", "--root", "4"], 1, "root 4 does not exist among 4 ranks: name one of 0 to 3");
+    refused(&["bcast", "-n", "4", "--nodes", "5"], 1, "each node needs one");
+    refused(&["bcast", "-n", "4", "--bytes", "9"], 1, "9 bytes are not a whole number of elements of 8");
+    refused(&["bcast", "-n", "4", "--algorithm", "ring"], 1, "ring can't be used for this bcast");
+    refused(&["bcast", "-n", "4", "--algorithm", "rng"], 2, "no algorithm is called rng: take one of linear");
+    refused(&["bcast", "-n", "4000"], 1, "put several ranks on a node with --nodes");
+    refused(&["allreduce", "-n", "4", "--order", "fixed", "--algorithm", "binomial"], 1, "take linear, pairwise");
+    refused(&["bcast", "-n", "4", "--svg", "/nonexistent/a.svg"], 1, "can't draw into /nonexistent/a.svg");
+    refused(&["bcast", "-n", "4", "--participant", "4"], 1, "participant 4 does not exist: name one of 0 to 3");
+}

@@ -1,0 +1,208 @@
+//! What operations are defined to compute, over values that tell everything about where they come from.
+
+use super::{CheckError, Execution};
+use crate::shape::{Collective, Order, Shape};
+use crate::step::{Buffer, Side};
+
+/// An element. Values are drawn from so many that different computations do not meet by chance.
+pub(super) type Value = u64;
+
+/// What nothing was written to. No computation gives it.
+pub(super) const UNWRITTEN: Value = 0;
+
+/// What a participant brings.
+pub(super) fn leaf(rank: u32, element: u64) -> Value {
+    let seed = (u64::from(rank) << 40) ^ element;
+    let mixed = scatter_bits(scatter_bits(seed.wrapping_add(0x9e37_79b9_7f4a_7c15)));
+    // As a linear function, see `combine`: neither factor is 0.
+    ((mixed >> 32) % (PRIME - 1) + 1) << 32 | ((mixed & 0xffff_ffff) % (PRIME - 1) + 1)
+}
+
+/// An operator with no more laws than the order asks for.
+pub(super) fn combine(order: Order, left: Value, right: Value) -> Value {
+    match order {
+        // Addition: commutative and associative; every operand counts, and how often.
+        Order::Any => left.wrapping_add(right),
+        // Composition of linear functions x ↦ mx + c: associative, does not commute.
+        Order::Rank => {
+            let (m, c) = (left >> 32, left & 0xffff_ffff);
+            let (n, d) = (right >> 32, right & 0xffff_ffff);
+            (m * n % PRIME) << 32 | ((m * d + c) % PRIME)
+        }
+        // No law at all.
+        Order::Fixed => scatter_bits(left.wrapping_mul(3).wrapping_add(right.rotate_left(23))) | 1,
+    }
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+fn scatter_bits(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// The Mersenne prime 2^31 − 1.
+const PRIME: u64 = (1 << 31) - 1;
+
+/// A participant's three buffers.
+pub(super) struct Memory {
+    pub(super) input: Vec<Value>,
+    pub(super) output: Vec<Value>,
+    pub(super) scratch: Vec<Value>,
+}
+
+impl Memory {
+    pub(super) fn new(shape: &Shape, me: u32, scratch_elements: u64) -> Self {
+        let mut output = vec![UNWRITTEN; shape.output_elements(me) as usize];
+        let mut input = Vec::new();
+        let (first, length) = match &shape.collective {
+            Collective::Gather { counts, .. } | Collective::Allgather { counts } => {
+                (counts.offset(me), counts.count(me))
+            }
+            _ => (0, shape.output_elements(me)),
+        };
+        let brought = shape.input_elements(me);
+        if shape.is_in_place_at(me) && brought == 0 {
+            (0..length).for_each(|element| output[(first + element) as usize] = leaf(me, element));
+        } else {
+            input.extend((0..brought).map(|element| leaf(me, element)));
+        }
+        Self { input, output, scratch: vec![UNWRITTEN; scratch_elements as usize] }
+    }
+
+    pub(super) fn buffer(&mut self, buffer: Buffer) -> &mut Vec<Value> {
+        match buffer {
+            Buffer::Input => &mut self.input,
+            Buffer::Output => &mut self.output,
+            Buffer::Scratch => &mut self.scratch,
+        }
+    }
+}
+
+pub(super) fn apply(order: Order, into: &mut [Value], from: &[Value], side: Side) {
+    for (into, &from) in into.iter_mut().zip(from) {
+        *into = match side {
+            Side::Left => combine(order, from, *into),
+            Side::Right => combine(order, *into, from),
+        };
+    }
+}
+
+/// Whether an execution has computed what it should.
+pub(super) fn compare(shape: &Shape, execution: &Execution) -> Result<(), CheckError> {
+    let prefixes = Prefixes::new(shape);
+    for me in 0..shape.size {
+        let output = execution.output(me);
+        for (element, value) in expected(shape, me, &prefixes) {
+            if output.get(element as usize) != Some(&value) {
+                return Err(CheckError::Wrong { me, element: element as usize });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All prefixes of a reduction's operands, by rank.
+struct Prefixes(Vec<Vec<Value>>);
+
+impl Prefixes {
+    fn new(shape: &Shape) -> Self {
+        let (Some(order), length) = (shape.collective.order(), operand_elements(shape)) else {
+            return Self(Vec::new());
+        };
+        let mut prefixes: Vec<Vec<Value>> = Vec::with_capacity(shape.size as usize);
+        for rank in 0..shape.size {
+            let element = |element| {
+                let own = leaf(rank, element);
+                prefixes.last().map_or(own, |before| combine(order, before[element as usize], own))
+            };
+            let prefix = (0..length).map(element).collect();
+            prefixes.push(prefix);
+        }
+        Self(prefixes)
+    }
+
+    fn upto(&self, rank: u32) -> &[Value] {
+        &self.0[rank as usize]
+    }
+}
+
+fn operand_elements(shape: &Shape) -> u64 {
+    match &shape.collective {
+        Collective::Reduce { count, .. }
+        | Collective::Allreduce { count, .. }
+        | Collective::Scan { count, .. }
+        | Collective::Exscan { count, .. } => *count,
+        Collective::ReduceScatter { counts, .. } => counts.offset(shape.size),
+        _ => 0,
+    }
+}
+
+/// The elements of an output that are defined.
+fn expected(shape: &Shape, me: u32, prefixes: &Prefixes) -> Vec<(u64, Value)> {
+    let numbered = |values: &[Value]| (0..).zip(values.iter().copied()).collect();
+    // The block that begins at `at` is a part of what a rank brought.
+    let block = |at: u64, rank: u32, first: u64, length: u64| {
+        (0..length).map(move |element| (at + element, leaf(rank, first + element)))
+    };
+    let size = shape.size;
+    match &shape.collective {
+        Collective::Barrier => Vec::new(),
+        Collective::Bcast { root, count } => block(0, *root, 0, *count).collect(),
+        Collective::Reduce { root, .. } if *root != me => Vec::new(),
+        Collective::Exscan { .. } if me == 0 => Vec::new(),
+        Collective::Reduce { .. } | Collective::Allreduce { .. } => numbered(prefixes.upto(size - 1)),
+        Collective::Scan { .. } => numbered(prefixes.upto(me)),
+        Collective::Exscan { .. } => numbered(prefixes.upto(me - 1)),
+        Collective::ReduceScatter { counts, .. } => {
+            let (first, last) = (counts.offset(me) as usize, counts.offset(me + 1) as usize);
+            numbered(&prefixes.upto(size - 1)[first..last])
+        }
+        Collective::Gather { root, .. } if *root != me => Vec::new(),
+        Collective::Gather { counts, .. } | Collective::Allgather { counts } => {
+            (0..size).flat_map(|rank| block(counts.offset(rank), rank, 0, counts.count(rank))).collect()
+        }
+        Collective::Scatter { .. } if shape.is_in_place_at(me) => Vec::new(),
+        Collective::Scatter { root, counts } => block(0, *root, counts.offset(me), counts.count(me)).collect(),
+        Collective::Alltoall { counts } => {
+            let column = counts.column(size, me);
+            let part = |rank| block(column.offset(rank), rank, counts.row(size, rank).offset(me), column.count(rank));
+            (0..size).flat_map(part).collect()
+        }
+        Collective::NeighborAllgather { neighborhood, count } => {
+            let sources = (0..).zip(neighborhood.sources(me));
+            sources.flat_map(|(index, &rank)| block(index * count, rank, 0, *count)).collect()
+        }
+        Collective::NeighborAlltoall { neighborhood, count } => {
+            // The n-th time that a source sends to me, in its order, meets the n-th arrival from it.
+            let mut met = vec![0; size as usize];
+            let arrivals = neighborhood.arrivals(me).into_iter();
+            let part = |index: usize| {
+                let rank = neighborhood.sources(me)[index];
+                let destinations = neighborhood.destinations(rank).iter().enumerate();
+                let mut to_me = destinations.filter(|&(_, &dest)| dest == me).map(|(place, _)| place as u64);
+                let place = to_me.nth(met[rank as usize]).expect("a shape's edges have two ends");
+                met[rank as usize] += 1;
+                block(index as u64 * count, rank, place * count, *count)
+            };
+            arrivals.flat_map(part).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_have_the_laws_of_their_order_and_no_others() {
+        let [a, b, c] = [leaf(0, 0), leaf(1, 0), leaf(2, 0)];
+        let commutes = |order| combine(order, a, b) == combine(order, b, a);
+        let left = |order| combine(order, combine(order, a, b), c);
+        let right = |order| combine(order, a, combine(order, b, c));
+        let laws = |order| (commutes(order), left(order) == right(order));
+        assert_eq!(laws(Order::Any), (true, true));
+        assert_eq!(laws(Order::Rank), (false, true));
+        assert_eq!(laws(Order::Fixed), (false, false));
+    }
+}
