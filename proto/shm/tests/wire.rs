@@ -81,7 +81,7 @@ fn pair() -> (Side, Side) {
 fn messages_arrive_whether_they_are_awaited_or_not() {
     for is_awaited in [true, false] {
         let (mut near, mut far) = pair();
-        for index in 0..SIZES.len() {
+        for (index, bytes) in SIZES.into_iter().enumerate() {
             let (mut sender, mut receiver) = (EagerSender::default(), EagerReceiver::default());
             for byte in 0..20 {
                 let mut progress = Progress::Pending;
@@ -100,7 +100,7 @@ fn messages_arrive_whether_they_are_awaited_or_not() {
                     progress = receiver.poll(&far.channels[index]);
                 }
                 assert_eq!(progress, Progress::Done);
-                assert!(far.has(index, byte), "message {byte} of {} bytes", SIZES[index]);
+                assert!(far.has(index, byte), "message {byte} of {bytes} bytes");
                 if far.channels[index].note_taken() {
                     far.send();
                     near.receive();
