@@ -128,9 +128,9 @@ impl WaitingRoom {
         self.job.awake_ranks() > self.cores || self.is_contended.load(Ordering::Relaxed)
     }
 
-    /// By how much everything takes longer because others want the cores.
-    fn crowd(&self) -> u32 {
-        if self.is_crowded() { CROWD } else { 1 }
+    /// By how much longer than usual it is worth looking for `event`.
+    fn crowd(&self, event: &impl Event) -> u32 {
+        if self.is_crowded() && !matches!(event.reach(), Reach::Nowhere) { CROWD } else { 1 }
     }
 
     /// Waits for `event`, or until the daemon is gone. Allocates nothing and holds no lock.
@@ -155,7 +155,7 @@ impl WaitingRoom {
             self.sleep_until(event, watch)?;
         }
         if mode == WaitMode::Adaptive {
-            self.patience.learn(begin.elapsed() / self.crowd());
+            self.patience.learn(begin.elapsed() / self.crowd(event));
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl WaitingRoom {
         let limit = match mode {
             WaitMode::Polling => None,
             WaitMode::Blocking => Some(BLOCKING_YIELD),
-            WaitMode::Adaptive => Some(self.patience.limit() * self.crowd()),
+            WaitMode::Adaptive => Some(self.patience.limit() * self.crowd(event)),
         };
         loop {
             self.work_wires(event);
@@ -237,7 +237,8 @@ fn has_ended(event: &impl Event, watch: &Watch) -> Result<bool, Error> {
 const SPINS: u32 = 12;
 /// Longer than a peer takes to answer that is on a core.
 const DIRECT_SPINS: u32 = 60;
-/// Who yields to others has most of its patience used up by them, and costs nobody anything.
+/// Who works a wire among others has most of its patience used up by them. Not so who waits for a daemon: to the scheduler a
+/// core that is always yielded is not an idle one, and the daemon has to wait for one that computes.
 const CROWD: u32 = 4;
 /// A yield that nobody takes up is shorter.
 const LONE_YIELD: Duration = Duration::from_nanos(800);
