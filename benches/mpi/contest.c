@@ -1,6 +1,9 @@
 /* The other side of `ropeway bench compare`: the same contests as benches/src/contest.rs, over MPI.
  *
- *   contest KIND FORM TOUCH BATCH_S SIZE...      KIND latency|bandwidth|exchange   FORM persistent|nonblocking   TOUCH 0|1
+ *   contest KIND FORM TOUCH BATCH_S SIZE...
+ *
+ *   KIND latency|bandwidth|exchange, or barrier|bcast|allreduce|allgather|alltoall
+ *   FORM persistent|nonblocking, or for the collectives blocking          TOUCH 0|1
  *
  * Rank 0 prints "version TEXT", then "SIZE MEDIAN" for each size: microseconds, 10^6 bytes a second, or messages a second.
  * A wrong byte ends it with status 1. */
@@ -101,6 +104,79 @@ static double figure(const char *kind, const struct side *s, double seconds, lon
     return (double)np * rounds / seconds;
 }
 
+/* Which collective, or 0. */
+static char collective(const char *kind) {
+    return !strcmp(kind, "barrier") ? 'b' : !strcmp(kind, "bcast") ? 'c' : !strcmp(kind, "allreduce") ? 'r'
+         : !strcmp(kind, "allgather") ? 'g' : !strcmp(kind, "alltoall") ? 'a' : 0;
+}
+
+/* Starts it: form p(ersistent; only registers), n(onblocking), b(locking). */
+static void call(char which, char form, char *in, char *out, long bytes, MPI_Request *request) {
+    MPI_Comm w = MPI_COMM_WORLD;
+    int n = (int)bytes, d = (int)((bytes + 7) / 8);
+#if MPI_VERSION >= 4
+    MPI_Info i = MPI_INFO_NULL;
+    if (form == 'p') {
+        if (which == 'b') MPI_Barrier_init(w, i, request);
+        if (which == 'c') MPI_Bcast_init(out, n, MPI_CHAR, 0, w, i, request);
+        if (which == 'r') MPI_Allreduce_init(in, out, d, MPI_DOUBLE, MPI_SUM, w, i, request);
+        if (which == 'g') MPI_Allgather_init(in, n, MPI_CHAR, out, n, MPI_CHAR, w, i, request);
+        if (which == 'a') MPI_Alltoall_init(in, n, MPI_CHAR, out, n, MPI_CHAR, w, i, request);
+    }
+#endif
+    if (form == 'n') {
+        if (which == 'b') MPI_Ibarrier(w, request);
+        if (which == 'c') MPI_Ibcast(out, n, MPI_CHAR, 0, w, request);
+        if (which == 'r') MPI_Iallreduce(in, out, d, MPI_DOUBLE, MPI_SUM, w, request);
+        if (which == 'g') MPI_Iallgather(in, n, MPI_CHAR, out, n, MPI_CHAR, w, request);
+        if (which == 'a') MPI_Ialltoall(in, n, MPI_CHAR, out, n, MPI_CHAR, w, request);
+    }
+    if (form == 'b') {
+        if (which == 'b') MPI_Barrier(w);
+        if (which == 'c') MPI_Bcast(out, n, MPI_CHAR, 0, w);
+        if (which == 'r') MPI_Allreduce(in, out, d, MPI_DOUBLE, MPI_SUM, w);
+        if (which == 'g') MPI_Allgather(in, n, MPI_CHAR, out, n, MPI_CHAR, w);
+        if (which == 'a') MPI_Alltoall(in, n, MPI_CHAR, out, n, MPI_CHAR, w);
+    }
+}
+
+static void rounds_together(char which, char form, char *in, char *out, long bytes, MPI_Request *request, long rounds) {
+    for (long r = 0; r < rounds; r++) {
+        if (touch) memset(in, (int)(r % 251), bytes);
+        if (form == 'p') MPI_Start(request); else call(which, form, in, out, bytes, request);
+        if (form != 'b') MPI_Wait(request, MPI_STATUS_IGNORE);
+    }
+}
+
+static void together(char which, char form, long bytes, double batch_s) {
+    char *in = memory((bytes + 8) * np), *out = memory((bytes + 8) * np);
+    MPI_Request request = MPI_REQUEST_NULL;
+#if MPI_VERSION < 4
+    if (form == 'p') { if (!me) fprintf(stderr, "it has no persistent collectives\n"); MPI_Abort(MPI_COMM_WORLD, 3); }
+#endif
+    if (form == 'p') call(which, form, in, out, bytes, &request);
+    long rounds = 3;
+    rounds_together(which, form, in, out, bytes, &request, rounds);
+    double begin = MPI_Wtime();
+    rounds_together(which, form, in, out, bytes, &request, rounds);
+    double each = (MPI_Wtime() - begin) / rounds;
+    rounds = each > 0 && batch_s / each > 1 ? (long)(batch_s / each) : 1;
+    MPI_Bcast(&rounds, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+    double figures[BATCHES];
+    for (int b = 0; b < BATCHES; b++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        begin = MPI_Wtime();
+        rounds_together(which, form, in, out, bytes, &request, rounds);
+        double mine = MPI_Wtime() - begin, sum = 0;
+        MPI_Reduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+        figures[b] = sum / np / rounds * 1e6;
+    }
+    qsort(figures, BATCHES, sizeof *figures, compare);
+    if (!me) printf("%ld %.9g\n", bytes, figures[BATCHES / 2]), fflush(stdout);
+    if (form == 'p') MPI_Request_free(&request);
+    free(in), free(out);
+}
+
 static void run(const char *kind, long bytes, double batch_s) {
     void (*contest)(struct side *, long, long) = !strcmp(kind, "latency") ? latency : !strcmp(kind, "bandwidth") ? bandwidth : exchange;
     int is_window = contest == bandwidth, leads = me < np / 2, half = np / 2;
@@ -146,7 +222,11 @@ int main(int argc, char **argv) {
     MPI_Get_library_version(version, &length);
     version[strcspn(version, "\n")] = 0;
     if (!me) printf("version %s\n", version);
-    for (int i = 5; i < argc; i++) run(argv[1], atol(argv[i]), atof(argv[4]));
+    for (int i = 5; i < argc; i++) {
+        char which = collective(argv[1]);
+        if (which) together(which, argv[2][0], atol(argv[i]), atof(argv[4]));
+        else run(argv[1], atol(argv[i]), atof(argv[4]));
+    }
     MPI_Finalize();
     return 0;
 }

@@ -9,6 +9,7 @@ use ropeway_examples::Mode;
 use serde::{Deserialize, Serialize};
 
 use crate::statistics::Summary;
+use crate::together::Together;
 use crate::{BenchError, Console, Measured, Plan, gather};
 
 /// The other side, as C source.
@@ -24,6 +25,35 @@ pub enum Kind {
     Bandwidth,
     /// Every rank sends to its right and receives from its left.
     Exchange,
+    /// Nobody goes on before everybody has come.
+    Barrier,
+    /// From rank 0 to everybody.
+    Bcast,
+    /// Floats of everybody, added, to everybody.
+    Allreduce,
+    /// Bytes of everybody to everybody.
+    Allgather,
+    /// Bytes from each to each.
+    Alltoall,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Latency,
+        Self::Bandwidth,
+        Self::Exchange,
+        Self::Barrier,
+        Self::Bcast,
+        Self::Allreduce,
+        Self::Allgather,
+        Self::Alltoall,
+    ];
+
+    /// Whether all ranks do it together, rather than pair by pair.
+    pub fn is_collective(self) -> bool {
+        !matches!(self, Self::Latency | Self::Bandwidth | Self::Exchange)
+    }
 }
 
 /// A contest.
@@ -44,6 +74,7 @@ impl Contest {
             Kind::Latency => ("half_rtt", "us"),
             Kind::Bandwidth => ("bandwidth", "MB/s"),
             Kind::Exchange => ("rate", "msg/s"),
+            _ => ("latency", "us"),
         }
     }
 }
@@ -54,21 +85,25 @@ impl fmt::Display for Kind {
             Self::Latency => "latency",
             Self::Bandwidth => "bandwidth",
             Self::Exchange => "exchange",
+            Self::Barrier => "barrier",
+            Self::Bcast => "bcast",
+            Self::Allreduce => "allreduce",
+            Self::Allgather => "allgather",
+            Self::Alltoall => "alltoall",
         })
     }
 }
 
 /// A word that is not a [`Kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is not one of latency, bandwidth, exchange")]
+#[error("is not one of latency, bandwidth, exchange, barrier, bcast, allreduce, allgather, alltoall")]
 pub struct UnknownKind;
 
 impl FromStr for Kind {
     type Err = UnknownKind;
 
     fn from_str(word: &str) -> Result<Self, UnknownKind> {
-        let all = [Self::Latency, Self::Bandwidth, Self::Exchange];
-        all.into_iter().find(|kind| kind.to_string() == word).ok_or(UnknownKind)
+        Self::ALL.into_iter().find(|kind| kind.to_string() == word).ok_or(UnknownKind)
     }
 }
 
@@ -91,7 +126,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
 
 /// Figures of some batches, for rank 0.
 fn batches(world: &Communicator, contest: Contest, bytes: usize) -> Result<Vec<f64>, BenchError> {
-    let mut side = Side::new(world, contest, bytes)?;
+    let mut side = Part::new(world, contest, bytes)?;
     let warm = 3;
     side.rounds(warm)?;
     let begin = Instant::now();
@@ -120,6 +155,47 @@ fn batches(world: &Communicator, contest: Contest, bytes: usize) -> Result<Vec<f
     Ok(figures)
 }
 
+/// What one rank does.
+enum Part {
+    Messages(Box<Side>),
+    Together { together: Box<Together>, touch: bool, round: u64 },
+}
+
+impl Part {
+    fn new(world: &Communicator, contest: Contest, bytes: usize) -> Result<Self, BenchError> {
+        if contest.kind.is_collective() {
+            let together = Box::new(Together::new(world, contest.kind, bytes)?);
+            return Ok(Self::Together { together, touch: contest.touch, round: 0 });
+        }
+        Ok(Self::Messages(Box::new(Side::new(world, contest, bytes)?)))
+    }
+
+    fn rounds(&mut self, count: u64) -> Result<(), BenchError> {
+        match self {
+            Self::Messages(side) => side.rounds(count),
+            Self::Together { together, touch, round } => (0..count).try_for_each(|_| {
+                *round += 1;
+                if *touch {
+                    together.touch(*round);
+                }
+                together.round()
+            }),
+        }
+    }
+
+    /// What a batch of so many rounds, which took so long on average, is worth.
+    fn figure(&self, mean_s: f64, rounds: f64) -> f64 {
+        match self {
+            Self::Messages(side) => side.figure(mean_s, rounds),
+            Self::Together { .. } => mean_s / rounds * 1e6,
+        }
+    }
+
+    fn check(&self) -> Result<(), BenchError> {
+        if let Self::Messages(side) = self { side.check() } else { Ok(()) }
+    }
+}
+
 /// Requests and buffers of one rank.
 struct Side {
     contest: Contest,
@@ -142,7 +218,7 @@ impl Side {
         let opposite = if leads { rank + half } else { rank - half };
         let (to, from) = match contest.kind {
             Kind::Exchange => ((rank + 1) % ranks, (rank + ranks - 1) % ranks),
-            Kind::Latency | Kind::Bandwidth => (opposite, opposite),
+            _ => (opposite, opposite),
         };
         let is_window = contest.kind == Kind::Bandwidth;
         let window = if is_window { (WINDOW_BYTES / bytes).clamp(1, WINDOW) } else { 1 };
@@ -161,7 +237,7 @@ impl Side {
             match self.contest.kind {
                 Kind::Latency => self.trip()?,
                 Kind::Bandwidth => self.window()?,
-                Kind::Exchange => {
+                _ => {
                     self.touch();
                     let receiving = start_all(&mut self.recvs)?;
                     let sending = start_all(&mut self.sends)?;
@@ -209,7 +285,7 @@ impl Side {
         match self.contest.kind {
             Kind::Latency => mean_s / rounds / 2.0 * 1e6,
             Kind::Bandwidth => (self.bytes * self.window) as f64 * rounds * f64::from(self.ranks / 2) / mean_s / 1e6,
-            Kind::Exchange => f64::from(self.ranks) * rounds / mean_s,
+            _ => f64::from(self.ranks) * rounds / mean_s,
         }
     }
 

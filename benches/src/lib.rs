@@ -40,6 +40,7 @@ mod statistics;
 mod stream;
 mod streams;
 mod table;
+mod together;
 mod trip;
 mod unparking;
 mod wakeup;

@@ -1,13 +1,15 @@
 //! What a process shares with its daemon: segments, command ring, control socket. Everything public holds one.
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 
+use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::control::{Attached, Reply, Request};
 use ropeway_proto::hello::VersionRange;
-use ropeway_proto::{Command, Epoch, JobId, Rank, Slot};
+use ropeway_proto::{CommId, Command, Epoch, JobId, Rank, Slot};
 use ropeway_shm::{Arena, ArenaSlot, ControlSegment, JobGeometry, JobSegment, RequestSlot, SegmentError};
 
 use crate::Error;
@@ -35,6 +37,8 @@ pub(crate) struct Attachment {
     line: ControlLine,
     wait_mode: AtomicU8,
     presence: Presence,
+    /// How many collectives of each communicator were registered.
+    collectives: Mutex<HashMap<CommId, Arc<AtomicU32>>>,
     /// The daemon, if it was started for this process alone. Dropped, and so ended, after the line is closed.
     _private_daemon: Option<PrivateDaemon>,
 }
@@ -71,12 +75,31 @@ impl Attachment {
             line,
             wait_mode: AtomicU8::new(WaitMode::default() as u8),
             presence: Presence::default(),
+            collectives: Mutex::default(),
             _private_daemon: private_daemon,
         }))
     }
 
     pub(crate) fn rank(&self) -> Rank {
         self.rank
+    }
+
+    /// Counts the collectives of a communicator, for all its clones.
+    pub(crate) fn collectives(&self, comm: CommId) -> Arc<AtomicU32> {
+        Arc::clone(self.collectives.lock().expect(NO_PANIC).entry(comm).or_default())
+    }
+
+    /// Registers a collective with the daemon, and waits for its answer.
+    pub(crate) fn register(
+        &self,
+        (slot, epoch): (Slot, Epoch),
+        comm: CommId,
+        member: CollectiveMember,
+    ) -> Result<(), Error> {
+        match self.line.lock().call(&Request::Register { slot, epoch, comm: comm.0, member })? {
+            Reply::Registered => Ok(()),
+            reply => Err(unexpected(&reply)),
+        }
     }
 
     /// The memory shared with the ranks of this node.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ropeway_proto::limits::TAG_MAX;
 use ropeway_proto::{CommId, Command, End, Endpoint, Rank, Tag};
@@ -19,11 +20,31 @@ use crate::{Buffer, Error, Pending, Plain, RecvRequest, SendRequest, Source, Sta
 pub struct Communicator {
     attachment: Arc<Attachment>,
     comm: CommId,
+    /// Collectives registered so far: all ranks count alike.
+    collectives: Arc<AtomicU32>,
 }
 
 impl Communicator {
     pub(crate) fn new(attachment: Arc<Attachment>, comm: CommId) -> Self {
-        Self { attachment, comm }
+        let collectives = attachment.collectives(comm);
+        Self { attachment, comm, collectives }
+    }
+
+    pub(crate) fn attachment(&self) -> &Arc<Attachment> {
+        &self.attachment
+    }
+
+    pub(crate) fn id(&self) -> CommId {
+        self.comm
+    }
+
+    /// Ranks of the job, by rank of the communicator.
+    pub(crate) fn members(&self) -> Vec<Rank> {
+        (0..self.size()).collect()
+    }
+
+    pub(crate) fn next_collective(&self) -> u32 {
+        self.collectives.fetch_add(1, Ordering::Relaxed)
     }
 
     /// This process's number, `0..size`.

@@ -87,6 +87,15 @@ pub enum Error {
     /// The other end of the channel was freed; nothing will ever match this request again.
     #[error("the request at the other end was freed")]
     PeerFreed,
+    /// The ranks did not register the same collective: other counts, another root, another operator, another order.
+    #[error("the ranks have registered different collectives")]
+    Mismatch,
+    /// A collective that can't be.
+    #[error("no such collective: {why}")]
+    BadCollective {
+        /// What is wrong with it.
+        why: String,
+    },
 
     // Everything with that rank or node is lost.
     /// The rank's process has died.

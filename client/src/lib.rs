@@ -45,7 +45,9 @@
 #![forbid(unsafe_code)]
 
 mod attachment;
+mod attendance;
 mod buffer;
+mod collective;
 mod commands;
 mod communicator;
 pub mod control;
@@ -73,6 +75,7 @@ mod watch;
 mod wires;
 
 pub use buffer::Buffer;
+pub use collective::{Collective, Numeric};
 pub use communicator::Communicator;
 pub use error::Error;
 pub use future::{ActiveFuture, PendingFuture};
@@ -83,6 +86,7 @@ pub use registered::{Incoming, Outgoing, RecvRequest, Registered, SendRequest};
 pub use request::{Active, Request};
 pub use ropeway_proto::JobId;
 pub use ropeway_proto::limits::TAG_MAX;
+pub use ropeway_proto::operator::Operator;
 pub use session::{Session, init};
 pub use set::{ActiveSet, start_all};
 pub use status::{ANY_SOURCE, ANY_TAG, Source, Status, TagMatch};

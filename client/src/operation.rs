@@ -8,6 +8,7 @@ use ropeway_proto::{Command, Completion, End, Epoch, Rank, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
 use crate::attachment::Attachment;
+use crate::attendance::Attendance;
 use crate::commands::Entry;
 use crate::direct::{DirectEnd, Started};
 use crate::presence::Favor;
@@ -27,6 +28,9 @@ pub(crate) struct Operation {
     /// Which end of a channel the request is, if it is one.
     end: Option<(End, Tag)>,
     direct: Option<DirectEnd>,
+    /// Its number among the members, if it is a collective, and where they meet.
+    member: Option<u32>,
+    attendance: Option<Attendance>,
     /// Over which it goes to another node.
     wire: Option<Arc<Wire>>,
     /// How every message of the direct channel ends that arrives.
@@ -43,6 +47,8 @@ enum Run {
     Daemon,
     /// On the direct channel.
     Direct,
+    /// Where the members of a collective meet.
+    Meeting,
     /// Over, on the direct channel.
     Ended(completion::Status),
 }
@@ -51,6 +57,7 @@ enum Run {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Terms {
     Send { source: Rank, tag: Tag, bytes: u64, element_bytes: usize },
+    Collective,
     Recv { capacity: u64, element_bytes: usize },
     Probe,
 }
@@ -69,6 +76,8 @@ impl Operation {
             run,
             end: None,
             direct: None,
+            member: None,
+            attendance: None,
             wire: None,
             arrived: None,
             favor: Favor::default(),
@@ -79,6 +88,18 @@ impl Operation {
     pub(crate) fn with_end(mut self, end: End, tag: Tag) -> Self {
         self.end = Some((end, tag));
         self
+    }
+
+    /// A member of a collective, with this number.
+    pub(crate) fn with_member(mut self, member: u32) -> Self {
+        self.member = Some(member);
+        self
+    }
+
+    /// Begins the operation that registers it, outside of the ring.
+    pub(crate) fn begin_registration(&mut self) -> (Slot, Epoch) {
+        self.epoch = self.epoch.wrapping_add(1);
+        (self.slot, self.epoch)
     }
 
     pub(crate) fn set_favor(&mut self, favor: Favor) {
@@ -132,6 +153,9 @@ impl Operation {
     /// Begins the registered operation. If the daemon has to be told, the caller publishes the entry, or calls `retract`.
     #[inline]
     pub(crate) fn start(&mut self) -> Option<Entry> {
+        if self.member.is_some() {
+            return self.start_member();
+        }
         if self.direct.is_none() && !self.finds_channel() {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
         }
@@ -146,6 +170,31 @@ impl Operation {
             }
         }
         if self.wire.is_some() { self.start_on_wire() } else { None }
+    }
+
+    #[inline(never)]
+    fn start_member(&mut self) -> Option<Entry> {
+        if self.attendance.is_none() && !self.finds_meeting() {
+            return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
+        }
+        self.enter(Run::Meeting);
+        match self.attendance.as_mut()?.start(self.attachment.presence(), self.favor) {
+            Ok(Started::Pending) => {}
+            Ok(Started::NeedsCopy) => return Some(Command::Move { slot: self.slot }.encode()),
+            Ok(Started::Done) => self.run = Run::Ended(completion::Status::Success),
+            // `take_outcome` finds out why.
+            Err(_) => {}
+        }
+        None
+    }
+
+    #[cold]
+    fn finds_meeting(&mut self) -> bool {
+        let channel = self.attachment.request_slot(self.slot).channel();
+        if let (Some(member), Some((block, _))) = (self.member, channel) {
+            self.attendance = Attendance::open(self.attachment.job(), block, member);
+        }
+        self.attendance.is_some()
     }
 
     /// A start may leave something for the wire. If the daemon has to be told, the entry.
@@ -234,6 +283,9 @@ impl Operation {
         if let Some(direct) = &mut self.direct {
             direct.begin_wait(self.attachment.presence());
         }
+        if let Some(attendance) = &mut self.attendance {
+            attendance.begin_wait(self.attachment.presence());
+        }
         let outcome = loop {
             if let Err(error) = self.attachment.wait(self, mode) {
                 self.retract();
@@ -245,6 +297,9 @@ impl Operation {
         };
         if let Some(direct) = &self.direct {
             direct.end_wait();
+        }
+        if let Some(attendance) = &self.attendance {
+            attendance.end_wait();
         }
         outcome
     }
@@ -290,8 +345,17 @@ impl Operation {
                 }
                 Some(self.end_direct(ended.err().unwrap_or(completion::Status::Success)))
             }
+            Run::Meeting => self.take_result(pieces),
             Run::Daemon => self.take_completion(),
         }
+    }
+
+    #[inline(never)]
+    fn take_result(&mut self, pieces: u32) -> Option<Result<Status, Error>> {
+        let ended = self.attendance.as_mut()?.poll(pieces)?;
+        self.retract();
+        let (status, source) = ended.err().unwrap_or((completion::Status::Success, self.attachment.rank()));
+        Some(self.terms.judge(Some(Completion { status, source, tag: 0, bytes: 0 })))
     }
 
     #[inline(never)]
@@ -317,6 +381,10 @@ impl Operation {
 
     /// The daemon has started the operation on the channel it has set up meanwhile.
     fn go_direct(&mut self) -> Option<Result<Status, Error>> {
+        if self.member.is_some() && self.finds_meeting() {
+            self.run = Run::Meeting;
+            return self.take_outcome(0);
+        }
         if !self.finds_channel() {
             self.retract();
             return Some(Err(Error::BadReply { what: "a direct channel that is none".into() }));
@@ -430,11 +498,12 @@ impl Event for Operation {
             Run::Inactive | Run::Ended(_) => true,
             Run::Daemon => self.attachment.request_slot(self.slot).is_done(self.epoch),
             Run::Direct => self.direct.as_ref().is_some_and(|direct| direct.is_due()),
+            Run::Meeting => self.attendance.as_ref().is_some_and(|attendance| attendance.is_due()),
         }
     }
 
     fn is_direct(&self) -> bool {
-        self.run == Run::Direct
+        matches!(self.run, Run::Direct | Run::Meeting)
     }
 
     fn reach(&self) -> Reach<'_> {
@@ -445,7 +514,11 @@ impl Event for Operation {
     }
 
     fn needs_daemon(&self) -> bool {
-        self.wire.is_none() || self.run != Run::Direct
+        match self.run {
+            Run::Meeting => false,
+            Run::Direct => self.wire.is_none(),
+            _ => true,
+        }
     }
 
     fn arm(&self, doorbell: u32) {
@@ -478,6 +551,7 @@ impl Terms {
             completion::Status::Truncated => Error::Truncated { bytes, capacity: self.capacity() },
             completion::Status::Cancelled => Error::Cancelled,
             completion::Status::PeerFreed => Error::PeerFreed,
+            completion::Status::Mismatch => Error::Mismatch,
             completion::Status::RankFailed => Error::RankFailed { rank: source },
             completion::Status::RankLeft => Error::RankLeft { rank: source },
             completion::Status::PeerLost => Error::PeerLost { node: source },
@@ -488,7 +562,7 @@ impl Terms {
     #[inline]
     fn success(&self, source: Rank, tag: Tag, bytes: u64) -> Result<Status, Error> {
         match *self {
-            Self::Probe => Ok(Status { source, tag, bytes, count: bytes as usize }),
+            Self::Probe | Self::Collective => Ok(Status { source, tag, bytes, count: bytes as usize }),
             Self::Send { source, tag, bytes, element_bytes } => {
                 Ok(Status { source, tag, bytes, count: bytes as usize / element_bytes })
             }
@@ -506,7 +580,7 @@ impl Terms {
         match *self {
             Self::Recv { capacity, .. } => capacity,
             Self::Send { bytes, .. } => bytes,
-            Self::Probe => 0,
+            Self::Probe | Self::Collective => 0,
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ropeway_proto::{Command, End, Epoch, Slot, Tag};
+use ropeway_proto::collective::CollectiveMember;
+use ropeway_proto::{CommId, Command, End, Epoch, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
 use crate::attachment::Attachment;
@@ -132,6 +133,20 @@ impl Persistent {
         operation.begin(command)?;
         // Nothing moves yet: the buffer is still the application's.
         operation.retract();
+        Ok(Self { operation })
+    }
+
+    /// Registers a collective with the daemon, which checks it.
+    pub(crate) fn register(
+        attachment: &Arc<Attachment>,
+        memory: ArenaSlot,
+        terms: Terms,
+        comm: CommId,
+        member: CollectiveMember,
+    ) -> Result<Self, Error> {
+        let mut operation = Operation::new(attachment, Some(memory), terms)?.with_member(member.rank);
+        let place = operation.begin_registration();
+        attachment.register(place, comm, member)?;
         Ok(Self { operation })
     }
 

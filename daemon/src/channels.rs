@@ -103,6 +103,11 @@ impl Channels {
         self.space.take(job, bytes, bytes_left)
     }
 
+    /// What `take_space` had taken.
+    pub(crate) fn give_space_back(&mut self, block: u64, bytes: u64) {
+        self.space.give_back(block, bytes);
+    }
+
     /// Sets a channel up whose other end is on another node. Nobody is told yet.
     pub(crate) fn open_wired(
         &mut self,

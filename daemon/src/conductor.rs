@@ -8,9 +8,10 @@ use std::time::Instant;
 use mio::Interest;
 use mio::event::Event;
 use mio::unix::SourceFd;
+use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::control::{Attached, JobSpec, Refusal, Reply, Request};
 use ropeway_proto::hello::VersionRange;
-use ropeway_proto::{JobId, NodeId, Rank};
+use ropeway_proto::{CommId, Epoch, JobId, NodeId, Rank, Slot, limits};
 use ropeway_shm::{ControlSegment, Counter, eventfd};
 
 use crate::client::ClientError;
@@ -59,6 +60,7 @@ impl Server {
                 Err(AttachError::Client(error)) => return Err(error),
             },
             Request::Reserve { arena_bytes } => self.reserve(index, arena_bytes),
+            Request::Register { slot, epoch, comm, member } => self.register(index, slot, epoch, comm, member),
             Request::Detach => Ok(self.detach(index)),
         };
         let reply = result.unwrap_or_else(Reply::Refused);
@@ -175,6 +177,30 @@ impl Server {
         let (id, local_rank) = self.clients[index].rank.ok_or_else(not_attached)?;
         let job = self.jobs.get_mut(&id).ok_or(Refusal::NoSuchJob)?;
         job.reserve_arena(local_rank, arena_bytes).map(|arena_bytes| Reply::Reserved { arena_bytes })
+    }
+
+    fn register(
+        &mut self,
+        index: usize,
+        slot: Slot,
+        epoch: Epoch,
+        comm: u32,
+        member: CollectiveMember,
+    ) -> Result<Reply, Refusal> {
+        let not_attached = || Refusal::Invalid("attach before registering a collective".into());
+        let (id, local_rank) = self.clients[index].rank.ok_or_else(not_attached)?;
+        let job = self.jobs.get_mut(&id).ok_or(Refusal::NoSuchJob)?;
+        if slot >= limits::SLOTS_PER_RANK {
+            return Err(Refusal::Invalid(format!("slot {slot} is beyond the request table")));
+        }
+        // What is in the ring was said before.
+        let mut offenders = Vec::new();
+        job.poll_commands(&self.counters, &mut offenders);
+        let registered = job.register((local_rank, slot), epoch, CommId(comm), member);
+        for (client, offence) in offenders {
+            self.evict(client, &offence.to_string());
+        }
+        registered.map(|()| Reply::Registered)
     }
 
     fn detach(&mut self, index: usize) -> Reply {

@@ -8,19 +8,21 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Registry, Token};
 use ropeway_engine::{
-    Arrival, ChannelWork, DirectId, Engine, Place, StashId, StashWork, Statistics, Violation, Wiring,
+    Arrival, ChannelWork, DirectId, Engine, MeetingId, Place, StashId, StashWork, Statistics, Violation, Wiring,
 };
+use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::command::CommandError;
 use ropeway_proto::control::{JobSpec, Refusal};
-use ropeway_proto::{ChannelId, Command, Frame, JobId, Layout, NodeId, Rank, limits};
+use ropeway_proto::{ChannelId, CommId, Command, Completion, Epoch, Frame, JobId, Layout, NodeId, Rank, Slot, limits};
 use ropeway_shm::{
-    Consumer, ControlSegment, Counter, Counters, EndOfChannel, JobGeometry, JobSegment, OutOfBounds, RingViolation,
-    Wire, WiredEnd,
+    Consumer, ControlSegment, Counter, Counters, EndOfChannel, JobGeometry, JobSegment, Meeting, OutOfBounds,
+    RingViolation, Wire, WiredEnd,
 };
 
 use crate::channels::{Channels, Unwired};
 use crate::config::{Config, memory_available};
 use crate::device::{Inbound, LinkError, Outbound, Target};
+use crate::meetings::Meetings;
 use crate::wires::{self, Wires};
 
 /// One job on this node.
@@ -36,6 +38,7 @@ pub(crate) struct Job {
     ports: Vec<Port>,
     channels: Channels,
     wires: Wires,
+    meetings: Meetings,
     stash: HashMap<StashId, Vec<u8>>,
     /// Memory of stashed messages, for the next ones.
     spare: Vec<Vec<u8>>,
@@ -98,6 +101,7 @@ impl Job {
             ports: (0..local_ranks).map(|_| Port::default()).collect(),
             channels: Channels::new(config.thresholds()),
             wires: Wires::default(),
+            meetings: Meetings::default(),
             stash: HashMap::new(),
             spare: Vec::new(),
             memory_bytes_max: config.job_memory_bytes_max,
@@ -225,14 +229,20 @@ impl Job {
         if let Some(layout) = layout {
             self.check_layout(local_rank, &layout)?;
         }
+        self.make_sure_of_slot(local_rank, slot)?;
+        self.engine.handle_command(local_rank, command)?;
+        self.carry_out_channel_work();
+        Ok(())
+    }
+
+    /// The slot's page exists from now on.
+    fn make_sure_of_slot(&mut self, local_rank: u32, slot: Slot) -> Result<(), Offence> {
         let port = &mut self.ports[local_rank as usize];
         if slot >= port.slots_reserved {
             let slots = (slot + 1).next_multiple_of(SLOTS_PER_RESERVATION).min(limits::SLOTS_PER_RANK);
             self.segment.reserve_slots(local_rank, slots).map_err(Offence::NoMemory)?;
             port.slots_reserved = slots;
         }
-        self.engine.handle_command(local_rank, command)?;
-        self.carry_out_channel_work();
         Ok(())
     }
 
@@ -268,6 +278,16 @@ impl Job {
                         self.wires.sever(node, index, why);
                     }
                 }
+                ChannelWork::Meet { requests, members } => {
+                    let meeting = self.open_meeting(&requests, &members);
+                    self.engine.handle_met(&requests, meeting);
+                }
+                ChannelWork::Arrive { meeting, member, operation } => {
+                    self.meetings.arrive(meeting, member);
+                    self.engine.handle_started(operation);
+                }
+                ChannelWork::Work { meeting } => self.meetings.wish_work(meeting),
+                ChannelWork::Leave { meeting, request, why } => self.leave_meeting(meeting, request, &why),
                 ChannelWork::Discard { channel } => {
                     if let Some((node, index)) = self.wire_of(channel) {
                         self.wires.discard(node, index);
@@ -277,6 +297,67 @@ impl Job {
         }
         while let Some(Unwired { node, index, why }) = self.channels.take_unwired() {
             self.wires.close(node, index, why);
+        }
+    }
+
+    /// Checks and passes on what a member says of a collective.
+    pub(crate) fn register(
+        &mut self,
+        (local_rank, slot): (u32, Slot),
+        epoch: Epoch,
+        comm: CommId,
+        member: CollectiveMember,
+    ) -> Result<(), Refusal> {
+        let invalid = |error: &dyn std::fmt::Display| Refusal::Invalid(error.to_string());
+        member.shape.check().map_err(|error| invalid(&error))?;
+        if member.rank >= member.shape.size() {
+            return Err(Refusal::Invalid(format!("there is no member {}", member.rank)));
+        }
+        let (input, output) = member.bytes();
+        for (offset, bytes) in [(member.input, input), (member.output, output)] {
+            let layout = Layout::contiguous(offset, bytes);
+            if !layout.is_valid() {
+                return Err(Refusal::Invalid("a buffer that can't be".into()));
+            }
+            self.check_layout(local_rank, &layout).map_err(|error| invalid(&error))?;
+        }
+        self.make_sure_of_slot(local_rank, slot).map_err(|error| invalid(&error))?;
+        self.engine.register((local_rank, slot), epoch, comm, member).map_err(|error| invalid(&error))?;
+        self.carry_out_channel_work();
+        Ok(())
+    }
+
+    fn open_meeting(&mut self, requests: &[ChannelId], members: &[CollectiveMember]) -> Option<MeetingId> {
+        let place = |&id: &ChannelId| self.engine.place_of(id).map(|(local_rank, slot, _)| (local_rank, slot));
+        let places: Vec<_> = requests.iter().map(place).collect::<Option<_>>()?;
+        let footprint = Meeting::footprint(members);
+        let block = self.channels.take_space(&self.segment, footprint, self.quota_left())?;
+        let meeting = self.meetings.open(&self.segment, block, members, &places);
+        if meeting.is_none() {
+            self.channels.give_space_back(block, footprint);
+        }
+        meeting
+    }
+
+    fn leave_meeting(&mut self, meeting: MeetingId, request: Option<ChannelId>, why: &Completion) {
+        let ports = &self.ports;
+        let has_left = self.meetings.leave(meeting, request, why, |rank| !ports[rank as usize].is_gone);
+        if has_left {
+            self.finish_leaving(meeting, request);
+        }
+    }
+
+    /// A member has nothing to do with its meeting any more; the last one's memory is free.
+    fn finish_leaving(&mut self, meeting: MeetingId, request: Option<ChannelId>) {
+        if let Some(request) = request {
+            let place = self.engine.place_of(request);
+            if let Some(slot) = place.and_then(|(local_rank, slot, _)| self.segment.slot(local_rank, slot)) {
+                slot.set_channel(0);
+            }
+            self.engine.handle_closed(request);
+        }
+        if let Some((block, bytes)) = self.meetings.take_empty(meeting) {
+            self.channels.give_space_back(block, bytes);
         }
     }
 
@@ -372,7 +453,13 @@ impl Job {
             counters.add(Counter::PayloadCopies, pieces);
             counters.add(Counter::PayloadBytesCopied, bytes);
         }
-        let mut closed = 0;
+        let mut closed = self.meetings.do_pieces();
+        let (ports, mut left) = (&self.ports, Vec::new());
+        while let Some(gone) = self.meetings.take_left(|rank| !ports[rank as usize].is_gone) {
+            left.push(gone);
+        }
+        closed += left.len();
+        left.into_iter().for_each(|(meeting, request)| self.finish_leaving(meeting, Some(request)));
         while let Some(request) = self.channels.take_closed(&self.segment) {
             self.engine.handle_closed(request);
             closed += 1;
@@ -382,7 +469,7 @@ impl Job {
 
     /// Whether it must be looked at again soon, though no event will say so.
     pub(crate) fn needs_another_look(&self) -> bool {
-        self.channels.is_closing()
+        self.channels.is_closing() || self.meetings.is_leaving()
     }
 
     /// Rings a doorbell whose number a client has left. One that it does not have wakes nobody.

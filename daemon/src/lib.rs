@@ -12,6 +12,7 @@
 //! | `job` | an engine, its segment, its ranks' rings |
 //! | `link` | connections to other daemons: dialling, hello, routes |
 //! | `channels` | where direct channels lie, and the daemon's part in them |
+//! | `meetings` | where members of collectives meet, and the daemon's part in them |
 //! | `wires` | connections that ranks work by themselves, and the daemon's part in them |
 //! | [`device`] | the contract of a device, and the three that keep it |
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ pub mod embed;
 mod idle;
 mod job;
 mod link;
+mod meetings;
 mod server;
 mod service;
 mod wires;

@@ -34,6 +34,8 @@ pub enum Status {
     NotFound = 4,
     /// The request at the other end of the channel was freed; nothing will ever match here again.
     PeerFreed = 5,
+    /// The members of a collective did not register the same: other counts, another root, another operation.
+    Mismatch = 7,
     /// Not over: the request has a direct channel now, and the operation goes on there, as pending.
     GoesDirect = 6,
 
@@ -49,13 +51,14 @@ pub enum Status {
 }
 
 impl Status {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Success,
         Self::Truncated,
         Self::Cancelled,
         Self::Freed,
         Self::NotFound,
         Self::PeerFreed,
+        Self::Mismatch,
         Self::GoesDirect,
         Self::RankFailed,
         Self::RankLeft,

@@ -16,8 +16,9 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::collective::CollectiveMember;
 use crate::hello::VersionRange;
-use crate::ids::{JobId, NodeId, Rank};
+use crate::ids::{Epoch, JobId, NodeId, Rank, Slot};
 use crate::limits::{CONTROL_BYTES_MAX, NODES_PER_JOB_MAX, RANKS_PER_JOB_MAX};
 
 /// Where other daemons reach a daemon, and what it calls itself there.
@@ -115,6 +116,8 @@ pub enum Request {
     Attach { versions: VersionRange, job: JobId, rank: Rank },
     /// Makes the arena usable up to `arena_bytes` from its start.
     Reserve { arena_bytes: u64 },
+    /// Registers a collective on an empty slot. It may be started at once, and goes on when all members have registered it.
+    Register { slot: Slot, epoch: Epoch, comm: u32, member: CollectiveMember },
     /// Leaves the job in an orderly way.
     Detach,
 }
@@ -129,6 +132,8 @@ pub enum Reply {
     Attached(Attached),
     /// The arena is usable up to `arena_bytes`.
     Reserved { arena_bytes: u64 },
+    /// The collective is registered.
+    Registered,
     /// Detached; the daemon holds nothing of this client any more.
     Detached,
     /// The request was refused.

@@ -4,6 +4,7 @@
 //!
 //! | module | between | what |
 //! |---|---|---|
+//! | [`collective`] | client → daemon | what the members of a collective agree on |
 //! | [`command`] | client → daemon | 64-byte entries of the command ring |
 //! | [`completion`] | daemon → client | what a request slot says when an operation ends |
 //! | [`control`] | client ↔ daemon | attach, create a job, reserve memory: the control socket |
@@ -12,6 +13,7 @@
 //! | [`hello`] | daemon ↔ daemon | the first bytes of a link or wire: version range and key |
 #![forbid(unsafe_code)]
 
+pub mod collective;
 pub mod command;
 pub mod completion;
 pub mod control;
@@ -20,6 +22,7 @@ pub mod hello;
 pub mod ids;
 pub mod layout;
 pub mod limits;
+pub mod operator;
 pub mod wire;
 
 pub use command::{Command, Endpoint};
@@ -27,4 +30,5 @@ pub use completion::{Completion, Status};
 pub use frame::{Envelope, Frame};
 pub use ids::{ChannelId, CommId, End, Epoch, JobId, NodeId, Rank, Slot, Tag};
 pub use layout::Layout;
+pub use operator::{ElementType, Operator, Scalar};
 pub use wire::WireFrame;

@@ -195,7 +195,7 @@ impl Engine {
                     _ => {}
                 }
             }
-            Kind::Probe => {}
+            Kind::Member(_) | Kind::Probe => {}
         }
         self.remove_persistent(id);
     }
@@ -241,7 +241,7 @@ impl Engine {
                 }
                 recv.phase == RecvPhase::Waiting
             }
-            Kind::Probe => return Err(ProtocolError::ForeignChannel),
+            Kind::Member(_) | Kind::Probe => return Err(ProtocolError::ForeignChannel),
         };
         if has_ended {
             self.complete(id, Completion::bare(Status::PeerFreed));

@@ -4,13 +4,15 @@
 //! to the engine is what only it can do: to start ends that were started before they knew, and to tell one end when the
 //! other is gone.
 
+use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::{ChannelId, Completion, End, Frame, Layout, NodeId, Rank, Slot, Status, limits};
 
 use crate::engine::{CompletionOf, Engine, ProtocolError, RankState, Token};
+use crate::meeting::MeetingId;
 use crate::request::{Kind, Recv, RecvPhase, SendPhase};
 
 /// Something to be done with a direct channel: one between two ranks of this node, who from then on use it by themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
 pub enum ChannelWork {
     /// Set one up, then call [`Engine::handle_opened`] before any other input.
@@ -26,6 +28,15 @@ pub enum ChannelWork {
     Sever { channel: DirectId, why: Status },
     /// A wired channel that was never used is not needed.
     Discard { channel: DirectId },
+    /// Set up where the members of a collective meet; then call [`Engine::handle_met`] before any other input.
+    Meet { requests: Vec<ChannelId>, members: Vec<CollectiveMember> },
+    /// A member had started before its client knew of the meeting: it arrives.
+    Arrive { meeting: MeetingId, member: u32, operation: Token },
+    /// All members have arrived and compute: do the work.
+    Work { meeting: MeetingId },
+    /// A member is gone, as `why` says of whom; tell the others. If a `request` is named, its buffers must be out of use
+    /// first, and then [`Engine::handle_closed`] is called.
+    Leave { meeting: MeetingId, request: Option<ChannelId>, why: Completion },
     /// Both ends have started and compute: copy the message.
     Move { channel: DirectId },
     /// An end is gone; tell the other. If a `request` is named, its buffer must be out of use first, and then
@@ -92,7 +103,7 @@ impl Engine {
                 recv.end_operation();
                 (End::Recv, has_started)
             }
-            Kind::Probe => return,
+            Kind::Member(_) | Kind::Probe => return,
         };
         if has_started {
             self.channel_work.push_back(ChannelWork::Start { channel, end, operation });
@@ -254,9 +265,10 @@ impl Engine {
     /// A client asks for a copy. If the channel is gone meanwhile, so is the wish.
     pub(crate) fn move_direct(&mut self, local_rank: u32, slot: Slot) {
         let state = *self.slot_state(local_rank, slot);
-        let request = self.request_of(state).map(|id| &self.requests[id]);
-        if let Some(channel) = request.and_then(|request| request.direct()) {
-            self.channel_work.push_back(ChannelWork::Move { channel });
+        let Some(id) = self.request_of(state) else { return };
+        match self.requests[id].direct() {
+            Some(channel) => self.channel_work.push_back(ChannelWork::Move { channel }),
+            None => self.work_member(id),
         }
     }
 

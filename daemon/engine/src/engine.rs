@@ -23,6 +23,7 @@ use ropeway_proto::{
 use crate::bind::Bindings;
 use crate::direct::ChannelWork;
 use crate::matching::{PairReceived, Pattern, Posted, Unexpected};
+use crate::meeting::Gatherings;
 use crate::outgoing::Outgoing;
 use crate::request::{Kind, Protocol, Recv, Request, RequestTable, Send, SendPhase};
 use crate::slots::SlotState;
@@ -246,6 +247,7 @@ pub struct Engine {
     pub(crate) locals: Vec<LocalRank>,
     pub(crate) requests: RequestTable,
     pub(crate) bindings: Bindings,
+    pub(crate) gatherings: Gatherings,
     pub(crate) stash: Stash,
     pub(crate) outgoing: Vec<Outgoing>,
     /// Eager one-shot messages not yet taken, by (source, dest): what local senders have outstanding.
@@ -271,6 +273,7 @@ impl Engine {
             locals: config.spec.local_ranks().map(|_| LocalRank::default()).collect(),
             requests: RequestTable::default(),
             bindings: Bindings::default(),
+            gatherings: Gatherings::default(),
             stash: Stash::default(),
             outgoing: (0..nodes).map(|_| Outgoing::default()).collect(),
             pair_used: HashMap::new(),
@@ -299,6 +302,7 @@ impl Engine {
                 self.requests[id].epoch = epoch;
                 match (self.requests[id].direct(), &self.requests[id].kind) {
                     (Some(channel), _) => self.start_direct(id, channel),
+                    (None, Kind::Member(_)) => self.start_member(id),
                     (None, Kind::Send(_)) => self.start_send(id),
                     (None, _) => self.start_recv(id),
                 }
@@ -461,7 +465,7 @@ impl Engine {
             requests: self.requests.len(),
             stashed: self.stash.len(),
             unexpected: self.locals.iter().map(|local| local.unexpected.len()).sum(),
-            unbound: self.bindings.len(),
+            unbound: self.bindings.len() + self.gatherings.len(),
         }
     }
 
@@ -495,7 +499,7 @@ impl Engine {
         self.acknowledge_init(id);
     }
 
-    fn acknowledge_init(&mut self, id: ChannelId) {
+    pub(crate) fn acknowledge_init(&mut self, id: ChannelId) {
         let Request { local_rank, slot, epoch, .. } = self.requests[id];
         self.completions.push_back(CompletionOf {
             local_rank,
@@ -514,10 +518,12 @@ impl Engine {
         request.is_freeing = true;
         if let Some(channel) = request.direct() {
             self.close_direct(id, channel);
-        } else if request.is_active() {
-            self.cancel(id);
+        } else if matches!(request.kind, Kind::Member(_)) {
+            if !self.leave_meeting(id) {
+                self.finish_or_cancel(id);
+            }
         } else {
-            self.finish_free(id)
+            self.finish_or_cancel(id);
         }
         Ok(())
     }
@@ -531,11 +537,17 @@ impl Engine {
         self.unbind(id);
     }
 
+    /// A request that is being freed: its operation ends, if one runs.
+    fn finish_or_cancel(&mut self, id: ChannelId) {
+        if self.requests[id].is_active() { self.cancel(id) } else { self.finish_free(id) }
+    }
+
     /// Withdraws an operation, if that is still possible. If not, it will complete by itself.
     fn cancel(&mut self, id: ChannelId) {
         match self.requests[id].kind {
             Kind::Send(_) => self.cancel_send(id),
             Kind::Recv(_) => self.cancel_recv(id),
+            Kind::Member(_) => self.complete(id, Completion::bare(Status::Cancelled)),
             Kind::Probe => {
                 let local_rank = self.requests[id].local_rank as usize;
                 self.locals[local_rank].probes.retain(|&(_, other)| other != id);
@@ -552,6 +564,7 @@ impl Engine {
         match &mut request.kind {
             Kind::Send(send) => send.phase = SendPhase::Inactive,
             Kind::Recv(recv) => recv.end_operation(),
+            Kind::Member(member) => member.is_active = false,
             Kind::Probe => {}
         }
         if is_freeing {

@@ -16,6 +16,7 @@ impl Engine {
         let why = if has_failed { Status::RankFailed } else { Status::RankLeft };
         for id in self.requests.select(|request| request.local_rank == local_rank) {
             self.abandon_direct(id, why);
+            self.abandon_meeting(id, why);
             self.abandon(id);
         }
         let local = std::mem::take(&mut self.locals[local_rank as usize]);
@@ -55,6 +56,7 @@ impl Engine {
         let status = if has_failed { Status::RankFailed } else { Status::RankLeft };
         let failure = Completion { source: rank, ..Completion::bare(status) };
         self.fail_all(failure, |request| request.peer() == Some(rank), |other| other == rank);
+        self.fail_gatherings(rank, failure);
         Ok(())
     }
 
@@ -72,7 +74,7 @@ impl Engine {
         others.all(|gone| gone.is_some()).then_some(first)
     }
 
-    fn why_gone(&self, rank: Rank) -> Option<Completion> {
+    pub(crate) fn why_gone(&self, rank: Rank) -> Option<Completion> {
         let node = self.config.spec.node_of(rank)?;
         match self.ranks[rank as usize] {
             RankState::Failed => Some(Completion { source: rank, ..Completion::bare(Status::RankFailed) }),
@@ -100,6 +102,8 @@ impl Engine {
         // An orderly leave does not end wildcard receives: whoever leaves has sent what it wanted to send.
         let ends_wildcards = failure.status != Status::RankLeft;
         let affected = self.requests.select(|request| match request.peer() {
+            // Who its members are is known elsewhere.
+            None if matches!(request.kind, Kind::Member(_)) => false,
             Some(_) => is_with_gone(request),
             None => true,
         });

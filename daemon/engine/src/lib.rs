@@ -23,6 +23,7 @@ pub mod direct;
 pub mod engine;
 mod failure;
 mod matching;
+mod meeting;
 mod outgoing;
 mod recv;
 mod request;
@@ -35,3 +36,4 @@ pub use engine::{
     Arrival, CompletionOf, Config, Engine, Leftovers, Place, Placement, ProtocolError, RankState, StashId, StashWork,
     Statistics, Token, Transmit, Violation,
 };
+pub use meeting::{MeetingId, RegistrationError};

@@ -7,6 +7,7 @@ use slab::Slab;
 
 use crate::direct::DirectId;
 use crate::matching::Pattern;
+use crate::meeting::Member;
 use crate::stash::StashQueue;
 
 /// One request of a local rank.
@@ -39,6 +40,8 @@ pub(crate) struct Request {
 pub(crate) enum Kind {
     Send(Send),
     Recv(Recv),
+    /// Of a collective.
+    Member(Member),
     Probe,
 }
 
@@ -173,7 +176,7 @@ impl Request {
         let (binding, channel) = match &self.kind {
             Kind::Send(send) => (send.binding, send.channel),
             Kind::Recv(recv) => (recv.binding, recv.channel),
-            Kind::Probe => return None,
+            Kind::Member(_) | Kind::Probe => return None,
         };
         (binding == Binding::Direct).then_some(DirectId(channel.index))
     }
@@ -204,6 +207,7 @@ impl Request {
         match &self.kind {
             Kind::Send(send) => !matches!(send.phase, SendPhase::Inactive | SendPhase::Orphaned),
             Kind::Recv(recv) => !matches!(recv.phase, RecvPhase::Inactive | RecvPhase::Orphaned),
+            Kind::Member(member) => member.is_active,
             Kind::Probe => true,
         }
     }
@@ -213,6 +217,7 @@ impl Request {
         match &self.kind {
             Kind::Send(send) => send.is_persistent,
             Kind::Recv(recv) => recv.is_persistent,
+            Kind::Member(_) => true,
             Kind::Probe => false,
         }
     }

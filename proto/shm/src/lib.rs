@@ -17,6 +17,8 @@ mod arena;
 #[cfg(not(loom))]
 mod channel;
 #[cfg(not(loom))]
+mod combine;
+#[cfg(not(loom))]
 mod control;
 #[cfg(not(loom))]
 mod counters;
@@ -29,7 +31,11 @@ mod job;
 #[cfg(not(loom))]
 mod mapped;
 #[cfg(not(loom))]
+mod meeting;
+#[cfg(not(loom))]
 mod segment;
+#[cfg(not(loom))]
+mod share;
 #[cfg(not(loom))]
 mod vectored;
 #[cfg(not(loom))]
@@ -45,9 +51,11 @@ pub use ring::RingViolation;
 pub use self::{
     arena::{Arena, ArenaFull, ArenaSlot},
     channel::{Channel, EndOfChannel, OpenChannel, Thresholds},
+    combine::combine,
     control::{Consumer, ControlSegment, Producer},
     counters::{Counter, Counters},
     job::{JobGeometry, JobSegment, OutOfBounds},
+    meeting::{Arrival, Meeting, SMALL_WORK_BYTES},
     segment::{Segment, SegmentError},
     vectored::{Gather, Scatter, set_receive_low_water},
     wire::{KnownChannels, Received, Sent, Traffic, Wire, WireChannels},

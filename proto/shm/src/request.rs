@@ -61,6 +61,12 @@ impl RequestSlot {
         // SYNC slot-waiter: the word before the waiter here, the waiter before the word in `arm`; with both fences at
         // least one side sees the other.
         fence(Ordering::SeqCst);
+        self.take_waiter_behind_fence()
+    }
+
+    /// As [`take_waiter`](Self::take_waiter), for many slots behind one SeqCst fence.
+    #[inline]
+    pub(crate) fn take_waiter_behind_fence(&self) -> Option<u32> {
         match self.waiter.load(Ordering::Relaxed) {
             0 => None,
             _ => self.waiter.swap(0, Ordering::Relaxed).checked_sub(1),

@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const BATCH_S: f64 = 0.02;
 
 pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
-    if flags.ranks < 2 || !flags.ranks.is_multiple_of(2) {
+    let needs_pairs = flags.of.iter().any(|kind| !kind.is_collective());
+    if flags.ranks < 2 || (needs_pairs && !flags.ranks.is_multiple_of(2)) {
         return Err(Failure::CannotRun(format!(
             "compare pairs the ranks, and {} are not pairs: use -n 2",
             flags.ranks
@@ -120,6 +121,9 @@ fn rounds(flags: &Flags) -> Vec<Round> {
             Kind::Latency => &[8, 8 << 10, 64 << 10, 1 << 20, 4 << 20],
             Kind::Bandwidth => &[64 << 10, 256 << 10, 1 << 20, 4 << 20],
             Kind::Exchange => &[8 << 10],
+            Kind::Barrier => &[8],
+            Kind::Bcast | Kind::Allreduce => &[8, 1 << 10, 64 << 10, 1 << 20],
+            Kind::Allgather | Kind::Alltoall => &[8, 1 << 10, 64 << 10],
         };
         let sizes = flags.sizes.clone().unwrap_or_else(|| defaults.iter().copied().map(Size).collect());
         let modes = match (flags.wait, kind) {
@@ -187,13 +191,19 @@ impl Arena<'_> {
     fn compare(&mut self, peers: &[Peer], programs: &[PathBuf]) -> Result<Vec<Line>, Failure> {
         let sizes = self.round.sizes.len();
         let empty = || vec![Vec::new(); sizes];
-        let forms = ["persistent", "nonblocking"];
+        let forms: &[&str] = match self.round.contest.kind.is_collective() {
+            true => &["persistent", "nonblocking", "blocking"],
+            false => &["persistent", "nonblocking"],
+        };
         let mut rivals: Vec<_> = peers
             .iter()
             .zip(programs)
             .collect::<Vec<_>>()
             .into_iter()
-            .flat_map(|(peer, program)| forms.map(|form| Rival { peer, program, form, figures: empty() }))
+            .flat_map(|(peer, program)| {
+                let empty = &empty;
+                forms.iter().map(move |&form| Rival { peer, program, form, figures: empty() })
+            })
             .collect();
         let mut ours = empty();
         for run in 1..=self.flags.runs() {
@@ -382,7 +392,7 @@ fn is_best_form(line: &Line, lines: &[Line]) -> bool {
         (&other.of, &other.setting, other.bytes, &other.peer) == (&line.of, &line.setting, line.bytes, &line.peer)
     };
     let is_better = |other: &Line| match line.metric {
-        "half_rtt" => other.peer_median < line.peer_median,
+        "half_rtt" | "latency" => other.peer_median < line.peer_median,
         _ => other.peer_median > line.peer_median,
     };
     !lines.iter().filter(is_same).any(is_better)

@@ -1,0 +1,69 @@
+//! A member's part in the meeting of a collective: it arrives, and works while it waits.
+
+use std::sync::Arc;
+
+use ropeway_proto::Status;
+use ropeway_shm::{Arrival, JobSegment, Meeting};
+
+use crate::direct::Started;
+use crate::presence::{Favor, Habit, Presence};
+
+/// A member, and where it stands.
+pub(crate) struct Attendance {
+    meeting: Meeting,
+    member: u32,
+    round: u32,
+    habit: Habit,
+}
+
+impl Attendance {
+    /// The member of the meeting at `block`, before or in its first round. `None` if there is no meeting.
+    pub(crate) fn open(job: &Arc<JobSegment>, block: u64, member: u32) -> Option<Self> {
+        Some(Self { meeting: Meeting::read(job, block)?, member, round: 0, habit: Habit::default() })
+    }
+
+    /// Arrives for the next round. `Err` says why there will never be one, and which rank is the cause.
+    pub(crate) fn start(&mut self, presence: &Presence, favor: Favor) -> Result<Started, (Status, u32)> {
+        if let Some(why) = self.meeting.closed() {
+            return Err(why);
+        }
+        let arrival = self.meeting.arrive(self.member, self.round);
+        if arrival == Arrival::Done {
+            self.round = self.round.wrapping_add(1);
+            return Ok(Started::Done);
+        }
+        let is_prompt = self.meeting.is_small() || self.habit.begin(presence, favor);
+        let is_left = arrival == Arrival::HasWork && !is_prompt && !self.meeting.is_watched();
+        Ok(if is_left { Started::NeedsCopy } else { Started::Pending })
+    }
+
+    /// Whether [`poll`](Self::poll) would get further.
+    pub(crate) fn is_due(&self) -> bool {
+        self.meeting.is_over(self.round) || self.meeting.has_pieces(self.round) || self.meeting.closed().is_some()
+    }
+
+    /// Whether the round is over, after up to `pieces` pieces of its work.
+    pub(crate) fn poll(&mut self, pieces: u32) -> Option<Result<(), (Status, u32)>> {
+        if !self.meeting.is_over(self.round) && pieces > 0 {
+            self.meeting.help(self.member, self.round, pieces);
+        }
+        // What came to an end before the end counts.
+        let closed = self.meeting.closed();
+        if self.meeting.is_over(self.round) {
+            self.round = self.round.wrapping_add(1);
+            return Some(Ok(()));
+        }
+        closed.map(Err)
+    }
+
+    /// The program begins to wait.
+    pub(crate) fn begin_wait(&mut self, presence: &Presence) {
+        self.habit.learn(presence);
+        self.meeting.watch();
+    }
+
+    /// The program waits no more.
+    pub(crate) fn end_wait(&self) {
+        self.meeting.look_away();
+    }
+}

@@ -1,0 +1,236 @@
+//! Collectives of ranks of this node. Their members meet in memory all have, and go on by themselves; the engine brings them
+//! together: the k-th registration of each member of a communicator belongs to the k-th of all others.
+
+use std::collections::HashMap;
+
+use ropeway_proto::collective::{CollectiveMember, ShapeError};
+use ropeway_proto::{ChannelId, CommId, Completion, Endpoint, Epoch, Layout, Rank, Slot, Status};
+
+use crate::direct::ChannelWork;
+use crate::engine::{Engine, Violation};
+use crate::request::Kind;
+
+/// Names a meeting, as whoever holds it likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeetingId(pub u32);
+
+/// A member of a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// Its number among the members.
+    pub(crate) rank: u32,
+    /// Which collective of the communicator.
+    pub(crate) number: u32,
+    pub(crate) meeting: Option<MeetingId>,
+    /// Started before the meeting was there.
+    pub(crate) is_active: bool,
+}
+
+/// Registrations that wait for the other members'.
+#[derive(Default)]
+pub(crate) struct Gatherings {
+    waiting: HashMap<(CommId, u32), Gathering>,
+}
+
+struct Gathering {
+    /// By number.
+    members: Vec<Option<(ChannelId, CollectiveMember)>>,
+    missing: usize,
+    ranks: Vec<Rank>,
+    /// It will never be complete.
+    failure: Option<Completion>,
+}
+
+/// Why a registration is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub enum RegistrationError {
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    #[error(transparent)]
+    Violation(#[from] Violation),
+    #[error("rank {rank} is not member {number} of the collective")]
+    NotMember { rank: Rank, number: u32 },
+    #[error("rank {rank} is on another node: collectives between nodes are not there yet")]
+    OtherNode { rank: Rank },
+    #[error("the member has registered this collective already")]
+    Twice,
+}
+
+impl Engine {
+    /// A member registers a collective on an empty slot. Its buffers are checked already.
+    pub fn register(
+        &mut self,
+        (local_rank, slot): (u32, Slot),
+        epoch: Epoch,
+        comm: CommId,
+        member: CollectiveMember,
+    ) -> Result<(), RegistrationError> {
+        member.shape.check()?;
+        let (own, number) = (self.rank_of(local_rank), member.rank);
+        if member.shape.members.get(number as usize) != Some(&own) {
+            return Err(RegistrationError::NotMember { rank: own, number });
+        }
+        let local = self.config.spec.local_ranks();
+        if let Some(&rank) = member.shape.members.iter().find(|rank| !local.contains(rank)) {
+            return Err(RegistrationError::OtherNode { rank });
+        }
+        let key = (comm, member.number);
+        let gathering = self.gatherings.waiting.get(&key);
+        if gathering.is_some_and(|found| found.members.get(number as usize).is_some_and(Option::is_some)) {
+            return Err(RegistrationError::Twice);
+        }
+        let endpoint = Endpoint { comm, peer: None, tag: None };
+        let id = self.open_slot(local_rank, slot, epoch, endpoint, Layout::contiguous(0, 0))?;
+        let rank = number;
+        self.requests[id].kind = Kind::Member(Member { rank, number: key.1, meeting: None, is_active: false });
+        self.outgoing[usize::from(self.config.spec.node.0)].admit_request();
+        self.gather(key, id, member);
+        self.acknowledge_init(id);
+        Ok(())
+    }
+
+    fn gather(&mut self, key: (CommId, u32), id: ChannelId, member: CollectiveMember) {
+        let gone = member.shape.members.iter().find_map(|&rank| self.why_gone(rank));
+        let ranks = &member.shape.members;
+        let gathering = self.gatherings.waiting.entry(key).or_insert_with(|| Gathering {
+            members: vec![None; ranks.len()],
+            missing: ranks.len(),
+            ranks: ranks.clone(),
+            failure: gone,
+        });
+        let place = member.rank as usize;
+        if gathering.ranks != member.shape.members {
+            gathering.failure.get_or_insert(Completion::bare(Status::Mismatch));
+        }
+        if let Some(place) = gathering.members.get_mut(place) {
+            *place = Some((id, member));
+            gathering.missing -= 1;
+        }
+        if gathering.missing == 0 && gathering.failure.is_none() {
+            let gathering = self.gatherings.waiting.remove(&key).expect("it was just there");
+            let (requests, members) = gathering.members.into_iter().flatten().unzip();
+            self.channel_work.push_back(ChannelWork::Meet { requests, members });
+        }
+    }
+
+    /// The members' meeting was set up; or could not be, for they say different things or there is no memory.
+    pub fn handle_met(&mut self, requests: &[ChannelId], meeting: Option<MeetingId>) {
+        for &id in requests {
+            let operation = self.token(id);
+            let Kind::Member(member) = &mut self.requests[id].kind else { continue };
+            member.meeting = meeting;
+            let (rank, was_active) = (member.rank, std::mem::take(&mut member.is_active));
+            match meeting {
+                Some(meeting) if was_active => {
+                    self.channel_work.push_back(ChannelWork::Arrive { meeting, member: rank, operation });
+                }
+                None if was_active => self.complete(id, Completion::bare(Status::Mismatch)),
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn start_member(&mut self, id: ChannelId) {
+        let operation = self.token(id);
+        let key = self.key_of(id);
+        let Kind::Member(member) = &mut self.requests[id].kind else { return };
+        if let Some(meeting) = member.meeting {
+            let member = member.rank;
+            return self.channel_work.push_back(ChannelWork::Arrive { meeting, member, operation });
+        }
+        member.is_active = true;
+        match self.gatherings.waiting.get(&key) {
+            Some(gathering) => {
+                if let Some(failure) = gathering.failure {
+                    self.complete(id, failure);
+                }
+            }
+            // It was complete, and the members did not agree.
+            None => self.complete(id, Completion::bare(Status::Mismatch)),
+        }
+    }
+
+    /// A client asks for work on its collective.
+    pub(crate) fn work_member(&mut self, id: ChannelId) {
+        if let Kind::Member(Member { meeting: Some(meeting), .. }) = self.requests[id].kind {
+            self.channel_work.push_back(ChannelWork::Work { meeting });
+        }
+    }
+
+    /// A member frees its request. True if its meeting has to be left first.
+    pub(crate) fn leave_meeting(&mut self, id: ChannelId) -> bool {
+        let rank = self.rank_of(self.requests[id].local_rank);
+        let Kind::Member(member) = &self.requests[id].kind else { return false };
+        if let Some(meeting) = member.meeting {
+            let why = Completion { source: rank, ..Completion::bare(Status::PeerFreed) };
+            self.channel_work.push_back(ChannelWork::Leave { meeting, request: Some(id), why });
+            return true;
+        }
+        let key = self.key_of(id);
+        self.forget_member(id);
+        self.fail_gathering(key, Completion::bare(Status::PeerFreed));
+        false
+    }
+
+    /// The process of a member is gone.
+    pub(crate) fn abandon_meeting(&mut self, id: ChannelId, status: Status) {
+        let rank = self.rank_of(self.requests[id].local_rank);
+        let why = Completion { source: rank, ..Completion::bare(status) };
+        let Kind::Member(member) = &self.requests[id].kind else { return };
+        match member.meeting {
+            Some(meeting) => self.channel_work.push_back(ChannelWork::Leave { meeting, request: None, why }),
+            None => {
+                let key = self.key_of(id);
+                self.forget_member(id);
+                self.fail_gathering(key, why);
+            }
+        }
+    }
+
+    /// A rank is gone: what waits for its registration waits in vain.
+    pub(crate) fn fail_gatherings(&mut self, rank: Rank, failure: Completion) {
+        let has_rank = |gathering: &Gathering| gathering.ranks.contains(&rank);
+        let waiting = &self.gatherings.waiting;
+        let keys: Vec<_> = waiting.iter().filter(|(_, gathering)| has_rank(gathering)).map(|(&key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.fail_gathering(key, failure));
+    }
+
+    fn fail_gathering(&mut self, key: (CommId, u32), failure: Completion) {
+        let Some(gathering) = self.gatherings.waiting.get_mut(&key) else { return };
+        gathering.failure.get_or_insert(failure);
+        let present: Vec<ChannelId> = gathering.members.iter().flatten().map(|(id, _)| *id).collect();
+        for id in present {
+            let Kind::Member(member) = &mut self.requests[id].kind else { continue };
+            if std::mem::take(&mut member.is_active) {
+                self.complete(id, failure);
+            }
+        }
+    }
+
+    /// Takes a member out of its gathering, which ends with the last.
+    fn forget_member(&mut self, id: ChannelId) {
+        let key = self.key_of(id);
+        let Some(gathering) = self.gatherings.waiting.get_mut(&key) else { return };
+        for place in &mut gathering.members {
+            if place.as_ref().is_some_and(|(other, _)| *other == id) {
+                *place = None;
+            }
+        }
+        if gathering.members.iter().all(Option::is_none) {
+            self.gatherings.waiting.remove(&key);
+        }
+    }
+
+    fn key_of(&self, id: ChannelId) -> (CommId, u32) {
+        let request = &self.requests[id];
+        let number = if let Kind::Member(member) = &request.kind { member.number } else { 0 };
+        (request.comm, number)
+    }
+}
+
+impl Gatherings {
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}

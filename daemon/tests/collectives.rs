@@ -1,0 +1,387 @@
+//! Collectives of ranks of one node, against what a single process would compute.
+
+mod common;
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use common::{Cluster, soon};
+use ropeway::{Collective, Communicator, Error, Favor, Operator, Session, WaitMode, start_all};
+
+/// Runs `act` as each of `size` ranks at once.
+fn everybody(size: u32, act: impl Fn(Communicator) + Sync) {
+    let cluster = Cluster::start(1, size);
+    let sessions: Vec<Session> = (0..size).map(|rank| cluster.attach(rank)).collect();
+    std::thread::scope(|scope| {
+        for session in &sessions {
+            scope.spawn(|| act(session.world()));
+        }
+    });
+}
+
+/// Nothing, one element, odd numbers, and more than one rank should do alone.
+const COUNTS: [usize; 5] = [0, 1, 7, 1000, 30_001];
+const SIZES: [u32; 6] = [1, 2, 3, 4, 7, 8];
+const ROUNDS: u64 = 3;
+
+/// What rank `rank` contributes in a round, as element `index`.
+fn element(rank: usize, round: u64, index: usize) -> u64 {
+    (rank as u64 + 1) * 1_000_003 + round * 7919 + index as u64 * 31
+}
+
+/// Different counts for different ranks, one of them zero, around `count`.
+fn uneven(size: u32, count: usize) -> Vec<usize> {
+    (0..size as usize).map(|rank| if rank == 1 { 0 } else { count + rank * (count / 3) }).collect()
+}
+
+/// Runs rounds of a collective: inputs are filled, outputs compared with what `expected` says of their elements.
+fn rounds(collective: &mut Collective<u64>, rank: usize, expected: impl Fn(u64, usize) -> Option<u64>) {
+    for round in 0..ROUNDS {
+        collective.output_mut().fill(u64::MAX);
+        for (index, place) in collective.input_mut().iter_mut().enumerate() {
+            *place = element(rank, round, index);
+        }
+        collective.start().unwrap().wait().unwrap();
+        for (index, &found) in collective.output().iter().enumerate() {
+            if let Some(wanted) = expected(round, index) {
+                assert_eq!(found, wanted, "round {round}, element {index} of rank {rank}");
+            }
+        }
+    }
+}
+
+/// Which rank's part element `index` of all parts is in, and where in that part.
+fn part_of(counts: &[usize], mut index: usize) -> (usize, usize) {
+    for (rank, &count) in counts.iter().enumerate() {
+        if index < count {
+            return (rank, index);
+        }
+        index -= count;
+    }
+    unreachable!("the element is in a part")
+}
+
+#[test]
+fn a_broadcast_gives_everybody_what_the_root_has() {
+    for size in SIZES {
+        everybody(size, |world| {
+            let rank = world.rank() as usize;
+            for (root, count) in (0..size).flat_map(|root| COUNTS.map(|count| (root, count))) {
+                let mut bcast = world.bcast_init::<u64>(count, root).unwrap();
+                for round in 0..ROUNDS {
+                    let value = |index| element(root as usize, round, index);
+                    for (index, place) in bcast.output_mut().iter_mut().enumerate() {
+                        *place = if rank == root as usize { value(index) } else { 0 };
+                    }
+                    bcast.start().unwrap().wait().unwrap();
+                    assert!(bcast.output().iter().enumerate().all(|(index, &found)| found == value(index)));
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn parts_are_gathered_and_scattered() {
+    for size in SIZES {
+        everybody(size, |world| {
+            let rank = world.rank() as usize;
+            for count in COUNTS {
+                let counts = uneven(size, count);
+                let before: usize = counts[..rank].iter().sum();
+                let gathered = |round, index| {
+                    let (from, within) = part_of(&counts, index);
+                    Some(element(from, round, within))
+                };
+                rounds(&mut world.allgather_init(&counts).unwrap(), rank, gathered);
+                for root in [0, size / 2, size - 1] {
+                    rounds(&mut world.gather_init(&counts, root).unwrap(), rank, gathered);
+                    let scattered = |round, index| Some(element(root as usize, round, before + index));
+                    rounds(&mut world.scatter_init(&counts, root).unwrap(), rank, scattered);
+                }
+                let mut in_place = world.allgather_in_place_init(&counts).unwrap();
+                for (index, place) in in_place.input_mut().iter_mut().enumerate() {
+                    *place = element(rank, 0, index);
+                }
+                in_place.start().unwrap().wait().unwrap();
+                for (index, &found) in in_place.output().iter().enumerate() {
+                    assert_eq!(Some(found), gathered(0, index));
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn everybody_gets_a_part_of_everybody() {
+    for size in SIZES {
+        everybody(size, |world| {
+            let rank = world.rank() as usize;
+            for count in COUNTS.map(|count| count / size as usize) {
+                let alike = |round, index: usize| {
+                    let (from, within) = (index / count.max(1), index % count.max(1));
+                    Some(element(from, round, rank * count + within))
+                };
+                rounds(&mut world.alltoall_init(count).unwrap(), rank, alike);
+                let all = size as usize;
+                let counts: Vec<usize> = (0..all * all).map(|pair| (pair * 5 + count) % (count + 2)).collect();
+                let to_us: Vec<usize> = (0..all).map(|from| counts[from * all + rank]).collect();
+                let uneven = |round, index| {
+                    let (from, within) = part_of(&to_us, index);
+                    let before: usize = counts[from * all..from * all + rank].iter().sum();
+                    Some(element(from, round, before + within))
+                };
+                rounds(&mut world.alltoallv_init(&counts).unwrap(), rank, uneven);
+            }
+        });
+    }
+}
+
+#[test]
+fn inputs_are_combined() {
+    for size in SIZES {
+        everybody(size, |world| {
+            let (rank, all) = (world.rank() as usize, size as usize);
+            let sum = |ranks: std::ops::Range<usize>, round, index| -> u64 {
+                ranks.map(|rank| element(rank, round, index)).fold(0, u64::wrapping_add)
+            };
+            for count in COUNTS {
+                let total = |round, index| Some(sum(0..all, round, index));
+                rounds(&mut world.allreduce_init(count, Operator::Sum).unwrap(), rank, total);
+                for root in [0, size - 1] {
+                    rounds(&mut world.reduce_init(count, Operator::Sum, root).unwrap(), rank, total);
+                }
+                let until = |round, index| Some(sum(0..rank + 1, round, index));
+                rounds(&mut world.scan_init(count, Operator::Sum).unwrap(), rank, until);
+                let before = |round, index| Some(if rank == 0 { u64::MAX } else { sum(0..rank, round, index) });
+                rounds(&mut world.exscan_init(count, Operator::Sum).unwrap(), rank, before);
+                let counts = uneven(size, count / all);
+                let first: usize = counts[..rank].iter().sum();
+                let own = |round, index| Some(sum(0..all, round, first + index));
+                rounds(&mut world.reduce_scatter_init(&counts, Operator::Sum).unwrap(), rank, own);
+            }
+        });
+    }
+}
+
+#[test]
+fn in_place_the_input_becomes_the_output() {
+    everybody(4, |world| {
+        let rank = world.rank() as u64;
+        let in_place = |make: &dyn Fn(usize) -> Result<Collective<u64>, Error>, expected: [u64; 4]| {
+            for count in COUNTS {
+                let mut collective = make(count).unwrap();
+                collective.input_mut().fill(rank + 1);
+                collective.start().unwrap().wait().unwrap();
+                assert!(collective.output().iter().all(|&found| found == expected[rank as usize]));
+            }
+        };
+        in_place(&|count| world.allreduce_in_place_init(count, Operator::Sum), [10; 4]);
+        in_place(&|count| world.scan_in_place_init(count, Operator::Sum), [1, 3, 6, 10]);
+        in_place(&|count| world.exscan_in_place_init(count, Operator::Sum), [1, 1, 3, 6]);
+    });
+}
+
+#[test]
+fn operators_do_what_they_say() {
+    everybody(3, |world| {
+        let with = |operator| {
+            let mut reduction = world.allreduce_init::<i32>(3, operator).unwrap();
+            let rank = world.rank() as i32;
+            reduction.input_mut().copy_from_slice(&[rank - 1, rank + 4, [12, 10, 6][rank as usize]]);
+            reduction.start().unwrap().wait().unwrap();
+            <[i32; 3]>::try_from(reduction.output()).unwrap()
+        };
+        assert_eq!(with(Operator::Sum), [0, 15, 28]);
+        assert_eq!(with(Operator::Prod), [0, 120, 720]);
+        assert_eq!(with(Operator::Min), [-1, 4, 6]);
+        assert_eq!(with(Operator::Max), [1, 6, 12]);
+        assert_eq!(with(Operator::BitAnd), [0, 4, 0]);
+        assert_eq!(with(Operator::BitOr), [-1, 7, 14]);
+        assert_eq!(with(Operator::Xor), [0, 1, 1]);
+        let error = world.allreduce_init::<f64>(1, Operator::BitAnd).unwrap_err();
+        assert!(matches!(error, Error::BadCollective { .. }), "{error}");
+    });
+}
+
+#[test]
+fn nobody_passes_a_barrier_before_all_have_come() {
+    let arrived = std::sync::atomic::AtomicU32::new(0);
+    everybody(5, |world| {
+        let mut barrier = world.barrier_init().unwrap();
+        for round in 1..200 {
+            arrived.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            barrier.start().unwrap().wait().unwrap();
+            assert!(arrived.load(std::sync::atomic::Ordering::SeqCst) >= 5 * round);
+        }
+    });
+}
+
+#[test]
+fn several_run_at_once_started_in_any_order() {
+    everybody(3, |world| {
+        let rank = world.rank();
+        let mut sums: Vec<_> = (0..4).map(|_| world.allreduce_init::<u64>(5000, Operator::Sum).unwrap()).collect();
+        for round in 0..50 {
+            for (index, sum) in sums.iter_mut().enumerate() {
+                sum.input_mut().fill(u64::from(rank) + index as u64 * 10 + round);
+            }
+            if rank == 1 {
+                sums.reverse();
+            }
+            start_all(&mut sums).unwrap().wait_all().unwrap();
+            if rank == 1 {
+                sums.reverse();
+            }
+            for (index, sum) in sums.iter().enumerate() {
+                assert!(sum.output().iter().all(|&total| total == 3 + 3 * (index as u64 * 10 + round)));
+            }
+        }
+    });
+}
+
+#[test]
+fn sleeping_ranks_are_woken_by_the_last_to_come() {
+    for count in [1, 100_000] {
+        let late = Barrier::new(3);
+        everybody(3, |world| {
+            let mut sum = world.allreduce_init::<u64>(count, Operator::Max).unwrap();
+            for round in 0..10 {
+                sum.input_mut().fill(round + u64::from(world.rank()));
+                if world.rank() == 2 {
+                    late.wait();
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                let summing = sum.start().unwrap();
+                if world.rank() != 2 {
+                    late.wait();
+                }
+                summing.wait_with(WaitMode::Blocking).unwrap();
+                assert!(sum.output().iter().all(|&max| max == round + 2));
+            }
+        });
+    }
+}
+
+/// From its start on a rank is not needed: large work is done by the daemon if nobody waits.
+#[test]
+fn it_ends_though_everybody_computes() {
+    let cluster = Cluster::start(1, 3);
+    let sessions: Vec<Session> = (0..3).map(|rank| cluster.attach(rank)).collect();
+    let init = |session: &Session| session.world().allreduce_init::<u64>(200_000, Operator::Sum).unwrap();
+    let mut sums: Vec<_> = std::thread::scope(|scope| {
+        let inits: Vec<_> = sessions.iter().map(|session| scope.spawn(move || init(session))).collect();
+        inits.into_iter().map(|sum| sum.join().unwrap().favor(Favor::Overlap)).collect()
+    });
+    for round in 0..5 {
+        sums.iter_mut().for_each(|sum| sum.input_mut().fill(round));
+        let mut running: Vec<_> = sums.iter_mut().map(|sum| sum.start().unwrap()).collect();
+        let begin = Instant::now();
+        // Looking at the last one does a piece of the work at most.
+        soon(|| while running[0].test().unwrap().is_none() {});
+        assert!(begin.elapsed() < Duration::from_secs(1));
+        drop(running);
+        for sum in &mut sums {
+            if let Some(active) = sum.active() {
+                active.wait().unwrap();
+            }
+            assert!(sum.output().iter().all(|&total| total == 3 * round));
+        }
+    }
+}
+
+#[test]
+fn members_that_say_different_things_are_told() {
+    everybody(2, |world| {
+        let mut sum = world.allreduce_init::<u64>(10 + world.rank() as usize, Operator::Sum).unwrap();
+        let error = soon(|| sum.start().unwrap().wait().unwrap_err());
+        assert!(matches!(error, Error::Mismatch), "{error}");
+    });
+}
+
+#[test]
+fn a_member_that_leaves_is_named() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = (cluster.attach(0), cluster.attach(1));
+    let mut sum = zero.world().allreduce_init::<u64>(10, Operator::Sum).unwrap();
+    let mut other = one.world().allreduce_init::<u64>(10, Operator::Sum).unwrap();
+    let theirs = other.start().unwrap();
+    sum.start().unwrap().wait().unwrap();
+    theirs.wait().unwrap();
+    let waiting = sum.start().unwrap();
+    drop(other);
+    let error = soon(|| waiting.wait().unwrap_err());
+    assert!(matches!(error, Error::PeerFreed), "{error}");
+    let mut unmet = zero.world().barrier_init().unwrap();
+    let waiting = unmet.start().unwrap();
+    drop(one);
+    let error = soon(|| waiting.wait().unwrap_err());
+    assert!(matches!(error, Error::RankLeft { rank: 1 }), "{error}");
+}
+
+/// The part of this file that runs in processes of their own.
+#[test]
+fn rank_role() {
+    let Ok(role) = std::env::var("TEST_ROLE") else { return };
+    assert_eq!(role, "storm");
+    let session = ropeway::init().unwrap();
+    let mut storm = Storm::new(&session.world());
+    println!("ready");
+    while storm.round().is_ok() {}
+}
+
+struct Storm {
+    small: Collective<u64>,
+    large: Collective<u64>,
+}
+
+impl Storm {
+    fn new(world: &Communicator) -> Self {
+        Self {
+            small: world.allreduce_init(7, Operator::Sum).unwrap(),
+            large: world.allreduce_init(100_000, Operator::Sum).unwrap(),
+        }
+    }
+
+    fn round(&mut self) -> Result<(), Error> {
+        for sum in [&mut self.small, &mut self.large] {
+            sum.input_mut().fill(1);
+            sum.start()?.wait()?;
+            assert!(sum.output().iter().all(|&total| total == 3));
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_rank_killed_in_the_middle_harms_nobody() {
+    for round in 0..15u64 {
+        let cluster = Cluster::start(1, 3);
+        let session = cluster.attach(0);
+        let init = std::thread::spawn({
+            let world = session.world();
+            move || Storm::new(&world)
+        });
+        let mut storm = init.join().unwrap();
+        let mut ranks = [cluster.spawn(1, "storm"), cluster.spawn(2, "storm")];
+        (0..round % 5).for_each(|_| storm.round().unwrap());
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_micros(50 + round * 331 % 2000));
+            ranks[1].kill();
+            ranks
+        });
+        let error = soon(|| {
+            loop {
+                if let Err(error) = storm.round() {
+                    break error;
+                }
+            }
+        });
+        // Its neighbour notices too, and leaves.
+        assert!(
+            matches!(error, Error::RankFailed { rank: 2 } | Error::RankLeft { rank: 1 } | Error::PeerFreed),
+            "{error}"
+        );
+        drop(killer.join().unwrap());
+    }
+}

@@ -1,0 +1,412 @@
+//! Where the members of a collective meet within a node: who comes last sees to it that the work is done.
+//!
+//! ```text
+//!  0         64       128      192      256          256 + 64 × members
+//!  +---------+--------+--------+--------+------------+-------------------------+
+//!  | arrived | rounds | cursor | closed | a line for | the shape and where the |
+//!  |         |        |        |        | each       | buffers lie, JSON       |
+//!  +---------+--------+--------+--------+------------+-------------------------+
+//! ```
+//!
+//! All buffers lie in the segment, so anybody can do anybody's part once everybody has come. A round's work is cut into
+//! pieces, which are dealt out by a counter. Little work is one piece, which the last to come does at once. Of more, those
+//! who wait take pieces, and the daemon if nobody does. Whoever finishes the last piece ends the round for all. So nobody who
+//! has come is needed any more, be it computing, asleep or stopped.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use ropeway_proto::collective::CollectiveMember;
+use ropeway_proto::{Layout, Slot, Status};
+
+use crate::job::JobSegment;
+use crate::request::RequestSlot;
+use crate::share::Share;
+
+#[repr(C)]
+struct MeetingWords {
+    arrivals: ArrivalWords,
+    state: StateWords,
+    cursor: CursorWords,
+    closed: ClosedWords,
+}
+
+#[repr(C, align(64))]
+struct ArrivalWords {
+    /// Members that have come, over all rounds.
+    arrived: AtomicU64,
+}
+
+/// What those who wait look at, and so on a line that those who come don't write.
+#[repr(C, align(64))]
+struct StateWords {
+    /// Rounds that are over.
+    rounds: AtomicU32,
+}
+
+#[repr(C, align(64))]
+struct CursorWords {
+    /// Number of the round, and the next piece.
+    cursor: AtomicU64,
+    /// Pieces that are done.
+    done: AtomicU32,
+    /// Members that wait, and so take pieces. A hint.
+    watching: AtomicU32,
+}
+
+#[repr(C, align(64))]
+struct ClosedWords {
+    /// Why there will be no further round: a status code, zero while there may be.
+    why: AtomicU32,
+    /// Rank of the job whose end is the cause.
+    who: AtomicU32,
+    /// Bytes of the description behind the members' lines.
+    described: AtomicU32,
+    members: AtomicU32,
+}
+
+/// What a member says of itself.
+#[repr(C, align(64))]
+struct MemberWords {
+    local_rank: AtomicU32,
+    slot: AtomicU32,
+    /// It is doing pieces: other members' buffers are in use.
+    is_busy: AtomicU32,
+}
+
+const WORDS_BYTES: u64 = size_of::<MeetingWords>() as u64;
+const MEMBER_BYTES: u64 = size_of::<MemberWords>() as u64;
+/// No piece is left.
+const NONE: u32 = u32::MAX;
+
+/// Work up to so many bytes, all copies counted, is done at once by who comes last.
+pub const SMALL_WORK_BYTES: u64 = 32 << 10;
+/// The piece of larger work.
+const PIECE_BYTES: u64 = 32 << 10;
+
+/// A meeting, as one process sees it.
+pub struct Meeting {
+    words: NonNull<MeetingWords>,
+    members: NonNull<MemberWords>,
+    share: Share,
+    slots: Vec<NonNull<RequestSlot>>,
+    places: Vec<(u32, Slot)>,
+    pieces: u32,
+    block: u64,
+    job: Arc<JobSegment>,
+}
+
+// SAFETY: the pointers lead into the mapping that `job` keeps, to atomics.
+unsafe impl Send for Meeting {}
+// SAFETY: as above.
+unsafe impl Sync for Meeting {}
+
+/// How an arrival went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// The round is over.
+    Done,
+    /// It goes on: others have not come, or are at work.
+    Pending,
+    /// Everybody has come, and there is more work than one should do who may have better to do.
+    HasWork,
+}
+
+impl Meeting {
+    /// What a meeting of these members needs.
+    pub fn footprint(members: &[CollectiveMember]) -> u64 {
+        let described = describe(members).len() as u64;
+        WORDS_BYTES + members.len() as u64 * MEMBER_BYTES + described.next_multiple_of(64)
+    }
+
+    /// Writes a meeting down: its members and the request each has. The daemon's part.
+    pub fn write(
+        job: &Arc<JobSegment>,
+        block: u64,
+        members: &[CollectiveMember],
+        places: &[(u32, Slot)],
+    ) -> Option<Self> {
+        let description = describe(members);
+        let at = block + WORDS_BYTES + members.len() as u64 * MEMBER_BYTES;
+        job.write(&Layout::contiguous(at, description.len() as u64), 0, &description).ok()?;
+        // SAFETY: `MeetingWords` consists of atomics.
+        let words: &MeetingWords = unsafe { job.segment().shared(block) }?;
+        words.arrivals.arrived.store(0, Ordering::Relaxed);
+        words.state.rounds.store(0, Ordering::Relaxed);
+        words.cursor.cursor.store(u64::from(NONE), Ordering::Relaxed);
+        for word in [&words.cursor.done, &words.cursor.watching, &words.closed.why, &words.closed.who] {
+            word.store(0, Ordering::Relaxed);
+        }
+        words.closed.described.store(description.len() as u32, Ordering::Relaxed);
+        words.closed.members.store(members.len() as u32, Ordering::Relaxed);
+        for (index, &(local_rank, slot)) in places.iter().enumerate() {
+            // SAFETY: `MemberWords` consists of atomics.
+            let member: &MemberWords =
+                unsafe { job.segment().shared(block + WORDS_BYTES + index as u64 * MEMBER_BYTES) }?;
+            member.local_rank.store(local_rank, Ordering::Relaxed);
+            member.slot.store(slot, Ordering::Relaxed);
+            member.is_busy.store(0, Ordering::Relaxed);
+        }
+        Self::on(job, block, members, places)
+    }
+
+    /// The meeting at `block`. A member's part; `None` if what is there is none.
+    pub fn read(job: &Arc<JobSegment>, block: u64) -> Option<Self> {
+        // SAFETY: `MeetingWords` consists of atomics.
+        let words: &MeetingWords = unsafe { job.segment().shared(block) }?;
+        let (described, count) =
+            (words.closed.described.load(Ordering::Relaxed), words.closed.members.load(Ordering::Relaxed));
+        let places: Option<Vec<_>> = (0..count)
+            .map(|index| {
+                // SAFETY: `MemberWords` consists of atomics.
+                let member: &MemberWords =
+                    unsafe { job.segment().shared(block + WORDS_BYTES + u64::from(index) * MEMBER_BYTES) }?;
+                Some((member.local_rank.load(Ordering::Relaxed), member.slot.load(Ordering::Relaxed)))
+            })
+            .collect();
+        let at = block + WORDS_BYTES + u64::from(count) * MEMBER_BYTES;
+        let mut description = vec![0; described as usize];
+        job.read(&Layout::contiguous(at, described.into()), 0, &mut description).ok()?;
+        let members: Vec<CollectiveMember> = serde_json::from_slice(&description).ok()?;
+        Self::on(job, block, &members, &places?)
+    }
+
+    fn on(job: &Arc<JobSegment>, block: u64, members: &[CollectiveMember], places: &[(u32, Slot)]) -> Option<Self> {
+        // SAFETY: both consist of atomics; the lines of the members were checked one by one.
+        let (words, lines) = unsafe {
+            (job.segment().shared::<MeetingWords>(block)?, job.segment().shared::<MemberWords>(block + WORDS_BYTES)?)
+        };
+        let slots: Option<Vec<_>> =
+            places.iter().map(|&(local_rank, slot)| Some(NonNull::from(job.slot(local_rank, slot)?))).collect();
+        job.range(block, WORDS_BYTES + places.len() as u64 * MEMBER_BYTES)?;
+        let share = Share::new(members)?;
+        let work = share.work_bytes();
+        let pieces = if work <= SMALL_WORK_BYTES { 1 } else { u32::try_from(work.div_ceil(PIECE_BYTES)).ok()? };
+        Some(Self {
+            words: NonNull::from(words),
+            members: NonNull::from(lines),
+            slots: slots?,
+            places: places.to_vec(),
+            pieces: pieces.min(share.units().max(1).min(u64::from(NONE - 1)) as u32),
+            share,
+            block,
+            job: Arc::clone(job),
+        })
+    }
+
+    /// Where it lies.
+    pub fn block(&self) -> u64 {
+        self.block
+    }
+
+    /// Whether there is little enough work for who comes last.
+    pub fn is_small(&self) -> bool {
+        self.pieces == 1
+    }
+
+    /// A member has come for round `round`.
+    pub fn arrive(&self, member: u32, round: u32) -> Arrival {
+        let words = self.words();
+        // SYNC meeting-arrived: everybody's input before his arrival, and all of them before the work.
+        let before = words.arrivals.arrived.fetch_add(1, Ordering::AcqRel);
+        let is_last = (before + 1).is_multiple_of(self.slots.len() as u64);
+        if !is_last {
+            return Arrival::Pending;
+        }
+        if self.is_small() {
+            return self.do_all(member, round);
+        }
+        words.cursor.done.store(0, Ordering::Relaxed);
+        // SYNC meeting-cursor (store): all inputs are there before pieces are dealt out.
+        words.cursor.cursor.store(u64::from(round) << 32, Ordering::Release);
+        self.wake_all();
+        Arrival::HasWork
+    }
+
+    /// Little work: nobody else need know of it.
+    fn do_all(&self, member: u32, round: u32) -> Arrival {
+        let is_done = self.with_hands_on(member, || {
+            let is_open = self.closed().is_none();
+            if is_open {
+                self.do_units(0..self.share.units());
+            }
+            is_open
+        });
+        if !is_done {
+            return Arrival::Pending;
+        }
+        self.end_round(round);
+        Arrival::Done
+    }
+
+    /// Does something with the members' buffers. `member`: on whose behalf.
+    fn with_hands_on<R>(&self, member: u32, act: impl FnOnce() -> R) -> R {
+        let Some(line) = self.member(member) else { return act() };
+        line.is_busy.fetch_add(1, Ordering::Relaxed);
+        // SYNC meeting-busy: busy before the closed word here, the closed word before busy in `is_out_of_use`.
+        fence(Ordering::SeqCst);
+        let result = act();
+        // SYNC meeting-busy: the work before the hands are off.
+        line.is_busy.fetch_sub(1, Ordering::Release);
+        result
+    }
+
+    fn do_units(&self, units: Range<u64>) {
+        // Offsets were checked at registration; who changes them since harms his own job.
+        let _ = self.share.work(&self.job, units);
+    }
+
+    fn end_round(&self, round: u32) {
+        // SYNC meeting-rounds (store): the results before the end.
+        self.words().state.rounds.store(round.wrapping_add(1), Ordering::Release);
+        self.wake_all();
+    }
+
+    /// Whether the round is over.
+    #[inline]
+    pub fn is_over(&self, round: u32) -> bool {
+        // SYNC meeting-rounds (load): the results before the end.
+        self.words().state.rounds.load(Ordering::Acquire).wrapping_sub(round).wrapping_sub(1) < u32::MAX / 2
+    }
+
+    /// Whether the round has pieces nobody has taken.
+    #[inline]
+    pub fn has_pieces(&self, round: u32) -> bool {
+        if self.is_small() {
+            return false;
+        }
+        let cursor = self.words().cursor.cursor.load(Ordering::Relaxed);
+        (cursor >> 32) as u32 == round && (cursor as u32) < self.pieces
+    }
+
+    /// The round that has work, for who is no member and so knows none.
+    pub fn working_round(&self) -> Option<u32> {
+        let round = (self.words().cursor.cursor.load(Ordering::Acquire) >> 32) as u32;
+        self.has_pieces(round).then_some(round)
+    }
+
+    /// Does up to `limit` pieces; says how many. `member`: on whose behalf, so that the daemon knows whose hands are on the
+    /// buffers.
+    pub fn help(&self, member: u32, round: u32, limit: u32) -> u32 {
+        if !self.has_pieces(round) {
+            return 0;
+        }
+        self.with_hands_on(member, || {
+            let mut pieces = 0;
+            while pieces < limit && self.closed().is_none() && self.do_piece(round) {
+                pieces += 1;
+            }
+            pieces
+        })
+    }
+
+    fn do_piece(&self, round: u32) -> bool {
+        let words = self.words();
+        let claimed = words.cursor.cursor.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |cursor| {
+            let (number, piece) = ((cursor >> 32) as u32, cursor as u32);
+            (number == round && piece < self.pieces).then_some(cursor + 1)
+        });
+        let Ok(cursor) = claimed else { return false };
+        let (piece, units) = (u64::from(cursor as u32), self.share.units());
+        let pieces = u64::from(self.pieces);
+        self.do_units(units * piece / pieces..units * (piece + 1) / pieces);
+        // SYNC meeting-done: everybody's pieces before the end, which the last one declares.
+        if words.cursor.done.fetch_add(1, Ordering::AcqRel) + 1 == self.pieces {
+            self.end_round(round);
+        }
+        true
+    }
+
+    /// A member waits from now on, and takes pieces.
+    pub fn watch(&self) {
+        self.words().cursor.watching.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It waits no more.
+    pub fn look_away(&self) {
+        self.words().cursor.watching.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a member waits.
+    pub fn is_watched(&self) -> bool {
+        self.words().cursor.watching.load(Ordering::Relaxed) > 0
+    }
+
+    // ---- ending
+
+    /// Why there will be no further round, and whose end is the cause.
+    #[inline]
+    pub fn closed(&self) -> Option<(Status, u32)> {
+        let closed = &self.words().closed;
+        // SYNC meeting-closed (load).
+        match closed.why.load(Ordering::Acquire) {
+            0 => None,
+            code => Some((Status::from_code(code).unwrap_or(Status::PeerFreed), closed.who.load(Ordering::Relaxed))),
+        }
+    }
+
+    /// There will be no further round, because rank `who` of the job is gone. The first cause counts. The daemon's part.
+    pub fn close(&self, why: Status, who: u32) {
+        if self.closed().is_none() {
+            let closed = &self.words().closed;
+            closed.who.store(who, Ordering::Relaxed);
+            // SYNC meeting-closed (store).
+            closed.why.store(why.code(), Ordering::Release);
+            self.wake_all();
+        }
+    }
+
+    /// After `close`: whether nobody who lives has his hands on the members' buffers. The daemon's part.
+    pub fn is_out_of_use(&self, is_alive: impl Fn(u32) -> bool) -> bool {
+        // SYNC meeting-busy: see `help`.
+        fence(Ordering::SeqCst);
+        (0..self.slots.len() as u32).all(|member| {
+            let is_busy = self.member(member).is_some_and(|line| line.is_busy.load(Ordering::Acquire) != 0);
+            !is_busy || !is_alive(self.places[member as usize].0)
+        })
+    }
+
+    /// Tells the members where the meeting lies. The daemon's part.
+    pub fn announce(&self) {
+        self.each_slot(|slot| slot.set_channel(self.block));
+    }
+
+    /// The request of each member: index of its rank among the node's, slot.
+    pub fn places(&self) -> &[(u32, Slot)] {
+        &self.places
+    }
+
+    fn wake_all(&self) {
+        // SYNC slot-waiter: one fence for all slots; see `RequestSlot::complete`.
+        fence(Ordering::SeqCst);
+        for (index, place) in self.places.iter().enumerate() {
+            // SAFETY: checked when the meeting was opened.
+            let slot = unsafe { self.slots[index].as_ref() };
+            if let Some(bell) = slot.take_waiter_behind_fence().and_then(|bell| self.job.doorbell(place.0, bell)) {
+                bell.wake();
+            }
+        }
+    }
+
+    fn each_slot(&self, act: impl Fn(&RequestSlot)) {
+        // SAFETY: checked when the meeting was opened.
+        self.slots.iter().for_each(|slot| act(unsafe { slot.as_ref() }));
+    }
+
+    fn words(&self) -> &MeetingWords {
+        // SAFETY: checked when the meeting was opened, and mapped as long as `job` lives; it consists of atomics.
+        unsafe { self.words.as_ref() }
+    }
+
+    /// `None` for the daemon, which counts as nobody.
+    fn member(&self, member: u32) -> Option<&MemberWords> {
+        // SAFETY: there are as many lines as slots.
+        ((member as usize) < self.slots.len()).then(|| unsafe { self.members.add(member as usize).as_ref() })
+    }
+}
+
+fn describe(members: &[CollectiveMember]) -> Vec<u8> {
+    serde_json::to_vec(members).expect("registrations have no maps with odd keys")
+}

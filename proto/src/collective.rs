@@ -1,0 +1,201 @@
+//! What the members of a collective agree on when they register it.
+//!
+//! Members are numbered in the order of their communicator; `rank` here is such a number. A collective operation is registered
+//! by all members, the k-th of one with the k-th of all others, and bound when the last has come.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::Rank;
+use crate::limits::{MESSAGE_BYTES_MAX, RANKS_PER_JOB_MAX};
+use crate::operator::{ElementType, Operator};
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CollectiveKind {
+    /// Nobody goes on before everybody has come.
+    Barrier,
+    /// The root's buffer goes to everybody.
+    Bcast,
+    /// Everybody's inputs, combined, to the root.
+    Reduce,
+    /// Everybody's inputs, combined, to everybody.
+    Allreduce,
+    /// Everybody's inputs, combined, a part to each.
+    ReduceScatter,
+    /// The inputs up to and with one's own, combined.
+    Scan,
+    /// The inputs before one's own, combined; the first member's output is left as it is.
+    Exscan,
+    /// Everybody's inputs, one behind the other, to the root.
+    Gather,
+    /// The root's input, a part to each.
+    Scatter,
+    /// Everybody's inputs, one behind the other, to everybody.
+    Allgather,
+    /// A part of each input to each.
+    Alltoall,
+}
+
+impl CollectiveKind {
+    /// Whether it has a root.
+    pub fn has_root(self) -> bool {
+        matches!(self, Self::Bcast | Self::Reduce | Self::Gather | Self::Scatter)
+    }
+
+    /// Whether it combines.
+    pub fn combines(self) -> bool {
+        matches!(self, Self::Reduce | Self::Allreduce | Self::ReduceScatter | Self::Scan | Self::Exscan)
+    }
+}
+
+/// What all members say alike.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub struct CollectiveShape {
+    pub kind: CollectiveKind,
+    /// Ranks of the job, by number.
+    pub members: Vec<Rank>,
+    /// Number of the root; zero if there is none.
+    pub root: u32,
+    /// Codes of operator and type of an element, if elements are combined.
+    pub combination: Option<(u8, u8)>,
+    pub element_bytes: u32,
+    /// Elements: of the vector; or of each member's part, where the operation deals in parts; or, of an alltoall, from each
+    /// member to each, row by row of senders, or one for all of them.
+    pub counts: Vec<u64>,
+}
+
+/// What one member says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub struct CollectiveMember {
+    pub shape: CollectiveShape,
+    /// Which collective of its communicator this is.
+    pub number: u32,
+    /// The member's own number.
+    pub rank: u32,
+    /// Where its buffers lie in the segment: input and output. The same if it works in place.
+    pub input: u64,
+    pub output: u64,
+}
+
+/// Why a registration is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub enum ShapeError {
+    #[error("a collective needs at least one member, and no rank twice")]
+    Members,
+    #[error("root {root} is outside of {members} members")]
+    Root { root: u32, members: usize },
+    #[error("{found} counts where {expected} are needed")]
+    Counts { found: usize, expected: usize },
+    #[error("the counts are larger than any message")]
+    TooLarge,
+    #[error("{operator} is not defined for these elements")]
+    Operator { operator: String },
+    #[error("this operation needs an operator, or must not have one")]
+    Combination,
+}
+
+impl CollectiveShape {
+    /// How many members.
+    pub fn size(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    /// Operator and elements; `None` if nothing is combined.
+    pub fn combination(&self) -> Option<(Operator, ElementType)> {
+        let (operator, element) = self.combination?;
+        Operator::from_code(operator).zip(ElementType::from_code(element))
+    }
+
+    /// Checks what can be checked without the other members.
+    pub fn check(&self) -> Result<(), ShapeError> {
+        let size = self.members.len();
+        let mut sorted = self.members.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if size == 0 || sorted.len() != size || size > RANKS_PER_JOB_MAX as usize {
+            return Err(ShapeError::Members);
+        }
+        if self.root as usize >= size {
+            return Err(ShapeError::Root { root: self.root, members: size });
+        }
+        let expected = match self.kind {
+            CollectiveKind::Barrier => 0,
+            CollectiveKind::ReduceScatter
+            | CollectiveKind::Gather
+            | CollectiveKind::Scatter
+            | CollectiveKind::Allgather => size,
+            CollectiveKind::Alltoall if self.counts.len() != 1 => size * size,
+            _ => 1,
+        };
+        if self.counts.len() != expected {
+            return Err(ShapeError::Counts { found: self.counts.len(), expected });
+        }
+        let elements = self.counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
+        let pairs = if self.counts.len() == 1 { size as u64 * size as u64 } else { 1 };
+        let bytes = elements.and_then(|sum| sum.checked_mul(pairs)?.checked_mul(self.element_bytes.into()));
+        if self.element_bytes == 0 || bytes.is_none_or(|bytes| bytes > MESSAGE_BYTES_MAX) {
+            return Err(ShapeError::TooLarge);
+        }
+        match (self.kind.combines(), self.combination.is_some(), self.combination()) {
+            (false, false, _) => Ok(()),
+            (true, true, Some((operator, element))) if !operator.is_defined_for(element) => {
+                Err(ShapeError::Operator { operator: operator.to_string() })
+            }
+            (true, true, Some((_, element))) if element.bytes() == self.element_bytes as usize => Ok(()),
+            _ => Err(ShapeError::Combination),
+        }
+    }
+
+    /// Elements of a member's part, where the operation deals in parts.
+    pub fn part(&self, rank: u32) -> u64 {
+        self.counts[rank as usize]
+    }
+
+    /// Elements before a member's part.
+    pub fn before(&self, rank: u32) -> u64 {
+        self.counts[..rank as usize].iter().sum()
+    }
+
+    /// Elements that `from` has for `to` in an alltoall.
+    pub fn pair(&self, from: u32, to: u32) -> u64 {
+        match self.counts[..] {
+            [count] => count,
+            _ => self.counts[(from * self.size() + to) as usize],
+        }
+    }
+
+    /// Elements of a member's input and output.
+    pub fn elements(&self, rank: u32) -> (u64, u64) {
+        let all = || self.counts.iter().sum();
+        let for_root = |elements: u64| if rank == self.root { elements } else { 0 };
+        match self.kind {
+            CollectiveKind::Barrier => (0, 0),
+            // One buffer, the output.
+            CollectiveKind::Bcast => (0, self.counts[0]),
+            CollectiveKind::Reduce => (self.counts[0], for_root(self.counts[0])),
+            CollectiveKind::Allreduce | CollectiveKind::Scan | CollectiveKind::Exscan => {
+                (self.counts[0], self.counts[0])
+            }
+            CollectiveKind::ReduceScatter => (all(), self.part(rank)),
+            CollectiveKind::Gather => (self.part(rank), for_root(all())),
+            CollectiveKind::Scatter => (for_root(all()), self.part(rank)),
+            CollectiveKind::Allgather => (self.part(rank), all()),
+            CollectiveKind::Alltoall => {
+                let sum = |pair: &dyn Fn(u32) -> u64| (0..self.size()).map(pair).sum();
+                (sum(&|to| self.pair(rank, to)), sum(&|from| self.pair(from, rank)))
+            }
+        }
+    }
+}
+
+impl CollectiveMember {
+    /// Bytes of its input and output.
+    pub fn bytes(&self) -> (u64, u64) {
+        let (input, output) = self.shape.elements(self.rank);
+        let bytes = u64::from(self.shape.element_bytes);
+        (input * bytes, output * bytes)
+    }
+}
