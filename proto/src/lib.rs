@@ -9,6 +9,7 @@
 //! | [`control`] | client ↔ daemon | attach, create a job, reserve memory: the control socket |
 //! | [`frame`] | daemon ↔ daemon | 64-byte headers in front of every payload |
 //! | [`wire`] | node ↔ node | 16-byte headers of small messages that whoever waits moves |
+//! | [`operator`] | everybody | what reductions combine, and how |
 //! | [`hello`] | daemon ↔ daemon | the first bytes of a link or wire: version range and key |
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ pub mod hello;
 pub mod ids;
 pub mod layout;
 pub mod limits;
+pub mod operator;
 pub mod wire;
 
 pub use command::{Command, Endpoint};
@@ -27,4 +29,5 @@ pub use completion::{Completion, Status};
 pub use frame::{Envelope, Frame};
 pub use ids::{ChannelId, CommId, End, Epoch, JobId, NodeId, Rank, Slot, Tag};
 pub use layout::Layout;
+pub use operator::{ElementType, Operator, Scalar};
 pub use wire::WireFrame;
