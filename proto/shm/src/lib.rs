@@ -17,6 +17,8 @@ mod arena;
 #[cfg(not(loom))]
 mod channel;
 #[cfg(not(loom))]
+mod combine;
+#[cfg(not(loom))]
 mod control;
 #[cfg(not(loom))]
 mod counters;
@@ -45,6 +47,7 @@ pub use ring::RingViolation;
 pub use self::{
     arena::{Arena, ArenaFull, ArenaSlot},
     channel::{Channel, EndOfChannel, OpenChannel, Thresholds},
+    combine::combine,
     control::{Consumer, ControlSegment, Producer},
     counters::{Counter, Counters},
     job::{JobGeometry, JobSegment, OutOfBounds},

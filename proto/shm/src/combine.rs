@@ -1,0 +1,279 @@
+//! Combines arrays with predefined operators: reductions between the ranks of a node.
+//!
+//! Other processes may write the arrays meanwhile, so they are never looked at where they lie: a chunk of each is copied into
+//! private memory, combined there by plain loops that the compiler vectorises, and copied out.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use ropeway_proto::{ElementType, Operator, Scalar};
+
+use crate::job::{JobSegment, OutOfBounds};
+use crate::mapped;
+
+/// Two of them stay in the first cache, beside what comes next.
+const CHUNK_BYTES: usize = 8 << 10;
+const _: () = assert!(CHUNK_BYTES.is_multiple_of(ElementType::LOCATED_BYTES));
+
+/// `left[i] = left[i] ∘ right[i]`, for as many elements as both hold. Neither needs to be aligned.
+///
+/// # Panics
+/// If the operator is not defined for the elements (`Operator::is_defined_for`).
+pub fn combine(operator: Operator, element: ElementType, left: &mut [u8], right: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { combine_wide(operator, element, (left, right)) };
+    }
+    choose(operator, element, (left, right));
+}
+
+impl JobSegment {
+    /// `into[i] = sources[0][i] ∘ sources[1][i] ∘ …`, for arrays of `elements` elements that begin at these offsets.
+    ///
+    /// The sources are in the order of ranks. `into` may be one of them; if it overlaps one otherwise, its content is undefined.
+    /// Offsets need not be aligned. A single source is copied. Without sources or elements nothing happens.
+    ///
+    /// # Panics
+    /// If the operator is not defined for the elements (`Operator::is_defined_for`).
+    pub fn fold(
+        &self,
+        operator: Operator,
+        element: ElementType,
+        sources: &[u64],
+        into: u64,
+        elements: u64,
+    ) -> Result<(), OutOfBounds> {
+        assert!(operator.is_defined_for(element), "{operator} is not defined for {element:?}");
+        let (Some((first, others)), 1..) = (sources.split_first(), elements) else { return Ok(()) };
+        let bytes = elements.checked_mul(element.bytes() as u64);
+        let bytes = bytes.ok_or(OutOfBounds { offset: into, bytes: u64::MAX })?;
+        // All of them at once, so that nothing is written if one is refused.
+        for &offset in sources.iter().chain([&into]) {
+            self.part(offset, 0, bytes, bytes)?;
+        }
+        let (mut left, mut right) = (Chunk::new(), Chunk::new());
+        for at in (0..bytes).step_by(CHUNK_BYTES) {
+            let part_bytes = (bytes - at).min(CHUNK_BYTES as u64);
+            let part = |offset| self.part(offset, at, part_bytes, bytes);
+            let result = left.load(part(*first)?);
+            for &other in others {
+                combine(operator, element, result, right.load(part(other)?));
+            }
+            part(into)?.store(result);
+        }
+        Ok(())
+    }
+
+    /// Bytes `at .. at + bytes` of an array of `total` bytes.
+    fn part(&self, offset: u64, at: u64, bytes: u64, total: u64) -> Result<Part<'_>, OutOfBounds> {
+        let start = offset.checked_add(at).and_then(|start| self.range(start, bytes));
+        let start = start.ok_or(OutOfBounds { offset, bytes: total })?;
+        Ok(Part { start, bytes: bytes as usize, segment: PhantomData })
+    }
+}
+
+/// A mapped part of the segment, at most a chunk.
+struct Part<'a> {
+    start: NonNull<u8>,
+    bytes: usize,
+    segment: PhantomData<&'a JobSegment>,
+}
+
+impl Part<'_> {
+    #[inline]
+    fn store(self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.bytes);
+        // SAFETY: the part is mapped as long as the segment it borrows, and `bytes` is as long.
+        unsafe { mapped::copy_small(NonNull::from(bytes).cast(), self.start, self.bytes) };
+    }
+}
+
+/// Private memory for a part of an array. Not cleared: a reduction of a few bytes would take longer for it.
+#[repr(align(64))]
+struct Chunk([MaybeUninit<u8>; CHUNK_BYTES]);
+
+impl Chunk {
+    #[inline]
+    fn new() -> Self {
+        Self([MaybeUninit::uninit(); CHUNK_BYTES])
+    }
+
+    #[inline]
+    fn load(&mut self, part: Part<'_>) -> &mut [u8] {
+        let to = NonNull::from(&mut self.0[..part.bytes]).cast::<u8>();
+        // SAFETY: the part is mapped as long as the segment it borrows, and the slice at `to` is ours and as long; after the copy
+        // all of it has been written.
+        unsafe {
+            mapped::copy_small(part.start, to, part.bytes);
+            std::slice::from_raw_parts_mut(to.as_ptr(), part.bytes)
+        }
+    }
+}
+
+/// Two arrays, the first of which is changed.
+type Arrays<'a> = (&'a mut [u8], &'a [u8]);
+
+/// Twice as fast for comparisons, which the instructions that every processor has can't do on all types.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn combine_wide(operator: Operator, element: ElementType, arrays: Arrays<'_>) {
+    choose(operator, element, arrays);
+}
+
+/// Inlined, as all loops are, so that they are compiled for what their caller is compiled for.
+#[inline(always)]
+fn choose(operator: Operator, element: ElementType, arrays: Arrays<'_>) {
+    let is_done = if element.is_located {
+        located(operator, element.scalar, arrays)
+    } else {
+        plain(operator, element.scalar, arrays)
+    };
+    assert!(is_done.is_some(), "{operator} is not defined for {element:?}");
+}
+
+/// The bytes of a number are a number whatever they are and wherever they lie; so nothing here needs alignment, or `unsafe`.
+#[inline(always)]
+fn each<const BYTES: usize>(
+    (left, right): Arrays<'_>,
+    combined: impl Fn([u8; BYTES], [u8; BYTES]) -> [u8; BYTES],
+) -> Option<()> {
+    for (to, from) in left.as_chunks_mut().0.iter_mut().zip(right.as_chunks().0) {
+        *to = combined(*to, *from);
+    }
+    Some(())
+}
+
+macro_rules! numbers {
+    ($type:ty, $arrays:expr, |$left:ident, $right:ident| $result:expr) => {
+        each($arrays, |left, right| {
+            let ($left, $right) = (<$type>::from_ne_bytes(left), <$type>::from_ne_bytes(right));
+            <$type>::to_ne_bytes($result)
+        })
+    };
+}
+
+macro_rules! integer {
+    ($type:ty, $operator:expr, $arrays:expr) => {
+        match $operator {
+            Operator::Sum => numbers!($type, $arrays, |l, r| l.wrapping_add(r)),
+            Operator::Prod => numbers!($type, $arrays, |l, r| l.wrapping_mul(r)),
+            Operator::Min => numbers!($type, $arrays, |l, r| l.min(r)),
+            Operator::Max => numbers!($type, $arrays, |l, r| l.max(r)),
+            Operator::BitAnd => numbers!($type, $arrays, |l, r| l & r),
+            Operator::BitOr => numbers!($type, $arrays, |l, r| l | r),
+            Operator::BitXor => numbers!($type, $arrays, |l, r| l ^ r),
+            Operator::And => numbers!($type, $arrays, |l, r| ((l != 0) & (r != 0)).into()),
+            Operator::Or => numbers!($type, $arrays, |l, r| ((l | r) != 0).into()),
+            Operator::Xor => numbers!($type, $arrays, |l, r| ((l != 0) ^ (r != 0)).into()),
+            Operator::MinLoc | Operator::MaxLoc => None,
+        }
+    };
+}
+
+/// Asked both ways round, a comparison gives the same bits twice, but for zeros and NaN. Of zeros, the minimum has the sign if
+/// one of them has it, the maximum if both have.
+macro_rules! extreme {
+    ($type:ty, $arrays:expr, $compared:tt, $of_zeros:tt) => {
+        numbers!($type, $arrays, |l, r| {
+            let (one, other) = (if l $compared r { l } else { r }, if r $compared l { r } else { l });
+            let number = <$type>::from_bits(one.to_bits() $of_zeros other.to_bits());
+            if l.is_nan() | r.is_nan() { <$type>::NAN } else { number }
+        })
+    };
+}
+
+macro_rules! float {
+    ($type:ty, $operator:expr, $arrays:expr) => {
+        match $operator {
+            Operator::Sum => numbers!($type, $arrays, |l, r| l + r),
+            Operator::Prod => numbers!($type, $arrays, |l, r| l * r),
+            Operator::Min => extreme!($type, $arrays, <, |),
+            Operator::Max => extreme!($type, $arrays, >, &),
+            _ => None,
+        }
+    };
+}
+
+#[inline(always)]
+fn plain(operator: Operator, scalar: Scalar, arrays: Arrays<'_>) -> Option<()> {
+    match scalar {
+        Scalar::I8 => integer!(i8, operator, arrays),
+        Scalar::I16 => integer!(i16, operator, arrays),
+        Scalar::I32 => integer!(i32, operator, arrays),
+        Scalar::I64 => integer!(i64, operator, arrays),
+        Scalar::U8 => integer!(u8, operator, arrays),
+        Scalar::U16 => integer!(u16, operator, arrays),
+        Scalar::U32 => integer!(u32, operator, arrays),
+        Scalar::U64 => integer!(u64, operator, arrays),
+        Scalar::F32 => float!(f32, operator, arrays),
+        Scalar::F64 => float!(f64, operator, arrays),
+    }
+}
+
+type Located = [u8; ElementType::LOCATED_BYTES];
+
+/// The number of a located number.
+trait Value: PartialOrd + Copy {
+    fn of(element: &Located) -> Self;
+
+    /// Only a NaN is not equal to itself.
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        self.partial_cmp(&self).is_none()
+    }
+}
+
+macro_rules! value {
+    ($($type:ty)*) => {$(
+        impl Value for $type {
+            #[inline(always)]
+            fn of(element: &Located) -> Self {
+                Self::from_ne_bytes(*element.first_chunk().expect("no number is longer than an element"))
+            }
+        }
+    )*};
+}
+
+value!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
+
+#[inline(always)]
+fn index(element: &Located) -> u64 {
+    u64::from_ne_bytes(*element[ElementType::INDEX_OFFSET..].first_chunk().expect("the index ends the element"))
+}
+
+#[inline(always)]
+fn best<V: Value>(arrays: Arrays<'_>, is_better: impl Fn(V, V) -> bool) -> Option<()> {
+    let precedes = |a: V, b: V| (a.is_nan() & !b.is_nan()) | is_better(a, b);
+    each(arrays, |left, right| {
+        let (l, r) = (V::of(&left), V::of(&right));
+        let is_lower = index(&right) < index(&left);
+        if precedes(r, l) | (!precedes(l, r) & is_lower) { right } else { left }
+    })
+}
+
+#[inline(always)]
+fn located_of<V: Value>(operator: Operator, arrays: Arrays<'_>) -> Option<()> {
+    match operator {
+        Operator::MinLoc => best::<V>(arrays, |a, b| a < b),
+        Operator::MaxLoc => best::<V>(arrays, |a, b| a > b),
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn located(operator: Operator, scalar: Scalar, arrays: Arrays<'_>) -> Option<()> {
+    match scalar {
+        Scalar::I8 => located_of::<i8>(operator, arrays),
+        Scalar::I16 => located_of::<i16>(operator, arrays),
+        Scalar::I32 => located_of::<i32>(operator, arrays),
+        Scalar::I64 => located_of::<i64>(operator, arrays),
+        Scalar::U8 => located_of::<u8>(operator, arrays),
+        Scalar::U16 => located_of::<u16>(operator, arrays),
+        Scalar::U32 => located_of::<u32>(operator, arrays),
+        Scalar::U64 => located_of::<u64>(operator, arrays),
+        Scalar::F32 => located_of::<f32>(operator, arrays),
+        Scalar::F64 => located_of::<f64>(operator, arrays),
+    }
+}
