@@ -57,7 +57,10 @@ impl JobSegment {
         let (mut left, mut right) = (Chunk::new(), Chunk::new());
         for at in (0..bytes).step_by(CHUNK_BYTES) {
             let part_bytes = (bytes - at).min(CHUNK_BYTES as u64);
-            let part = |offset| self.part(offset, shift + at, part_bytes, bytes);
+            let part = |offset: u64| {
+                let start = offset.checked_add(shift).ok_or(OutOfBounds { offset, bytes })?;
+                self.part(start, at, part_bytes, bytes)
+            };
             let result = left.load(part(*first)?);
             for &other in others {
                 combine(operator, element, result, right.load(part(other)?));
@@ -103,12 +106,12 @@ impl Chunk {
 
     #[inline]
     fn load(&mut self, part: Part<'_>) -> &mut [u8] {
-        let bytes = &mut self.0[..part.bytes];
-        // SAFETY: the part is mapped as long as the segment it borrows, and `bytes` is ours and as long; after the copy all of
-        // it has been written.
+        let to = NonNull::from(&mut self.0[..part.bytes]).cast::<u8>();
+        // SAFETY: the part is mapped as long as the segment it borrows, and the slice at `to` is ours and as long; after the copy
+        // all of it has been written.
         unsafe {
-            mapped::copy_small(part.start, NonNull::from(&mut *bytes).cast(), part.bytes);
-            bytes.assume_init_mut()
+            mapped::copy_small(part.start, to, part.bytes);
+            std::slice::from_raw_parts_mut(to.as_ptr(), part.bytes)
         }
     }
 }
