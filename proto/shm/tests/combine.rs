@@ -294,8 +294,8 @@ fn without_sources_or_elements_nothing_happens() {
     let job = job();
     let (element, start) = (ElementType::plain(Scalar::U8), job.arena(0).start);
     write(&job, start, &[7; 8]);
-    assert_eq!(job.fold(Operator::Sum, element, &[], start, 8), Ok(()));
-    assert_eq!(job.fold(Operator::Sum, element, &[start, start], start, 0), Ok(()));
+    assert_eq!(job.fold(Operator::Sum, element, (&[], 0), start, 8), Ok(()));
+    assert_eq!(job.fold(Operator::Sum, element, (&[start, start], 0), start, 0), Ok(()));
     assert_eq!(read(&job, start, 8), [7; 8]);
 }
 
