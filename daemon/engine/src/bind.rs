@@ -9,7 +9,8 @@ use std::collections::{HashMap, VecDeque};
 use ropeway_proto::{ChannelId, Completion, Envelope, Frame, NodeId, Status};
 
 use crate::direct::ChannelWork;
-use crate::engine::{Engine, ProtocolError};
+use crate::engine::Engine;
+use crate::error::ProtocolError;
 use crate::request::{Kind, Protocol, RecvPhase, SendPhase};
 
 /// Sends and receives that wait for their other end.

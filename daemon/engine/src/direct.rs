@@ -6,7 +6,8 @@
 
 use ropeway_proto::{ChannelId, Completion, End, Frame, Layout, NodeId, Rank, Slot, Status, limits};
 
-use crate::engine::{CompletionOf, Engine, ProtocolError, RankState, Token};
+use crate::engine::{CompletionOf, Engine, RankState, Token};
+use crate::error::ProtocolError;
 use crate::request::{Kind, Recv, RecvPhase, SendPhase};
 
 /// Something to be done with a direct channel: one between two ranks of this node, who from then on use it by themselves.

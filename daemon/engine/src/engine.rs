@@ -17,14 +17,15 @@ use std::collections::{HashMap, VecDeque};
 
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::{
-    ChannelId, CommId, Command, Completion, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, Tag, limits,
+    ChannelId, CommId, Command, Completion, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, limits,
 };
 
 use crate::bind::Bindings;
 use crate::direct::ChannelWork;
+use crate::error::{ProtocolError, Violation};
 use crate::matching::{PairReceived, Pattern, Posted, Unexpected};
 use crate::outgoing::Outgoing;
-use crate::request::{Kind, Protocol, Recv, Request, RequestTable, Send, SendPhase};
+use crate::request::{Kind, Request, RequestTable};
 use crate::slots::SlotState;
 use crate::stash::Stash;
 
@@ -136,57 +137,6 @@ pub struct CompletionOf {
     pub epoch: Epoch,
     /// How it ended.
     pub completion: Completion,
-}
-
-/// What a client did that no client library does. It is to be cut off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the fields are named after what they hold")]
-pub enum Violation {
-    /// The epoch is not the slot's next (or, to cancel, its current) one.
-    #[error("slot {slot}: epoch {found} where {expected} was due")]
-    WrongEpoch { slot: Slot, found: Epoch, expected: Epoch },
-    /// A request is initialised on a slot that has one.
-    #[error("slot {slot} is in use")]
-    SlotInUse { slot: Slot },
-    /// A command needs a request and the slot has none.
-    #[error("slot {slot} has no request")]
-    NoRequest { slot: Slot },
-    /// A request that is active, or not persistent, is started or freed.
-    #[error("slot {slot}: the request can't be started or freed now")]
-    WrongState { slot: Slot },
-    /// More requests, freed ones that nobody has met included, than the job's ranks could have in use.
-    #[error("too many requests whose other end never came")]
-    TooManyRequests,
-    /// A rank outside of the job.
-    #[error("rank {rank} is outside of a job of {size}")]
-    RankOutOfRange { rank: Rank, size: u32 },
-}
-
-/// What a peer daemon did that no daemon does. The link is to be cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the fields are named after what they hold")]
-pub enum ProtocolError {
-    /// The envelope names ranks that don't live where the frame comes from or goes to.
-    #[error("a frame from node {from} claims to go from rank {source_rank} to rank {dest}")]
-    ForeignRank { from: u16, source_rank: Rank, dest: Rank },
-    /// The envelope's tag is none.
-    #[error("a frame carries the tag {tag}")]
-    BadTag { tag: Tag },
-    /// The channel exists but belongs to another node, or is of the other direction.
-    #[error("a frame addresses a channel that is not its sender's")]
-    ForeignChannel,
-    /// A message that no node may send eagerly. What a sender can make us keep is bounded by this and its credits.
-    #[error("an eager message of {bytes} bytes, where {limit} are the most", limit = limits::EAGER_BYTES_LIMIT)]
-    TooLarge { bytes: u64 },
-    /// More eager messages than there was credit for.
-    #[error("a message was sent without credit")]
-    NoCredit,
-    /// Data that were not asked for, or pieces out of order.
-    #[error("unexpected data: bytes {offset} of {total}, {arrived} have arrived")]
-    UnexpectedData { offset: u64, total: u64, arrived: u64 },
-    /// A frame that a link handles itself.
-    #[error("a link frame reached the engine")]
-    LinkFrame,
 }
 
 /// Whether messages with a rank are possible.
@@ -473,93 +423,6 @@ impl Engine {
     /// A rank's state, as far as this node knows.
     pub fn rank_state(&self, rank: Rank) -> RankState {
         self.ranks[rank as usize]
-    }
-
-    // ---- life and end of a request
-
-    fn init_send(&mut self, id: ChannelId) {
-        let is_eager = self.requests[id].layout.bytes() <= self.config.eager_bytes_max;
-        let (protocol, permits) =
-            if is_eager { (Protocol::Eager, self.config.channel_credits) } else { (Protocol::Rendezvous, 0) };
-        self.requests[id].kind = Kind::Send(Send::new(protocol, true, permits));
-        self.outgoing[usize::from(self.requests[id].node.0)].admit_request();
-        self.bind_send(id);
-        self.acknowledge_init(id);
-    }
-
-    fn init_recv(&mut self, id: ChannelId) {
-        self.requests[id].kind = Kind::Recv(Recv::new(true));
-        self.outgoing[usize::from(self.requests[id].node.0)].admit_request();
-        let (envelope, capacity) = (self.envelope_of(id), self.requests[id].layout.bytes());
-        self.push_frame(self.requests[id].node, Frame::Bind { envelope, recv: id, capacity });
-        self.acknowledge_init(id);
-    }
-
-    fn acknowledge_init(&mut self, id: ChannelId) {
-        let Request { local_rank, slot, epoch, .. } = self.requests[id];
-        self.completions.push_back(CompletionOf {
-            local_rank,
-            slot,
-            epoch,
-            completion: Completion::bare(Status::Success),
-        });
-    }
-
-    fn free(&mut self, local_rank: u32, slot: Slot, epoch: Epoch) -> Result<(), Violation> {
-        let id = self.advance(local_rank, slot, epoch)?.ok_or(Violation::NoRequest { slot })?;
-        let request = &mut self.requests[id];
-        if request.is_freeing || !request.is_persistent() {
-            return Err(Violation::WrongState { slot });
-        }
-        request.is_freeing = true;
-        if let Some(channel) = request.direct() {
-            self.close_direct(id, channel);
-        } else if request.is_active() {
-            self.cancel(id);
-        } else {
-            self.finish_free(id)
-        }
-        Ok(())
-    }
-
-    pub(crate) fn finish_free(&mut self, id: ChannelId) {
-        let Request { local_rank, slot, .. } = self.requests[id];
-        let completion = Completion::bare(Status::Freed);
-        // Nothing has begun on the slot since.
-        let epoch = self.close_slot(local_rank, slot);
-        self.completions.push_back(CompletionOf { local_rank, slot, epoch, completion });
-        self.unbind(id);
-    }
-
-    /// Withdraws an operation, if that is still possible. If not, it will complete by itself.
-    fn cancel(&mut self, id: ChannelId) {
-        match self.requests[id].kind {
-            Kind::Send(_) => self.cancel_send(id),
-            Kind::Recv(_) => self.cancel_recv(id),
-            Kind::Probe => {
-                let local_rank = self.requests[id].local_rank as usize;
-                self.locals[local_rank].probes.retain(|&(_, other)| other != id);
-                self.complete(id, Completion::bare(Status::Cancelled));
-            }
-        }
-    }
-
-    /// Ends the running operation: tells the client, and lets go of what does not outlive it.
-    pub(crate) fn complete(&mut self, id: ChannelId, completion: Completion) {
-        let request = &mut self.requests[id];
-        let Request { local_rank, slot, epoch, is_freeing, .. } = *request;
-        self.completions.push_back(CompletionOf { local_rank, slot, epoch, completion });
-        match &mut request.kind {
-            Kind::Send(send) => send.phase = SendPhase::Inactive,
-            Kind::Recv(recv) => recv.end_operation(),
-            Kind::Probe => {}
-        }
-        if is_freeing {
-            self.finish_free(id);
-        } else if !request.is_persistent() {
-            self.requests.remove(id);
-            self.close_slot(local_rank, slot);
-        }
     }
 
     // ---- small things everybody needs

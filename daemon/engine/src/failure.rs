@@ -5,7 +5,8 @@
 
 use ropeway_proto::{ChannelId, Completion, Frame, NodeId, Rank, Status};
 
-use crate::engine::{Arrival, Engine, LocalRank, ProtocolError, RankState, StashId};
+use crate::engine::{Arrival, Engine, LocalRank, RankState, StashId};
+use crate::error::ProtocolError;
 use crate::matching::Content;
 use crate::request::{Kind, RecvPhase, Request, SendPhase};
 use crate::stash::StashState;

@@ -8,7 +8,8 @@
 //! | file | what |
 //! |---|---|
 //! | [`engine`] | inputs, outputs, who calls what |
-//! | `request` | a request's states; the table of requests |
+//! | [`error`] | what clients and peers must not do |
+//! | `request`, `life` | a request's states; the table of requests; what begins and ends one |
 //! | `slots` | which request is on which slot, and its epochs |
 //! | `bind` | sends and receives are matched once, at init |
 //! | `direct` | channels within the node, which their ends use by themselves |
@@ -21,7 +22,9 @@
 mod bind;
 pub mod direct;
 pub mod engine;
+pub mod error;
 mod failure;
+mod life;
 mod matching;
 mod outgoing;
 mod recv;
@@ -32,6 +35,7 @@ mod stash;
 
 pub use direct::{ChannelWork, DirectId, Wiring};
 pub use engine::{
-    Arrival, CompletionOf, Config, Engine, Leftovers, Place, Placement, ProtocolError, RankState, StashId, StashWork,
-    Statistics, Token, Transmit, Violation,
+    Arrival, CompletionOf, Config, Engine, Leftovers, Place, Placement, RankState, StashId, StashWork, Statistics,
+    Token, Transmit,
 };
+pub use error::{ProtocolError, Violation};

@@ -3,7 +3,8 @@
 use ropeway_proto::limits::SLOTS_PER_RANK;
 use ropeway_proto::{ChannelId, Endpoint, Epoch, Layout, Slot};
 
-use crate::engine::{Engine, Violation};
+use crate::engine::Engine;
+use crate::error::Violation;
 use crate::request::Request;
 
 /// One slot of a rank's request table.
