@@ -82,7 +82,7 @@ impl Engine {
     }
 
     pub(crate) fn handle_bind(&mut self, from: NodeId, envelope: Envelope, recv: ChannelId) {
-        if self.local_of(envelope.source).is_gone {
+        if !envelope.comm.is_reserved() && self.local_of(envelope.source).is_gone {
             return; // Its `RankGone` is on the way to the receiver.
         }
         let waiting = self.bindings.waiting.entry(envelope).or_insert_with(|| Waiting::Recvs(VecDeque::new()));
@@ -136,8 +136,12 @@ impl Engine {
         if self.channel(from, id)?.is_none() {
             return Ok(());
         }
+        let is_step = self.requests[id].step().is_some();
         let recv = self.requests[id].recv_mut().ok_or(ProtocolError::ForeignChannel)?;
         if !recv.is_unbound() || !recv.is_persistent {
+            return Err(ProtocolError::ForeignChannel);
+        }
+        if wire.is_some() && is_step {
             return Err(ProtocolError::ForeignChannel);
         }
         if wire.is_some() && recv.phase != RecvPhase::Orphaned {

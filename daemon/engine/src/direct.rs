@@ -114,6 +114,7 @@ impl Engine {
         self.is_wired[usize::from(request.node.0)]
             && bytes <= limits::WIRE_BYTES_MAX.min(self.config.eager_bytes_max)
             && !request.is_freeing
+            && request.step().is_none()
     }
 
     pub(crate) fn open_wired(&mut self, id: ChannelId, peer: ChannelId, bytes: u64, peer_index: Option<u16>) {

@@ -21,6 +21,7 @@ use ropeway_proto::{
 };
 
 use crate::bind::Bindings;
+use crate::collective::Collectives;
 use crate::direct::ChannelWork;
 use crate::error::{ProtocolError, Violation};
 use crate::matching::{PairReceived, Pattern, Posted, Unexpected};
@@ -172,6 +173,8 @@ pub struct Leftovers {
     pub unexpected: usize,
     /// Envelopes with sends or receives that wait for their other end.
     pub unbound: usize,
+    /// Open collectives.
+    pub collectives: usize,
 }
 
 /// One rank of this node.
@@ -205,6 +208,7 @@ pub struct Engine {
     pub(crate) completions: VecDeque<CompletionOf>,
     pub(crate) stash_work: VecDeque<StashWork>,
     pub(crate) channel_work: VecDeque<ChannelWork>,
+    pub(crate) collectives: Collectives,
     pub(crate) statistics: Statistics,
 }
 
@@ -228,6 +232,7 @@ impl Engine {
             completions: VecDeque::new(),
             stash_work: VecDeque::new(),
             channel_work: VecDeque::new(),
+            collectives: Collectives::default(),
             statistics: Statistics::default(),
             config,
         }
@@ -285,6 +290,12 @@ impl Engine {
 
     /// A frame header from node `from`. Its payload, if any, goes where the placement says.
     pub fn handle_frame(&mut self, from: NodeId, frame: Frame) -> Result<Placement, ProtocolError> {
+        let placement = self.take_frame(from, frame);
+        self.run_collectives();
+        placement
+    }
+
+    fn take_frame(&mut self, from: NodeId, frame: Frame) -> Result<Placement, ProtocolError> {
         match frame {
             Frame::Eager { channel, payload_bytes } => return self.handle_eager(from, channel, payload_bytes),
             Frame::Data { channel, offset, total, payload_bytes } => {
@@ -301,7 +312,7 @@ impl Engine {
             Frame::Bind { envelope, recv, capacity: _ } => {
                 let Envelope { source, dest, .. } = envelope;
                 // The envelope is that of the messages to come, so it is the sender who must live here.
-                self.check_envelope(from, &Envelope { source: dest, dest: source, ..envelope })?;
+                self.check_bind(from, &Envelope { source: dest, dest: source, ..envelope })?;
                 self.handle_bind(from, envelope, recv);
             }
             Frame::Bound { recv, send, bytes, is_rendezvous, wire } => {
@@ -337,6 +348,7 @@ impl Engine {
             Arrival::Stash(stash) => self.arrived_in_stash(stash),
             Arrival::Nothing => {}
         }
+        self.run_collectives();
     }
 
     /// Whether anybody still waits for what is arriving. If not, its target may be somebody else's memory by now.
@@ -350,6 +362,7 @@ impl Engine {
     /// The device is done with that many bytes of an operation's payload: the buffer may change under it.
     pub fn handle_transmitted(&mut self, operation: Token, bytes: u64) {
         self.transmitted(operation, bytes);
+        self.run_collectives();
     }
 
     /// A copy out of the stash is done.
@@ -359,6 +372,7 @@ impl Engine {
             let completion = self.requests[operation.request].received(Status::Success);
             self.complete(operation.request, completion);
         }
+        self.run_collectives();
     }
 
     /// The next frame for a node; `None` when there is nothing to send to it now.
@@ -412,6 +426,7 @@ impl Engine {
             stashed: self.stash.len(),
             unexpected: self.locals.iter().map(|local| local.unexpected.len()).sum(),
             unbound: self.bindings.len(),
+            collectives: self.collectives.entries.len(),
         }
     }
 
@@ -446,7 +461,8 @@ impl Engine {
         let request = &self.requests[id];
         let Pattern { comm, source, tag } = request.pattern();
         let why = "only receives and probes have wildcards";
-        let (own, peer, tag) = (self.rank_of(request.local_rank), source.expect(why), tag.expect(why));
+        let own = if comm.is_reserved() { self.rank_of(0) } else { self.rank_of(request.local_rank) };
+        let (peer, tag) = (source.expect(why), tag.expect(why));
         let (source, dest) = if matches!(request.kind, Kind::Send(_)) { (own, peer) } else { (peer, own) };
         Envelope { comm, source, dest, tag }
     }
@@ -471,7 +487,24 @@ impl Engine {
         }
     }
 
+    /// A channel is of two ranks, or of two nodes: then their first ranks stand for them.
+    fn check_bind(&self, from: NodeId, envelope: &Envelope) -> Result<(), ProtocolError> {
+        let Envelope { comm, source: source_rank, dest, .. } = *envelope;
+        if !comm.is_reserved() {
+            return self.check_envelope(from, envelope);
+        }
+        self.check_ranks(from, envelope)?;
+        let is_first = source_rank == self.first_rank(from) && dest == self.rank_of(0);
+        if is_first { Ok(()) } else { Err(ProtocolError::ForeignRank { from: from.0, source_rank, dest }) }
+    }
+
     fn check_envelope(&self, from: NodeId, envelope: &Envelope) -> Result<(), ProtocolError> {
+        self.check_ranks(from, envelope)?;
+        let comm = envelope.comm;
+        if comm.is_reserved() { Err(ProtocolError::ReservedComm { comm }) } else { Ok(()) }
+    }
+
+    fn check_ranks(&self, from: NodeId, envelope: &Envelope) -> Result<(), ProtocolError> {
         let spec = &self.config.spec;
         let is_right = spec.node_of(envelope.source) == Some(from) && spec.local_ranks().contains(&envelope.dest);
         let Envelope { source: source_rank, dest, tag, .. } = *envelope;

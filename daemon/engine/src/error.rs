@@ -1,6 +1,6 @@
 //! What others did that they must not do.
 
-use ropeway_proto::{Epoch, Rank, Slot, Tag, limits};
+use ropeway_proto::{CommId, Epoch, Rank, Slot, Tag, limits};
 
 /// What a client did that no client library does. It is to be cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +21,9 @@ pub enum Violation {
     /// More requests, freed ones that nobody has met included, than the job's ranks could have in use.
     #[error("too many requests whose other end never came")]
     TooManyRequests,
+    /// A communicator that belongs to nodes.
+    #[error("communicator {} belongs to nodes", .comm.0)]
+    ReservedComm { comm: CommId },
     /// A rank outside of the job.
     #[error("rank {rank} is outside of a job of {size}")]
     RankOutOfRange { rank: Rank, size: u32 },
@@ -33,6 +36,9 @@ pub enum ProtocolError {
     /// The envelope names ranks that don't live where the frame comes from or goes to.
     #[error("a frame from node {from} claims to go from rank {source_rank} to rank {dest}")]
     ForeignRank { from: u16, source_rank: Rank, dest: Rank },
+    /// A message of a rank in a communicator that belongs to nodes.
+    #[error("a frame of a rank names communicator {}, which belongs to nodes", .comm.0)]
+    ReservedComm { comm: CommId },
     /// The envelope's tag is none.
     #[error("a frame carries the tag {tag}")]
     BadTag { tag: Tag },

@@ -16,13 +16,16 @@
 //! | `send`, `recv` | the two ends of a message: eager under credit, rendezvous once armed |
 //! | `matching` | one-shot messages: binned queues, wildcards |
 //! | `outgoing` | what waits for a link, in turn |
+//! | [`collective`], `executor` | collectives between nodes: their channels; their rounds, step by step |
 //! | `failure` | ranks and links that are gone |
 #![forbid(unsafe_code)]
 
 mod bind;
+pub mod collective;
 pub mod direct;
 pub mod engine;
 pub mod error;
+mod executor;
 mod failure;
 mod life;
 mod matching;
@@ -33,6 +36,7 @@ mod send;
 mod slots;
 mod stash;
 
+pub use collective::{CollectiveId, CollectiveStep, CollectiveWork, NodeCollective};
 pub use direct::{ChannelWork, DirectId, Wiring};
 pub use engine::{
     Arrival, CompletionOf, Config, Engine, Leftovers, Place, Placement, RankState, StashId, StashWork, Statistics,

@@ -8,21 +8,29 @@ use crate::request::{Kind, Protocol, Recv, Request, Send, SendPhase};
 
 impl Engine {
     pub(crate) fn init_send(&mut self, id: ChannelId) {
+        self.register_send(id);
+        self.acknowledge_init(id);
+    }
+
+    pub(crate) fn init_recv(&mut self, id: ChannelId) {
+        self.register_recv(id);
+        self.acknowledge_init(id);
+    }
+
+    pub(crate) fn register_send(&mut self, id: ChannelId) {
         let is_eager = self.requests[id].layout.bytes() <= self.config.eager_bytes_max;
         let (protocol, permits) =
             if is_eager { (Protocol::Eager, self.config.channel_credits) } else { (Protocol::Rendezvous, 0) };
         self.requests[id].kind = Kind::Send(Send::new(protocol, true, permits));
         self.outgoing[usize::from(self.requests[id].node.0)].admit_request();
         self.bind_send(id);
-        self.acknowledge_init(id);
     }
 
-    pub(crate) fn init_recv(&mut self, id: ChannelId) {
+    pub(crate) fn register_recv(&mut self, id: ChannelId) {
         self.requests[id].kind = Kind::Recv(Recv::new(true));
         self.outgoing[usize::from(self.requests[id].node.0)].admit_request();
         let (envelope, capacity) = (self.envelope_of(id), self.requests[id].layout.bytes());
         self.push_frame(self.requests[id].node, Frame::Bind { envelope, recv: id, capacity });
-        self.acknowledge_init(id);
     }
 
     fn acknowledge_init(&mut self, id: ChannelId) {
@@ -54,6 +62,9 @@ impl Engine {
 
     pub(crate) fn finish_free(&mut self, id: ChannelId) {
         let Request { local_rank, slot, .. } = self.requests[id];
+        if self.requests[id].step().is_some() {
+            return self.unbind(id);
+        }
         let completion = Completion::bare(Status::Freed);
         // Nothing has begun on the slot since.
         let epoch = self.close_slot(local_rank, slot);
@@ -74,11 +85,14 @@ impl Engine {
         }
     }
 
-    /// Ends the running operation: tells the client, and lets go of what does not outlive it.
+    /// Ends the running operation: tells the client or the executor, and lets go of what does not outlive it.
     pub(crate) fn complete(&mut self, id: ChannelId, completion: Completion) {
         let request = &mut self.requests[id];
         let Request { local_rank, slot, epoch, is_freeing, .. } = *request;
-        self.completions.push_back(CompletionOf { local_rank, slot, epoch, completion });
+        match request.step() {
+            Some(step) => self.collectives.ended.push_back((step, completion)),
+            None => self.completions.push_back(CompletionOf { local_rank, slot, epoch, completion }),
+        }
         match &mut request.kind {
             Kind::Send(send) => send.phase = SendPhase::Inactive,
             Kind::Recv(recv) => recv.end_operation(),
