@@ -74,11 +74,14 @@ impl Engine {
         let first = self.first_rank(node);
         self.bindings
             .forget(|envelope| envelope.comm.is_reserved() && (envelope.source == first || envelope.dest == first));
-        // What is on its way there goes on, and so does whoever waits for its buffer.
-        let is_hopeless =
-            |request: &Request| !matches!(&request.kind, Kind::Send(send) if send.phase == SendPhase::Released);
-        let is_there = |request: &Request| request.step().is_some() && request.node == node;
-        self.fail_all(failure, |request| is_there(request) && is_hopeless(request), |_| false);
+        // Those that are bound hear of it from the node itself, behind what is still on its way.
+        let is_unbound = |request: &Request| match &request.kind {
+            Kind::Send(send) => send.peer().is_none(),
+            Kind::Recv(recv) => recv.peer().is_none(),
+            Kind::Probe => false,
+        };
+        let is_of_step = |request: &Request| request.step().is_some() && request.node == node;
+        self.fail_all(failure, |request| is_of_step(request) && is_unbound(request), |_| false);
     }
 
     /// Why messages with the request's peer are impossible, if they are.
@@ -108,7 +111,7 @@ impl Engine {
     }
 
     /// Why a node does nothing by itself any more, if that is so: all of its ranks are gone.
-    fn why_deserted(&self, node: NodeId) -> Option<Completion> {
+    pub(crate) fn why_deserted(&self, node: NodeId) -> Option<Completion> {
         let mut ranks = self.config.spec.ranks_of(node);
         let first = self.why_gone(ranks.start);
         ranks.all(|rank| self.ranks[rank as usize] != RankState::Alive).then_some(first).flatten()

@@ -10,8 +10,8 @@ use crate::cluster::{Cluster, EAGER_BYTES, TAG};
 use crate::rounds::{ELEMENT_BYTES, Group, Operator, compose, sum};
 
 /// Elements of a message that is pushed, and of one that waits for its receive.
-const SMALL: u64 = EAGER_BYTES / ELEMENT_BYTES - 1;
-const LARGE: u64 = 5 * EAGER_BYTES / ELEMENT_BYTES;
+pub(crate) const SMALL: u64 = EAGER_BYTES / ELEMENT_BYTES - 1;
+pub(crate) const LARGE: u64 = 5 * EAGER_BYTES / ELEMENT_BYTES;
 
 /// Every operation, with the operator that suits its order.
 fn operations(size: u32, count: u64) -> Vec<(Collective, Operator)> {
@@ -47,7 +47,7 @@ pub(crate) fn each(size: u32, count: u64) -> impl Iterator<Item = (Shape, Algori
     })
 }
 
-fn allreduce(size: u32, count: u64) -> Shape {
+pub(crate) fn allreduce(size: u32, count: u64) -> Shape {
     Shape::new(size, Collective::Allreduce { count, order: Order::Rank })
 }
 
@@ -88,13 +88,10 @@ fn run_at_random(cluster: &mut Cluster, groups: &[Group], rounds: u64, random: &
     let mut idle = 0;
     while idle < 50 * usize::from(nodes * nodes) {
         idle += 1;
-        let (from, to) = (random.u16(..nodes), random.u16(..nodes));
-        let (group, me) = (random.usize(..groups.len()), usize::from(from));
+        let (group, me) = (random.usize(..groups.len()), random.usize(..usize::from(nodes)));
         let begun = &mut begun[group][me];
         let has_happened = match random.u8(..4) {
-            0 => cluster.transmit(from, to).is_some(),
-            1 => cluster.deliver(from, to),
-            2 => cluster.work_at_random(random),
+            0..3 => cluster.happen_at_random(random),
             _ if cluster.ends(&groups[group], me).len() as u64 == *begun && *begun < rounds => {
                 if *begun > 0 {
                     assert_eq!(cluster.ends(&groups[group], me).last(), Some(&None));
@@ -113,8 +110,19 @@ fn run_at_random(cluster: &mut Cluster, groups: &[Group], rounds: u64, random: &
 }
 
 impl Cluster {
+    /// One thing that may happen to a link or a node's memory, if it can.
+    pub(crate) fn happen_at_random(&mut self, random: &mut fastrand::Rng) -> bool {
+        let nodes = self.engines.len() as u16;
+        let (from, to) = (random.u16(..nodes), random.u16(..nodes));
+        match random.u8(..3) {
+            0 => self.transmit(from, to).is_some(),
+            1 => self.deliver(from, to),
+            _ => self.work_at_random(random),
+        }
+    }
+
     /// Makes one of the copies and combinations that wait, of any kind.
-    pub(crate) fn work_at_random(&mut self, random: &mut fastrand::Rng) -> bool {
+    fn work_at_random(&mut self, random: &mut fastrand::Rng) -> bool {
         let slow = self.rounds.slow.get_or_insert_default();
         if !slow.is_empty() {
             let (node, work) = slow.swap_remove(random.usize(..slow.len()));

@@ -3,6 +3,7 @@
 mod cancellation;
 mod channels;
 mod cluster;
+mod collective_failures;
 mod collectives;
 mod direct;
 mod failures;

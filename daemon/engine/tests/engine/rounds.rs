@@ -33,6 +33,8 @@ pub(crate) struct Rounds {
     pub(crate) done: HashMap<(u16, CollectiveId), Vec<Option<Completion>>>,
     /// Copies and combinations to be made, if they are not made at once.
     pub(crate) slow: Option<Vec<(u16, CollectiveWork)>>,
+    /// Ranks that are no members of what is opened.
+    pub(crate) outsiders: Vec<Rank>,
     operators: HashMap<(u16, CollectiveId), Operator>,
 }
 
@@ -112,7 +114,8 @@ impl Cluster {
         schedule: impl Fn(u32) -> Schedule,
     ) -> Group {
         let spec = self.engines[0].spec().clone();
-        let members: Vec<Rank> = nodes.iter().flat_map(|&node| spec.ranks_of(NodeId(node))).collect();
+        let mut members: Vec<Rank> = nodes.iter().flat_map(|&node| spec.ranks_of(NodeId(node))).collect();
+        members.retain(|member| !self.rounds.outsiders.contains(member));
         let (ids, inputs, outputs) = (Vec::new(), Vec::new(), Vec::new());
         let mut group = Group { shape: shape.clone(), operator, nodes, ids, inputs, outputs };
         for me in 0..group.nodes.len() {
@@ -174,6 +177,12 @@ impl Cluster {
             let found = self.words(group.nodes[me], group.outputs[me].0, expected.len() as u64);
             assert_eq!(found, expected, "participant {me} of {:?}, round {round}", group.shape);
         }
+    }
+
+    /// All that a participant's rounds write to.
+    pub(crate) fn written(&self, group: &Group, me: usize) -> Vec<u64> {
+        let (at, elements) = group.outputs[me];
+        self.words(group.nodes[me], at, elements)
     }
 
     /// One whole round on all nodes.
