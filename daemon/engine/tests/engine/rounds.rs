@@ -50,6 +50,12 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// One that no node has opened yet.
+    pub(crate) fn new(shape: &Shape, operator: Operator, nodes: Vec<u16>) -> Self {
+        let (ids, inputs, outputs) = (Vec::new(), Vec::new(), Vec::new());
+        Self { shape: shape.clone(), operator, nodes, ids, inputs, outputs }
+    }
+
     fn input_of(&self, round: u64, me: usize) -> Vec<u64> {
         let value = |element: u64| {
             let seed = (round << 40 | (me as u64) << 20 | element).wrapping_add(1);
@@ -113,20 +119,20 @@ impl Cluster {
         nodes: Vec<u16>,
         schedule: impl Fn(u32) -> Schedule,
     ) -> Group {
-        let spec = self.engines[0].spec().clone();
-        let mut members: Vec<Rank> = nodes.iter().flat_map(|&node| spec.ranks_of(NodeId(node))).collect();
-        members.retain(|member| !self.rounds.outsiders.contains(member));
-        let (ids, inputs, outputs) = (Vec::new(), Vec::new(), Vec::new());
-        let mut group = Group { shape: shape.clone(), operator, nodes, ids, inputs, outputs };
+        let mut group = Group::new(shape, operator, nodes);
         for me in 0..group.nodes.len() {
-            self.join(&mut group, me, number, members.clone(), schedule(me as u32));
+            self.join(&mut group, number, schedule(me as u32));
         }
         group
     }
 
     /// Opens it on the next of its nodes.
-    fn join(&mut self, group: &mut Group, me: usize, number: u32, members: Vec<Rank>, schedule: Schedule) {
+    pub(crate) fn join(&mut self, group: &mut Group, number: u32, schedule: Schedule) {
+        let me = group.ids.len();
         let node = group.nodes[me];
+        let spec = self.engines[0].spec().clone();
+        let mut members: Vec<Rank> = group.nodes.iter().flat_map(|&node| spec.ranks_of(NodeId(node))).collect();
+        members.retain(|member| !self.rounds.outsiders.contains(member));
         let (input, output) = (group.shape.input_elements(me as u32), group.shape.output_elements(me as u32));
         let scratch = schedule.scratch_elements();
         let input_at = self.allocate(node, input * ELEMENT_BYTES);
