@@ -82,9 +82,10 @@ impl Engine {
     }
 
     pub(crate) fn handle_bind(&mut self, from: NodeId, envelope: Envelope, recv: ChannelId) {
-        let is_hopeless = match envelope.comm.is_reserved() {
-            true => self.why_deserted(self.config.spec.node).is_some(),
-            false => self.local_of(envelope.source).is_gone,
+        let is_hopeless = if envelope.comm.is_reserved() {
+            self.why_deserted(self.config.spec.node).is_some()
+        } else {
+            self.local_of(envelope.source).is_gone
         };
         if is_hopeless {
             return; // Its `RankGone` is on the way to the receiver.

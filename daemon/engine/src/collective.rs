@@ -2,7 +2,7 @@
 //!
 //! A node takes part as one participant, with one schedule; what happens among its ranks is none of the engine's business.
 //! Each step that talks to another node has a persistent request of its own. It is bound, released, armed and credited like
-//! one of a rank, but belongs to nobody's slots: its end is a step's end, which the [executor](crate::executor) learns.
+//! one of a rank, but belongs to nobody's slots: its end is a step's end, which the executor learns.
 //!
 //! | envelope | is |
 //! |---|---|
@@ -273,28 +273,24 @@ impl Engine {
     /// Ends a collective if what is known of its members and their nodes says so.
     fn judge(&mut self, id: CollectiveId) {
         let plan = Arc::clone(&self.collectives.entry(id).plan);
-        let members = &plan.node.members;
-        let find = |wanted: RankState| members.iter().find(|&&rank| self.ranks[rank as usize] == wanted);
-        let is_cut_off = |rank: &&Rank| {
-            let node = self.config.spec.node_of(**rank).expect("members are ranks of the job");
-            self.ranks[**rank as usize] == RankState::Alive && self.is_lost[usize::from(node.0)]
-        };
         let local = self.config.spec.local_ranks();
-        let has_left = |rank: &&Rank| local.contains(*rank) && self.ranks[**rank as usize] == RankState::Left;
-        if let Some(&rank) = find(RankState::Failed) {
-            let failure = self.why_gone(rank);
-            self.fail_collective(id, failure.expect("it has failed"));
-        } else if let Some(&rank) = members.iter().find(is_cut_off) {
-            let failure = self.why_gone(rank);
-            self.renounce(id, failure.expect("its node is lost"));
-        } else if let Some(&rank) = members.iter().find(has_left) {
-            let failure = self.why_gone(rank).expect("it has left");
+        let members = || plan.node.members.iter().copied();
+        if let Some(failure) = self.why_any(members(), RankState::Failed) {
+            self.fail_collective(id, failure);
+        } else if let Some(failure) = self.why_any(members(), RankState::Alive) {
+            self.renounce(id, failure); // Its link is lost, so its end would not be heard of.
+        } else if let Some(failure) = self.why_any(members().filter(|rank| local.contains(rank)), RankState::Left) {
             if self.collectives.entry(id).is_running {
                 self.collectives.entry(id).farewell = Some(failure);
             } else {
                 self.renounce(id, failure);
             }
         }
+    }
+
+    /// Why messages with a member in this state are impossible, if there is one with whom they are.
+    fn why_any(&self, mut members: impl Iterator<Item = Rank>, state: RankState) -> Option<Completion> {
+        members.find_map(|rank| self.why_gone(rank).filter(|_| self.ranks[rank as usize] == state))
     }
 
     /// Ends a collective for a reason that the other nodes learn by themselves: nothing new begins, and what can be
@@ -340,9 +336,8 @@ impl Engine {
 
     /// Why a node may have given up: by the members that are gone, if there are any.
     pub(crate) fn why_parted(&self, plan: &Plan, node: NodeId) -> Completion {
-        let members = &plan.node.members;
-        let find = |wanted: RankState| members.iter().find(|&&rank| self.ranks[rank as usize] == wanted);
-        let gone = find(RankState::Failed).or_else(|| find(RankState::Left)).and_then(|&rank| self.why_gone(rank));
+        let members = || plan.node.members.iter().copied();
+        let gone = self.why_any(members(), RankState::Failed).or_else(|| self.why_any(members(), RankState::Left));
         gone.unwrap_or(Completion { source: u32::from(node.0), ..Completion::bare(Status::PeerFreed) })
     }
 }

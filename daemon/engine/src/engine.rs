@@ -10,7 +10,10 @@
 //!   payload has left      ── handle_transmitted►│            ├── poll_stash_work ──► copies out of the stash
 //!   a copy is done        ── handle_copied ────►│            ├── poll_channel_work ► channels between ranks of this node
 //!   a channel is set up   ── handle_opened ────►│            │
-//!   a link is lost        ── handle_link_down ─►┘            └── has_work
+//!   a link is lost        ── handle_link_down ─►┤            │
+//!   a collective's ranks  ── start_collective ─►┤            ├── poll_collective_work ► copies, combinations, rounds that
+//!   a step is done   handle_collective_step ───►┘            │                          are over
+//!                                                            └── has_transmit
 //! ```
 
 use std::collections::{HashMap, VecDeque};

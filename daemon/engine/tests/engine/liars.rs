@@ -427,6 +427,7 @@ impl Trial {
     fn finish(mut self) {
         let interrupted = self.arriving.take().map(|(placement, _)| placement.arrival);
         self.cluster.engines[0].handle_link_down(ropeway_proto::NodeId(1), interrupted);
+        self.cluster.collect(0);
         for local_rank in 0..2 {
             self.end(local_rank);
         }
