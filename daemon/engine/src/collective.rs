@@ -217,6 +217,12 @@ impl Engine {
         id
     }
 
+    /// Why a collective never runs again, if that is known: a node whose ranks have not all come need not wait for the rest.
+    pub fn collective_failure(&self, id: CollectiveId) -> Option<Completion> {
+        let collective = &self.collectives.entries[id.0 as usize];
+        collective.failure.or(collective.farewell)
+    }
+
     /// Nobody wants it any more. Other nodes may still be in their last round: what they need of this one was sent.
     ///
     /// # Panics

@@ -182,6 +182,7 @@ fn a_failure_has_a_name() {
         cluster.end_client(4, has_failed);
         cluster.settle();
         let status = if has_failed { Status::RankFailed } else { Status::RankLeft };
+        assert_eq!(cluster.engines[2].collective_failure(group.ids[2]), gone(status, 4));
         for me in 0..3 {
             cluster.begin_round(&group, me, 1);
             cluster.settle();
