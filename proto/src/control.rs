@@ -86,7 +86,12 @@ impl JobSpec {
 
     /// Ranks on the receiving node.
     pub fn local_ranks(&self) -> std::ops::Range<Rank> {
-        let node = &self.nodes[usize::from(self.node.0)];
+        self.ranks_of(self.node)
+    }
+
+    /// Ranks on a node.
+    pub fn ranks_of(&self, node: NodeId) -> std::ops::Range<Rank> {
+        let node = &self.nodes[usize::from(node.0)];
         node.first_rank..node.first_rank + node.ranks
     }
 

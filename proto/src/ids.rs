@@ -31,6 +31,13 @@ pub struct CommId(pub u32);
 impl CommId {
     /// The communicator of all ranks.
     pub const WORLD: Self = Self(0);
+    /// The first of those that ranks can't use: nodes send each other parts of collectives there.
+    pub const RESERVED: u32 = 1 << 31;
+
+    /// Whether ranks can't use it.
+    pub const fn is_reserved(self) -> bool {
+        self.0 >= Self::RESERVED
+    }
 }
 
 /// One end of a channel, or one pending one-shot operation, as its own engine names it to the peer.

@@ -9,7 +9,8 @@ use std::collections::{HashMap, VecDeque};
 use ropeway_proto::{ChannelId, Completion, Envelope, Frame, NodeId, Status};
 
 use crate::direct::ChannelWork;
-use crate::engine::{Engine, ProtocolError};
+use crate::engine::Engine;
+use crate::error::ProtocolError;
 use crate::request::{Kind, Protocol, RecvPhase, SendPhase};
 
 /// Sends and receives that wait for their other end.
@@ -81,7 +82,12 @@ impl Engine {
     }
 
     pub(crate) fn handle_bind(&mut self, from: NodeId, envelope: Envelope, recv: ChannelId) {
-        if self.local_of(envelope.source).is_gone {
+        let is_hopeless = if envelope.comm.is_reserved() {
+            self.why_deserted(self.config.spec.node).is_some()
+        } else {
+            self.local_of(envelope.source).is_gone
+        };
+        if is_hopeless {
             return; // Its `RankGone` is on the way to the receiver.
         }
         let waiting = self.bindings.waiting.entry(envelope).or_insert_with(|| Waiting::Recvs(VecDeque::new()));
@@ -135,8 +141,12 @@ impl Engine {
         if self.channel(from, id)?.is_none() {
             return Ok(());
         }
+        let is_step = self.requests[id].step().is_some();
         let recv = self.requests[id].recv_mut().ok_or(ProtocolError::ForeignChannel)?;
         if !recv.is_unbound() || !recv.is_persistent {
+            return Err(ProtocolError::ForeignChannel);
+        }
+        if wire.is_some() && is_step {
             return Err(ProtocolError::ForeignChannel);
         }
         if wire.is_some() && recv.phase != RecvPhase::Orphaned {

@@ -7,7 +7,8 @@
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::{ChannelId, Completion, End, Frame, Layout, NodeId, Rank, Slot, Status, limits};
 
-use crate::engine::{CompletionOf, Engine, ProtocolError, RankState, Token};
+use crate::engine::{CompletionOf, Engine, RankState, Token};
+use crate::error::ProtocolError;
 use crate::meeting::MeetingId;
 use crate::request::{Kind, Recv, RecvPhase, SendPhase};
 
@@ -124,6 +125,7 @@ impl Engine {
         self.is_wired[usize::from(request.node.0)]
             && bytes <= limits::WIRE_BYTES_MAX.min(self.config.eager_bytes_max)
             && !request.is_freeing
+            && request.step().is_none()
     }
 
     pub(crate) fn open_wired(&mut self, id: ChannelId, peer: ChannelId, bytes: u64, peer_index: Option<u16>) {

@@ -10,22 +10,27 @@
 //!   payload has left      ── handle_transmitted►│            ├── poll_stash_work ──► copies out of the stash
 //!   a copy is done        ── handle_copied ────►│            ├── poll_channel_work ► channels between ranks of this node
 //!   a channel is set up   ── handle_opened ────►│            │
-//!   a link is lost        ── handle_link_down ─►┘            └── has_work
+//!   a link is lost        ── handle_link_down ─►┤            │
+//!   a collective's ranks  ── start_collective ─►┤            ├── poll_collective_work ► copies, combinations, rounds that
+//!   a step is done   handle_collective_step ───►┘            │                          are over
+//!                                                            └── has_transmit
 //! ```
 
 use std::collections::{HashMap, VecDeque};
 
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::{
-    ChannelId, CommId, Command, Completion, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, Tag, limits,
+    ChannelId, CommId, Command, Completion, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, limits,
 };
 
 use crate::bind::Bindings;
+use crate::collective::Collectives;
 use crate::direct::ChannelWork;
+use crate::error::{ProtocolError, Violation};
 use crate::matching::{PairReceived, Pattern, Posted, Unexpected};
 use crate::meeting::Gatherings;
 use crate::outgoing::Outgoing;
-use crate::request::{Kind, Protocol, Recv, Request, RequestTable, Send, SendPhase};
+use crate::request::{Kind, Request, RequestTable};
 use crate::slots::SlotState;
 use crate::stash::Stash;
 
@@ -139,57 +144,6 @@ pub struct CompletionOf {
     pub completion: Completion,
 }
 
-/// What a client did that no client library does. It is to be cut off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the fields are named after what they hold")]
-pub enum Violation {
-    /// The epoch is not the slot's next (or, to cancel, its current) one.
-    #[error("slot {slot}: epoch {found} where {expected} was due")]
-    WrongEpoch { slot: Slot, found: Epoch, expected: Epoch },
-    /// A request is initialised on a slot that has one.
-    #[error("slot {slot} is in use")]
-    SlotInUse { slot: Slot },
-    /// A command needs a request and the slot has none.
-    #[error("slot {slot} has no request")]
-    NoRequest { slot: Slot },
-    /// A request that is active, or not persistent, is started or freed.
-    #[error("slot {slot}: the request can't be started or freed now")]
-    WrongState { slot: Slot },
-    /// More requests, freed ones that nobody has met included, than the job's ranks could have in use.
-    #[error("too many requests whose other end never came")]
-    TooManyRequests,
-    /// A rank outside of the job.
-    #[error("rank {rank} is outside of a job of {size}")]
-    RankOutOfRange { rank: Rank, size: u32 },
-}
-
-/// What a peer daemon did that no daemon does. The link is to be cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the fields are named after what they hold")]
-pub enum ProtocolError {
-    /// The envelope names ranks that don't live where the frame comes from or goes to.
-    #[error("a frame from node {from} claims to go from rank {source_rank} to rank {dest}")]
-    ForeignRank { from: u16, source_rank: Rank, dest: Rank },
-    /// The envelope's tag is none.
-    #[error("a frame carries the tag {tag}")]
-    BadTag { tag: Tag },
-    /// The channel exists but belongs to another node, or is of the other direction.
-    #[error("a frame addresses a channel that is not its sender's")]
-    ForeignChannel,
-    /// A message that no node may send eagerly. What a sender can make us keep is bounded by this and its credits.
-    #[error("an eager message of {bytes} bytes, where {limit} are the most", limit = limits::EAGER_BYTES_LIMIT)]
-    TooLarge { bytes: u64 },
-    /// More eager messages than there was credit for.
-    #[error("a message was sent without credit")]
-    NoCredit,
-    /// Data that were not asked for, or pieces out of order.
-    #[error("unexpected data: bytes {offset} of {total}, {arrived} have arrived")]
-    UnexpectedData { offset: u64, total: u64, arrived: u64 },
-    /// A frame that a link handles itself.
-    #[error("a link frame reached the engine")]
-    LinkFrame,
-}
-
 /// Whether messages with a rank are possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RankState {
@@ -223,6 +177,8 @@ pub struct Leftovers {
     pub unexpected: usize,
     /// Envelopes with sends or receives that wait for their other end.
     pub unbound: usize,
+    /// Open collectives.
+    pub collectives: usize,
 }
 
 /// One rank of this node.
@@ -257,6 +213,7 @@ pub struct Engine {
     pub(crate) completions: VecDeque<CompletionOf>,
     pub(crate) stash_work: VecDeque<StashWork>,
     pub(crate) channel_work: VecDeque<ChannelWork>,
+    pub(crate) collectives: Collectives,
     pub(crate) statistics: Statistics,
 }
 
@@ -281,6 +238,7 @@ impl Engine {
             completions: VecDeque::new(),
             stash_work: VecDeque::new(),
             channel_work: VecDeque::new(),
+            collectives: Collectives::default(),
             statistics: Statistics::default(),
             config,
         }
@@ -339,6 +297,12 @@ impl Engine {
 
     /// A frame header from node `from`. Its payload, if any, goes where the placement says.
     pub fn handle_frame(&mut self, from: NodeId, frame: Frame) -> Result<Placement, ProtocolError> {
+        let placement = self.take_frame(from, frame);
+        self.run_collectives();
+        placement
+    }
+
+    fn take_frame(&mut self, from: NodeId, frame: Frame) -> Result<Placement, ProtocolError> {
         match frame {
             Frame::Eager { channel, payload_bytes } => return self.handle_eager(from, channel, payload_bytes),
             Frame::Data { channel, offset, total, payload_bytes } => {
@@ -355,7 +319,7 @@ impl Engine {
             Frame::Bind { envelope, recv, capacity: _ } => {
                 let Envelope { source, dest, .. } = envelope;
                 // The envelope is that of the messages to come, so it is the sender who must live here.
-                self.check_envelope(from, &Envelope { source: dest, dest: source, ..envelope })?;
+                self.check_bind(from, &Envelope { source: dest, dest: source, ..envelope })?;
                 self.handle_bind(from, envelope, recv);
             }
             Frame::Bound { recv, send, bytes, is_rendezvous, wire } => {
@@ -391,6 +355,7 @@ impl Engine {
             Arrival::Stash(stash) => self.arrived_in_stash(stash),
             Arrival::Nothing => {}
         }
+        self.run_collectives();
     }
 
     /// Whether anybody still waits for what is arriving. If not, its target may be somebody else's memory by now.
@@ -404,6 +369,7 @@ impl Engine {
     /// The device is done with that many bytes of an operation's payload: the buffer may change under it.
     pub fn handle_transmitted(&mut self, operation: Token, bytes: u64) {
         self.transmitted(operation, bytes);
+        self.run_collectives();
     }
 
     /// A copy out of the stash is done.
@@ -413,6 +379,7 @@ impl Engine {
             let completion = self.requests[operation.request].received(Status::Success);
             self.complete(operation.request, completion);
         }
+        self.run_collectives();
     }
 
     /// The next frame for a node; `None` when there is nothing to send to it now.
@@ -466,6 +433,7 @@ impl Engine {
             stashed: self.stash.len(),
             unexpected: self.locals.iter().map(|local| local.unexpected.len()).sum(),
             unbound: self.bindings.len() + self.gatherings.len(),
+            collectives: self.collectives.entries.len(),
         }
     }
 
@@ -477,102 +445,6 @@ impl Engine {
     /// A rank's state, as far as this node knows.
     pub fn rank_state(&self, rank: Rank) -> RankState {
         self.ranks[rank as usize]
-    }
-
-    // ---- life and end of a request
-
-    fn init_send(&mut self, id: ChannelId) {
-        let is_eager = self.requests[id].layout.bytes() <= self.config.eager_bytes_max;
-        let (protocol, permits) =
-            if is_eager { (Protocol::Eager, self.config.channel_credits) } else { (Protocol::Rendezvous, 0) };
-        self.requests[id].kind = Kind::Send(Send::new(protocol, true, permits));
-        self.outgoing[usize::from(self.requests[id].node.0)].admit_request();
-        self.bind_send(id);
-        self.acknowledge_init(id);
-    }
-
-    fn init_recv(&mut self, id: ChannelId) {
-        self.requests[id].kind = Kind::Recv(Recv::new(true));
-        self.outgoing[usize::from(self.requests[id].node.0)].admit_request();
-        let (envelope, capacity) = (self.envelope_of(id), self.requests[id].layout.bytes());
-        self.push_frame(self.requests[id].node, Frame::Bind { envelope, recv: id, capacity });
-        self.acknowledge_init(id);
-    }
-
-    pub(crate) fn acknowledge_init(&mut self, id: ChannelId) {
-        let Request { local_rank, slot, epoch, .. } = self.requests[id];
-        self.completions.push_back(CompletionOf {
-            local_rank,
-            slot,
-            epoch,
-            completion: Completion::bare(Status::Success),
-        });
-    }
-
-    fn free(&mut self, local_rank: u32, slot: Slot, epoch: Epoch) -> Result<(), Violation> {
-        let id = self.advance(local_rank, slot, epoch)?.ok_or(Violation::NoRequest { slot })?;
-        let request = &mut self.requests[id];
-        if request.is_freeing || !request.is_persistent() {
-            return Err(Violation::WrongState { slot });
-        }
-        request.is_freeing = true;
-        if let Some(channel) = request.direct() {
-            self.close_direct(id, channel);
-        } else if matches!(request.kind, Kind::Member(_)) {
-            if !self.leave_meeting(id) {
-                self.finish_or_cancel(id);
-            }
-        } else {
-            self.finish_or_cancel(id);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn finish_free(&mut self, id: ChannelId) {
-        let Request { local_rank, slot, .. } = self.requests[id];
-        let completion = Completion::bare(Status::Freed);
-        // Nothing has begun on the slot since.
-        let epoch = self.close_slot(local_rank, slot);
-        self.completions.push_back(CompletionOf { local_rank, slot, epoch, completion });
-        self.unbind(id);
-    }
-
-    /// A request that is being freed: its operation ends, if one runs.
-    fn finish_or_cancel(&mut self, id: ChannelId) {
-        if self.requests[id].is_active() { self.cancel(id) } else { self.finish_free(id) }
-    }
-
-    /// Withdraws an operation, if that is still possible. If not, it will complete by itself.
-    fn cancel(&mut self, id: ChannelId) {
-        match self.requests[id].kind {
-            Kind::Send(_) => self.cancel_send(id),
-            Kind::Recv(_) => self.cancel_recv(id),
-            Kind::Member(_) => self.complete(id, Completion::bare(Status::Cancelled)),
-            Kind::Probe => {
-                let local_rank = self.requests[id].local_rank as usize;
-                self.locals[local_rank].probes.retain(|&(_, other)| other != id);
-                self.complete(id, Completion::bare(Status::Cancelled));
-            }
-        }
-    }
-
-    /// Ends the running operation: tells the client, and lets go of what does not outlive it.
-    pub(crate) fn complete(&mut self, id: ChannelId, completion: Completion) {
-        let request = &mut self.requests[id];
-        let Request { local_rank, slot, epoch, is_freeing, .. } = *request;
-        self.completions.push_back(CompletionOf { local_rank, slot, epoch, completion });
-        match &mut request.kind {
-            Kind::Send(send) => send.phase = SendPhase::Inactive,
-            Kind::Recv(recv) => recv.end_operation(),
-            Kind::Member(member) => member.is_active = false,
-            Kind::Probe => {}
-        }
-        if is_freeing {
-            self.finish_free(id);
-        } else if !request.is_persistent() {
-            self.requests.remove(id);
-            self.close_slot(local_rank, slot);
-        }
     }
 
     // ---- small things everybody needs
@@ -596,7 +468,8 @@ impl Engine {
         let request = &self.requests[id];
         let Pattern { comm, source, tag } = request.pattern();
         let why = "only receives and probes have wildcards";
-        let (own, peer, tag) = (self.rank_of(request.local_rank), source.expect(why), tag.expect(why));
+        let own = if comm.is_reserved() { self.rank_of(0) } else { self.rank_of(request.local_rank) };
+        let (peer, tag) = (source.expect(why), tag.expect(why));
         let (source, dest) = if matches!(request.kind, Kind::Send(_)) { (own, peer) } else { (peer, own) };
         Envelope { comm, source, dest, tag }
     }
@@ -621,7 +494,24 @@ impl Engine {
         }
     }
 
+    /// A channel is of two ranks, or of two nodes: then their first ranks stand for them.
+    fn check_bind(&self, from: NodeId, envelope: &Envelope) -> Result<(), ProtocolError> {
+        let Envelope { comm, source: source_rank, dest, .. } = *envelope;
+        if !comm.is_reserved() {
+            return self.check_envelope(from, envelope);
+        }
+        self.check_ranks(from, envelope)?;
+        let is_first = source_rank == self.first_rank(from) && dest == self.rank_of(0);
+        if is_first { Ok(()) } else { Err(ProtocolError::ForeignRank { from: from.0, source_rank, dest }) }
+    }
+
     fn check_envelope(&self, from: NodeId, envelope: &Envelope) -> Result<(), ProtocolError> {
+        self.check_ranks(from, envelope)?;
+        let comm = envelope.comm;
+        if comm.is_reserved() { Err(ProtocolError::ReservedComm { comm }) } else { Ok(()) }
+    }
+
+    fn check_ranks(&self, from: NodeId, envelope: &Envelope) -> Result<(), ProtocolError> {
         let spec = &self.config.spec;
         let is_right = spec.node_of(envelope.source) == Some(from) && spec.local_ranks().contains(&envelope.dest);
         let Envelope { source: source_rank, dest, tag, .. } = *envelope;

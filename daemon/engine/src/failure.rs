@@ -3,9 +3,10 @@
 //!
 //! Messages that were sent before are still delivered: a failure travels behind them on the same link.
 
-use ropeway_proto::{ChannelId, Completion, Frame, NodeId, Rank, Status};
+use ropeway_proto::{ChannelId, Completion, Envelope, Frame, NodeId, Rank, Status};
 
-use crate::engine::{Arrival, Engine, LocalRank, ProtocolError, RankState, StashId};
+use crate::engine::{Arrival, Engine, LocalRank, RankState, StashId};
+use crate::error::ProtocolError;
 use crate::matching::Content;
 use crate::request::{Kind, RecvPhase, Request, SendPhase};
 use crate::stash::StashState;
@@ -14,7 +15,7 @@ impl Engine {
     /// A local rank's process has died (`has_failed`) or left. Its requests end with it, and everybody is told.
     pub fn handle_client_gone(&mut self, local_rank: u32, has_failed: bool) {
         let why = if has_failed { Status::RankFailed } else { Status::RankLeft };
-        for id in self.requests.select(|request| request.local_rank == local_rank) {
+        for id in self.requests.select(|request| request.is_of_client(local_rank)) {
             self.abandon_direct(id, why);
             self.abandon_meeting(id, why);
             self.abandon(id);
@@ -22,7 +23,7 @@ impl Engine {
         let local = std::mem::take(&mut self.locals[local_rank as usize]);
         self.drop_unexpected(local);
         let rank = self.rank_of(local_rank);
-        self.bindings.forget(|envelope| envelope.source == rank || envelope.dest == rank);
+        self.bindings.forget(|envelope| is_of_rank(envelope, rank));
         self.completions.retain(|completion| completion.local_rank != local_rank);
         self.pair_received.retain(|&(_, dest), _| dest != rank);
         self.locals[local_rank as usize].is_gone = true;
@@ -45,7 +46,11 @@ impl Engine {
             self.sever(id, Status::PeerLost);
         }
         let spec = self.config.spec.clone();
-        self.fail_all(failure, |request| request.node == node, |rank| spec.node_of(rank) == Some(node));
+        let is_there = |rank| spec.node_of(rank) == Some(node);
+        self.bindings.forget(|envelope| is_there(envelope.source) || is_there(envelope.dest));
+        self.fail_all(failure, |request| request.node == node, is_there);
+        self.end_collectives_of_node(node);
+        self.run_collectives();
     }
 
     pub(crate) fn handle_rank_gone(&mut self, from: NodeId, rank: Rank, has_failed: bool) -> Result<(), ProtocolError> {
@@ -55,9 +60,30 @@ impl Engine {
         self.ranks[rank as usize] = if has_failed { RankState::Failed } else { RankState::Left };
         let status = if has_failed { Status::RankFailed } else { Status::RankLeft };
         let failure = Completion { source: rank, ..Completion::bare(status) };
-        self.fail_all(failure, |request| request.peer() == Some(rank), |other| other == rank);
+        self.bindings.forget(|envelope| is_of_rank(envelope, rank));
+        let is_with_gone = |request: &Request| request.step().is_none() && request.peer() == Some(rank);
+        self.fail_all(failure, is_with_gone, |other| other == rank);
+        self.end_collectives_of_rank(rank);
+        if self.why_deserted(from).is_some() {
+            self.desert(from, failure);
+        }
         self.fail_gatherings(rank, failure);
         Ok(())
+    }
+
+    /// No rank of a node is left: nobody there will open or start a collective any more.
+    fn desert(&mut self, node: NodeId, failure: Completion) {
+        let first = self.first_rank(node);
+        self.bindings
+            .forget(|envelope| envelope.comm.is_reserved() && (envelope.source == first || envelope.dest == first));
+        // Those that are bound hear of it from the node itself, behind what is still on its way.
+        let is_unbound = |request: &Request| match &request.kind {
+            Kind::Send(send) => send.peer().is_none(),
+            Kind::Recv(recv) => recv.peer().is_none(),
+            Kind::Member(_) | Kind::Probe => false,
+        };
+        let is_of_step = |request: &Request| request.step().is_some() && request.node == node;
+        self.fail_all(failure, |request| is_of_step(request) && is_unbound(request), |_| false);
     }
 
     /// Why messages with the request's peer are impossible, if they are.
@@ -65,6 +91,9 @@ impl Engine {
     /// A wildcard receive is hopeless only when every other rank is gone.
     pub(crate) fn unreachable(&self, id: ChannelId) -> Option<Completion> {
         let request = &self.requests[id];
+        if request.step().is_some() {
+            return self.why_lost(request.node).or_else(|| self.why_deserted(request.node));
+        }
         if let Some(peer) = request.peer() {
             return self.why_gone(peer);
         }
@@ -79,11 +108,20 @@ impl Engine {
         match self.ranks[rank as usize] {
             RankState::Failed => Some(Completion { source: rank, ..Completion::bare(Status::RankFailed) }),
             RankState::Left => Some(Completion { source: rank, ..Completion::bare(Status::RankLeft) }),
-            RankState::Alive if self.is_lost[usize::from(node.0)] => {
-                Some(Completion { source: u32::from(node.0), ..Completion::bare(Status::PeerLost) })
-            }
-            RankState::Alive => None,
+            RankState::Alive => self.why_lost(node),
         }
+    }
+
+    /// Why a node does nothing by itself any more, if that is so: all of its ranks are gone.
+    pub(crate) fn why_deserted(&self, node: NodeId) -> Option<Completion> {
+        let mut ranks = self.config.spec.ranks_of(node);
+        let first = self.why_gone(ranks.start);
+        ranks.all(|rank| self.ranks[rank as usize] != RankState::Alive).then_some(first).flatten()
+    }
+
+    fn why_lost(&self, node: NodeId) -> Option<Completion> {
+        let failure = Completion { source: u32::from(node.0), ..Completion::bare(Status::PeerLost) };
+        self.is_lost[usize::from(node.0)].then_some(failure)
     }
 
     /// Fails every operation that waits for one of the gone, and drops what they had promised.
@@ -93,7 +131,6 @@ impl Engine {
         is_with_gone: impl Fn(&Request) -> bool,
         is_gone: impl Fn(Rank) -> bool,
     ) {
-        self.bindings.forget(|envelope| is_gone(envelope.source) || is_gone(envelope.dest));
         for local in &mut self.locals {
             local.unexpected.take_if(|message| {
                 matches!(message.content, Content::Announced { .. }) && is_gone(message.envelope.source)
@@ -179,4 +216,9 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether it is that of a channel of the rank. Those of nodes outlive the ranks that stand for them.
+fn is_of_rank(envelope: &Envelope, rank: Rank) -> bool {
+    !envelope.comm.is_reserved() && (envelope.source == rank || envelope.dest == rank)
 }

@@ -8,20 +8,26 @@
 //! | file | what |
 //! |---|---|
 //! | [`engine`] | inputs, outputs, who calls what |
-//! | `request` | a request's states; the table of requests |
+//! | [`error`] | what clients and peers must not do |
+//! | `request`, `life` | a request's states; the table of requests; what begins and ends one |
 //! | `slots` | which request is on which slot, and its epochs |
 //! | `bind` | sends and receives are matched once, at init |
 //! | `direct` | channels within the node, which their ends use by themselves |
 //! | `send`, `recv` | the two ends of a message: eager under credit, rendezvous once armed |
 //! | `matching` | one-shot messages: binned queues, wildcards |
 //! | `outgoing` | what waits for a link, in turn |
+//! | [`collective`], `executor` | collectives between nodes: their channels; their rounds, step by step |
 //! | `failure` | ranks and links that are gone |
 #![forbid(unsafe_code)]
 
 mod bind;
+pub mod collective;
 pub mod direct;
 pub mod engine;
+pub mod error;
+mod executor;
 mod failure;
+mod life;
 mod matching;
 mod meeting;
 mod outgoing;
@@ -31,9 +37,11 @@ mod send;
 mod slots;
 mod stash;
 
+pub use collective::{CollectiveId, CollectiveStep, CollectiveWork, NodeCollective};
 pub use direct::{ChannelWork, DirectId, Wiring};
 pub use engine::{
-    Arrival, CompletionOf, Config, Engine, Leftovers, Place, Placement, ProtocolError, RankState, StashId, StashWork,
-    Statistics, Token, Transmit, Violation,
+    Arrival, CompletionOf, Config, Engine, Leftovers, Place, Placement, RankState, StashId, StashWork, Statistics,
+    Token, Transmit,
 };
+pub use error::{ProtocolError, Violation};
 pub use meeting::{MeetingId, RegistrationError};

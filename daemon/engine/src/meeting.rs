@@ -7,7 +7,8 @@ use ropeway_proto::collective::{CollectiveMember, ShapeError};
 use ropeway_proto::{ChannelId, CommId, Completion, Endpoint, Epoch, Layout, Rank, Slot, Status};
 
 use crate::direct::ChannelWork;
-use crate::engine::{Engine, Violation};
+use crate::engine::Engine;
+use crate::error::Violation;
 use crate::request::Kind;
 
 /// Names a meeting, as whoever holds it likes.

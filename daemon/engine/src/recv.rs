@@ -3,7 +3,8 @@
 use ropeway_proto::limits::EAGER_BYTES_LIMIT;
 use ropeway_proto::{ChannelId, Completion, Envelope, Frame, NodeId, Rank, Status};
 
-use crate::engine::{Arrival, Engine, Place, Placement, ProtocolError, StashId, StashWork, Token, Transmit};
+use crate::engine::{Arrival, Engine, Place, Placement, StashId, StashWork, Token, Transmit};
+use crate::error::ProtocolError;
 use crate::matching::{Content, Message, Pattern};
 use crate::request::{Arming, Kind, Recv, RecvPhase, Request};
 use crate::stash::StashState;

@@ -5,6 +5,7 @@ use ropeway_proto::{
 };
 use slab::Slab;
 
+use crate::collective::{CollectiveId, CollectiveStep};
 use crate::direct::DirectId;
 use crate::matching::Pattern;
 use crate::meeting::Member;
@@ -15,9 +16,9 @@ use crate::stash::StashQueue;
 /// Small on purpose: an idle channel costs little more than its two requests, and a node may have very many of them.
 /// Hence the options without a word of their own, behind [`Request::peer`], [`Send::peer`] and the like.
 pub(crate) struct Request {
-    /// Index of the rank that owns it, among the node's ranks.
+    /// Index of the rank that owns it, among the node's ranks. Meaningless if a collective does: see [`Request::step`].
     pub(crate) local_rank: u32,
-    /// Its slot in that rank's request table.
+    /// Its slot in that rank's request table; the step, if a collective owns it.
     pub(crate) slot: Slot,
     /// The operation that runs, or ran last.
     pub(crate) epoch: Epoch,
@@ -164,6 +165,22 @@ impl Request {
             layout,
             kind: Kind::Probe,
         }
+    }
+
+    /// A step of a collective, which talks to that node.
+    pub(crate) fn of_step(collective: u32, step: u32, (node, endpoint): (NodeId, Endpoint), layout: Layout) -> Self {
+        Self { node, ..Self::new((collective, step), 0, endpoint, layout) }
+    }
+
+    /// The step it belongs to, instead of to a rank.
+    pub(crate) fn step(&self) -> Option<CollectiveStep> {
+        let Self { local_rank: collective, slot: step, .. } = *self;
+        self.comm.is_reserved().then_some(CollectiveStep { collective: CollectiveId(collective), step })
+    }
+
+    /// Whether its client is that one.
+    pub(crate) fn is_of_client(&self, local_rank: u32) -> bool {
+        self.local_rank == local_rank && !self.comm.is_reserved()
     }
 
     /// The other end; `None` is the wildcard of a receive or probe that has not matched.
@@ -316,6 +333,8 @@ pub(crate) struct RequestTable {
     entries: Slab<Request>,
     /// Every id ever given out differs: the generation counts all insertions.
     generation: u32,
+    /// How many belong to collectives.
+    of_steps: usize,
 }
 
 const ANY: i32 = -1;
@@ -330,6 +349,7 @@ impl RequestTable {
             self.entries.reserve_exact(GROWTH.max(self.entries.len() / GROWTH_PART));
         }
         self.generation = self.generation.wrapping_add(1);
+        self.of_steps += usize::from(request.step().is_some());
         let generation = self.generation;
         let index = self.entries.insert(Request { generation, ..request }) as u32;
         ChannelId { index, generation }
@@ -350,12 +370,17 @@ impl RequestTable {
     }
 
     pub(crate) fn remove(&mut self, id: ChannelId) -> Option<Request> {
-        self.find(id)?;
+        self.of_steps -= usize::from(self.find(id)?.step().is_some());
         Some(self.entries.remove(id.index as usize))
     }
 
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Those that belong to ranks.
+    pub(crate) fn len_of_ranks(&self) -> usize {
+        self.entries.len() - self.of_steps
     }
 
     /// Ids of the requests that satisfy `wanted`. Walks the whole table: for failures, not for messages.

@@ -9,7 +9,8 @@
 
 use ropeway_proto::{ChannelId, Completion, Envelope, Frame, NodeId, Rank, Status};
 
-use crate::engine::{Engine, ProtocolError, Token, Transmit};
+use crate::engine::{Engine, Token, Transmit};
+use crate::error::ProtocolError;
 use crate::request::{Kind, Protocol, Request, Send, SendPhase};
 
 impl Engine {

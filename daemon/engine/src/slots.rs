@@ -3,7 +3,8 @@
 use ropeway_proto::limits::SLOTS_PER_RANK;
 use ropeway_proto::{ChannelId, Endpoint, Epoch, Layout, Slot};
 
-use crate::engine::{Engine, Violation};
+use crate::engine::Engine;
+use crate::error::Violation;
 use crate::request::Request;
 
 /// One slot of a rank's request table.
@@ -67,10 +68,13 @@ impl Engine {
         endpoint: Endpoint,
         layout: Layout,
     ) -> Result<ChannelId, Violation> {
+        if endpoint.comm.is_reserved() {
+            return Err(Violation::ReservedComm { comm: endpoint.comm });
+        }
         if self.advance(local_rank, slot, epoch)?.is_some() {
             return Err(Violation::SlotInUse { slot });
         }
-        if self.requests.len() + self.bindings.freed() >= self.requests_max() {
+        if self.requests.len_of_ranks() + self.bindings.freed() >= self.requests_max() {
             return Err(Violation::TooManyRequests);
         }
         let node = match endpoint.peer {

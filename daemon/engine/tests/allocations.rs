@@ -2,9 +2,12 @@
 
 use std::net::SocketAddr;
 
-use ropeway_engine::{Arrival, Config, Engine, StashWork};
+use std::sync::Arc;
+
+use ropeway_engine::{Arrival, CollectiveId, CollectiveWork, Config, Engine, NodeCollective, StashWork};
 use ropeway_proto::control::{DaemonAddress, JobSpec, NodeSpec};
 use ropeway_proto::{CommId, Command, Endpoint, JobId, Layout, NodeId, Rank};
+use ropeway_schedule::{Algorithm, Collective, Order, Shape, build};
 
 /// Two nodes of one rank each, or one node of two ranks, without any memory of their own.
 struct Engines {
@@ -59,6 +62,51 @@ impl Engines {
         }
     }
 
+    /// The same collective on all nodes.
+    fn collective(&mut self, count: u64, algorithm: &Algorithm) -> CollectiveId {
+        let size = self.engines.len() as u32;
+        let shape = Shape::new(size, Collective::Allreduce { count, order: Order::Any });
+        let participants: Vec<_> = (0..size as u16).map(NodeId).collect();
+        let ids = (0..size).map(|me| {
+            self.engines[me as usize].open_collective(NodeCollective {
+                number: 0,
+                participants: participants.clone(),
+                members: (0..size).collect(),
+                schedule: Arc::new(build(&shape, algorithm, me).unwrap()),
+                element_bytes: 8,
+                input: 0,
+                output: 1 << 20,
+                scratch: 1 << 21,
+            })
+        });
+        ids.collect::<Vec<_>>()[0]
+    }
+
+    /// One round, begun by each node as soon as all before it have done what they can.
+    fn round(&mut self, id: CollectiveId) {
+        for me in 0..self.engines.len() {
+            self.engines[me].start_collective(id);
+            self.settle();
+        }
+    }
+
+    fn work(&mut self, node: usize) -> bool {
+        let mut is_busy = false;
+        while let Some(work) = self.engines[node].poll_collective_work() {
+            is_busy = true;
+            match work {
+                CollectiveWork::Copy { step, .. } | CollectiveWork::Combine { step, .. } => {
+                    self.engines[node].handle_collective_step(step);
+                }
+                CollectiveWork::Done { failure, .. } => {
+                    assert_eq!(failure, None);
+                    self.ended += 1;
+                }
+            }
+        }
+        is_busy
+    }
+
     fn settle(&mut self) {
         let mut is_busy = true;
         while is_busy {
@@ -69,6 +117,7 @@ impl Engines {
                         self.engines[from].handle_copied(stash, operation);
                     }
                 }
+                is_busy |= self.work(from);
                 for to in 0..self.engines.len() {
                     while let Some(transmit) = self.engines[from].poll_transmit(NodeId(to as u16)) {
                         is_busy = true;
@@ -124,5 +173,23 @@ fn start_allocates_nothing() {
         let used = allocation_counter::measure(|| (0..CYCLES).for_each(|_| engines.exchange(CHANNELS, is_early)));
         assert_eq!(engines.ended, 2 * CHANNELS as usize * CYCLES);
         assert_eq!(used.count_total, 0, "{bytes} bytes on nodes of {nodes:?}, early: {is_early}");
+    }
+}
+
+#[test]
+fn starting_a_collective_allocates_nothing() {
+    const ROUNDS: usize = 500;
+    for count in [8, 10_000] {
+        for algorithm in ["ring", "recursive-doubling", "binomial", "linear-pipeline"] {
+            let mut engines = Engines::new(&[1; 5]);
+            let id = engines.collective(count, &algorithm.parse().unwrap());
+            for _ in 0..100 {
+                engines.round(id);
+            }
+            engines.ended = 0;
+            let used = allocation_counter::measure(|| (0..ROUNDS).for_each(|_| engines.round(id)));
+            assert_eq!(engines.ended, 5 * ROUNDS);
+            assert_eq!(used.count_total, 0, "{count} elements, {algorithm}");
+        }
     }
 }

@@ -20,6 +20,7 @@ const SLOT_BYTES: u64 = 1024;
 const SLOTS: u64 = 64;
 /// The tag of whatever does not choose one.
 pub(crate) const TAG: Tag = 7;
+use crate::rounds::Rounds;
 
 /// Engines of all nodes of a job, and everything around them.
 pub(crate) struct Cluster {
@@ -34,6 +35,7 @@ pub(crate) struct Cluster {
     pub(crate) copies: usize,
     /// Copies to be made, if they are not made at once.
     pub(crate) slow_copies: Option<Vec<(u16, StashWork)>>,
+    pub(crate) rounds: Rounds,
 }
 
 /// One direction of a link.
@@ -94,6 +96,7 @@ impl Cluster {
             sent: Vec::new(),
             copies: 0,
             slow_copies: None,
+            rounds: Rounds::default(),
         }
     }
 
@@ -322,6 +325,24 @@ impl Cluster {
         self.sent.iter().filter(|(_, _, frame)| is_wanted(frame)).count()
     }
 
+    /// Memory of a node that belongs to no slot.
+    pub(crate) fn allocate(&mut self, node: u16, bytes: u64) -> u64 {
+        let memory = &mut self.memory[usize::from(node)];
+        let start = memory.len();
+        memory.resize(start + bytes as usize, 0);
+        start as u64
+    }
+
+    pub(crate) fn words(&self, node: u16, at: u64, count: u64) -> Vec<u64> {
+        let bytes = &self.memory[usize::from(node)][at as usize..][..8 * count as usize];
+        bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect()
+    }
+
+    pub(crate) fn set_words(&mut self, node: u16, at: u64, words: &[u64]) {
+        let bytes = &mut self.memory[usize::from(node)][at as usize..][..8 * words.len()];
+        bytes.chunks_mut(8).zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
+    }
+
     fn link(&mut self, from: u16, to: u16) -> &mut Link {
         self.links.get_mut(&(from, to)).expect("a link of the cluster")
     }
@@ -338,11 +359,15 @@ impl Cluster {
     /// Carries out what an engine asks for, but for transmissions.
     pub(crate) fn collect(&mut self, node: u16) {
         let index = usize::from(node);
+        while let Some(work) = self.engines[index].poll_collective_work() {
+            self.collective_work(node, work);
+        }
         while let Some(work) = self.engines[index].poll_stash_work() {
             match (&mut self.slow_copies, work) {
                 (Some(copies), StashWork::Copy { .. }) => copies.push((node, work)),
                 _ => self.stash_work(node, work),
             }
+            self.collect(node); // A copy may end a step, and that begin another one.
         }
         while let Some(done) = self.engines[index].poll_completion() {
             let rank = self.engines[index].spec().local_ranks().start + done.local_rank;

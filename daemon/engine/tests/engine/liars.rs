@@ -6,12 +6,16 @@ use ropeway_engine::{Leftovers, Placement, ProtocolError};
 use ropeway_proto::frame::Header;
 use ropeway_proto::limits::EAGER_BYTES_LIMIT;
 use ropeway_proto::{ChannelId, CommId, Command, Envelope, Frame, JobId, Layout, Status};
+use ropeway_schedule::{Algorithm, Collective, Order, Shape, build};
 
 use crate::cluster::{Cluster, TAG};
+use crate::rounds::{ELEMENT_BYTES, Group, compose};
 
 const SMALL: u64 = 8;
 const LARGE: u64 = 1000;
 const PAYLOAD: u32 = 8;
+/// A small message of a collective.
+const STEP_SMALL: u64 = 56;
 const ENVELOPE: Envelope = Envelope { comm: CommId::WORLD, source: 0, dest: 1, tag: TAG };
 
 fn id(index: u32, generation: u32) -> ChannelId {
@@ -276,6 +280,8 @@ fn a_channel_that_is_not_bound_takes_no_message() {
 enum Event {
     /// A client does something with one of its slots.
     Command { local_rank: u32, slot: u32, verb: u8, peer: Option<u32>, bytes: u64 },
+    /// All contributions to a collective are there.
+    Round { which: usize },
     /// The peer sends something. Its payload comes at once, or only before its next frame.
     Frame { frame: Frame, is_slow: bool },
     /// Links carry what there is.
@@ -286,16 +292,18 @@ enum Event {
 
 fn any_id() -> impl Strategy<Value = ChannelId> {
     // Ids are given out in this order, so that many of these exist.
-    (0u32..6, 1u32..4).prop_map(|(index, more)| id(index, index + more))
+    (0u32..9, 1u32..4).prop_map(|(index, more)| id(index, index + more))
 }
 
 fn any_envelope() -> impl Strategy<Value = Envelope> {
-    (0u32..2, 0i32..2).prop_map(|(dest, tag)| Envelope { comm: CommId::WORLD, source: 2, dest, tag: TAG + tag })
+    let comm = prop_oneof![3 => Just(CommId::WORLD), 1 => Just(CommId(CommId::RESERVED))];
+    (comm, 0u32..2, 0i32..2).prop_map(|(comm, dest, tag)| Envelope { comm, source: 2, dest, tag: TAG + tag })
 }
 
 fn any_frame() -> impl Strategy<Value = Frame> {
     let (channel, other) = (any_id, any_id);
-    let sizes = || (0u32..20, prop_oneof![Just(8u64), Just(LARGE), Just(0)]);
+    let payload = || prop_oneof![8 => 0u32..20, 1 => Just(STEP_SMALL as u32), 1 => Just(LARGE as u32)];
+    let sizes = || (payload(), prop_oneof![Just(8u64), Just(LARGE), Just(0)]);
     prop_oneof![
         (any_envelope(), channel()).prop_map(|(envelope, recv)| {
             let envelope = Envelope { source: envelope.dest, dest: 2, ..envelope };
@@ -336,6 +344,7 @@ fn any_event() -> impl Strategy<Value = Event> {
             .prop_map(|(local_rank, slot, verb, peer, bytes)| Event::Command { local_rank, slot, verb, peer, bytes }),
         8 => (any_frame(), any::<bool>()).prop_map(|(frame, is_slow)| Event::Frame { frame, is_slow }),
         2 => Just(Event::Settle),
+        2 => (0usize..2).prop_map(|which| Event::Round { which }),
         1 => (0u32..2).prop_map(|local_rank| Event::End { local_rank }),
     ]
 }
@@ -346,13 +355,31 @@ struct Trial {
     epochs: [[u32; 3]; 2],
     is_attached: [bool; 2],
     arriving: Option<(Placement, Vec<u8>)>,
+    /// Collectives of both nodes, and how often they were started.
+    groups: [(Group, u64); 2],
 }
 
 impl Trial {
     fn new() -> Self {
         let mut cluster = Cluster::configured(&[2, 1], |config| (config.channel_credits, config.pair_credits) = (2, 2));
         cluster.hold(0, 1, true);
-        Self { cluster, epochs: [[0; 3]; 2], is_attached: [true; 2], arriving: None }
+        let groups = [STEP_SMALL, LARGE].map(|bytes| {
+            let collective = Collective::Allreduce { count: bytes / ELEMENT_BYTES, order: Order::Rank };
+            let shape = Shape::new(2, collective);
+            let mut group = Group::new(&shape, compose, vec![0, 1]);
+            let number = TAG as u32 + u32::from(bytes == LARGE);
+            cluster.join(&mut group, number, build(&shape, &Algorithm::RecursiveDoubling, 0).unwrap());
+            (group, 0)
+        });
+        Self { cluster, epochs: [[0; 3]; 2], is_attached: [true; 2], arriving: None, groups }
+    }
+
+    fn round(&mut self, which: usize) {
+        let (group, begun) = &mut self.groups[which];
+        if self.cluster.ends(group, 0).len() as u64 == *begun {
+            self.cluster.begin_round(group, 0, *begun);
+            *begun += 1;
+        }
     }
 
     fn command(&mut self, (local_rank, slot, verb): (u32, u32, u8), peer: Option<u32>, bytes: u64) {
@@ -400,10 +427,16 @@ impl Trial {
     fn finish(mut self) {
         let interrupted = self.arriving.take().map(|(placement, _)| placement.arrival);
         self.cluster.engines[0].handle_link_down(ropeway_proto::NodeId(1), interrupted);
+        self.cluster.collect(0);
         for local_rank in 0..2 {
             self.end(local_rank);
         }
         self.cluster.settle();
+        for (group, begun) in &self.groups {
+            assert_eq!(self.cluster.ends(group, 0).len() as u64, *begun);
+            self.cluster.engines[0].close_collective(group.ids[0]);
+            self.cluster.collect(0);
+        }
         assert_eq!(self.cluster.engines[0].leftovers(), Leftovers::default());
     }
 
@@ -430,6 +463,7 @@ proptest! {
                         break;
                     }
                 }
+                Event::Round { which } => trial.round(which),
                 Event::Settle => trial.cluster.settle(),
                 Event::End { local_rank } => trial.end(local_rank),
             }

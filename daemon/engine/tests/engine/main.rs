@@ -3,10 +3,13 @@
 mod cancellation;
 mod channels;
 mod cluster;
+mod collective_failures;
+mod collectives;
 mod direct;
 mod failures;
 mod liars;
 mod matching;
 mod one_shot;
+mod rounds;
 mod violations;
 mod wired;
