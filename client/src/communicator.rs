@@ -248,7 +248,7 @@ fn check(size: u32, peer: Option<Rank>, tag: Option<Tag>) -> Result<(), Error> {
 }
 
 /// Set in the number of a communicator's private twin.
-const INTERNAL: u32 = 1 << 31;
+const INTERNAL: u32 = 1 << 30;
 
 #[cfg(test)]
 mod tests {

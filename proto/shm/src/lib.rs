@@ -9,6 +9,7 @@ pub mod doorbell;
 pub mod eager;
 pub mod request;
 pub mod ring;
+pub mod round;
 pub mod transfer;
 pub mod turn;
 

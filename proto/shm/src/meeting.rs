@@ -3,7 +3,7 @@
 //! ```text
 //!  0         64       128      192      256          256 + 64 × members
 //!  +---------+--------+--------+--------+------------+-------------------------+
-//!  | arrived | rounds | cursor | closed | a line for | the shape and where the |
+//!  | arrived | rounds | pieces | closed | a line for | the shape and where the |
 //!  |         |        |        |        | each       | buffers lie, JSON       |
 //!  +---------+--------+--------+--------+------------+-------------------------+
 //! ```
@@ -16,44 +16,20 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::{Layout, Slot, Status};
 
 use crate::job::JobSegment;
 use crate::request::RequestSlot;
+use crate::round::RoundWords;
 use crate::share::Share;
 
 #[repr(C)]
 struct MeetingWords {
-    arrivals: ArrivalWords,
-    state: StateWords,
-    cursor: CursorWords,
+    rounds: RoundWords,
     closed: ClosedWords,
-}
-
-#[repr(C, align(64))]
-struct ArrivalWords {
-    /// Members that have come, over all rounds.
-    arrived: AtomicU64,
-}
-
-/// What those who wait look at, and so on a line that those who come don't write.
-#[repr(C, align(64))]
-struct StateWords {
-    /// Rounds that are over.
-    rounds: AtomicU32,
-}
-
-#[repr(C, align(64))]
-struct CursorWords {
-    /// Number of the round, and the next piece.
-    cursor: AtomicU64,
-    /// Pieces that are done.
-    done: AtomicU32,
-    /// Members that wait, and so take pieces. A hint.
-    watching: AtomicU32,
 }
 
 #[repr(C, align(64))]
@@ -65,6 +41,8 @@ struct ClosedWords {
     /// Bytes of the description behind the members' lines.
     described: AtomicU32,
     members: AtomicU32,
+    /// Members that wait, and so take pieces. A hint.
+    watching: AtomicU32,
 }
 
 /// What a member says of itself.
@@ -78,8 +56,8 @@ struct MemberWords {
 
 const WORDS_BYTES: u64 = size_of::<MeetingWords>() as u64;
 const MEMBER_BYTES: u64 = size_of::<MemberWords>() as u64;
-/// No piece is left.
-const NONE: u32 = u32::MAX;
+/// Pieces are counted in 32 bits.
+const PIECES_MAX: u64 = u32::MAX as u64 - 1;
 
 /// Work up to so many bytes, all copies counted, is done at once by who comes last.
 pub const SMALL_WORK_BYTES: u64 = 32 << 10;
@@ -133,10 +111,8 @@ impl Meeting {
         job.write(&Layout::contiguous(at, description.len() as u64), 0, &description).ok()?;
         // SAFETY: `MeetingWords` consists of atomics.
         let words: &MeetingWords = unsafe { job.segment().shared(block) }?;
-        words.arrivals.arrived.store(0, Ordering::Relaxed);
-        words.state.rounds.store(0, Ordering::Relaxed);
-        words.cursor.cursor.store(u64::from(NONE), Ordering::Relaxed);
-        for word in [&words.cursor.done, &words.cursor.watching, &words.closed.why, &words.closed.who] {
+        words.rounds.reset();
+        for word in [&words.closed.watching, &words.closed.why, &words.closed.who] {
             word.store(0, Ordering::Relaxed);
         }
         words.closed.described.store(description.len() as u32, Ordering::Relaxed);
@@ -189,7 +165,7 @@ impl Meeting {
             members: NonNull::from(lines),
             slots: slots?,
             places: places.to_vec(),
-            pieces: pieces.min(share.units().max(1).min(u64::from(NONE - 1)) as u32),
+            pieces: pieces.min(share.units().clamp(1, PIECES_MAX) as u32),
             share,
             block,
             job: Arc::clone(job),
@@ -208,19 +184,14 @@ impl Meeting {
 
     /// A member has come for round `round`.
     pub fn arrive(&self, member: u32, round: u32) -> Arrival {
-        let words = self.words();
-        // SYNC meeting-arrived: everybody's input before his arrival, and all of them before the work.
-        let before = words.arrivals.arrived.fetch_add(1, Ordering::AcqRel);
-        let is_last = (before + 1).is_multiple_of(self.slots.len() as u64);
-        if !is_last {
+        let rounds = &self.words().rounds;
+        if !rounds.arrive(self.slots.len() as u64) {
             return Arrival::Pending;
         }
         if self.is_small() {
             return self.do_all(member, round);
         }
-        words.cursor.done.store(0, Ordering::Relaxed);
-        // SYNC meeting-cursor (store): all inputs are there before pieces are dealt out.
-        words.cursor.cursor.store(u64::from(round) << 32, Ordering::Release);
+        rounds.open(round);
         self.wake_all();
         Arrival::HasWork
     }
@@ -259,16 +230,14 @@ impl Meeting {
     }
 
     fn end_round(&self, round: u32) {
-        // SYNC meeting-rounds (store): the results before the end.
-        self.words().state.rounds.store(round.wrapping_add(1), Ordering::Release);
+        self.words().rounds.end(round);
         self.wake_all();
     }
 
     /// Whether the round is over.
     #[inline]
     pub fn is_over(&self, round: u32) -> bool {
-        // SYNC meeting-rounds (load): the results before the end.
-        self.words().state.rounds.load(Ordering::Acquire).wrapping_sub(round).wrapping_sub(1) < u32::MAX / 2
+        self.words().rounds.is_over(round)
     }
 
     /// Whether the round has pieces nobody has taken.
@@ -277,13 +246,13 @@ impl Meeting {
         if self.is_small() {
             return false;
         }
-        let cursor = self.words().cursor.cursor.load(Ordering::Relaxed);
-        (cursor >> 32) as u32 == round && (cursor as u32) < self.pieces
+        let (number, piece) = self.words().rounds.next_piece();
+        number == round && piece < self.pieces
     }
 
     /// The round that has work, for who is no member and so knows none.
     pub fn working_round(&self) -> Option<u32> {
-        let round = (self.words().cursor.cursor.load(Ordering::Acquire) >> 32) as u32;
+        let (round, _) = self.words().rounds.next_piece();
         self.has_pieces(round).then_some(round)
     }
 
@@ -303,17 +272,11 @@ impl Meeting {
     }
 
     fn do_piece(&self, round: u32) -> bool {
-        let words = self.words();
-        let claimed = words.cursor.cursor.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |cursor| {
-            let (number, piece) = ((cursor >> 32) as u32, cursor as u32);
-            (number == round && piece < self.pieces).then_some(cursor + 1)
-        });
-        let Ok(cursor) = claimed else { return false };
-        let (piece, units) = (u64::from(cursor as u32), self.share.units());
-        let pieces = u64::from(self.pieces);
+        let rounds = &self.words().rounds;
+        let Some(piece) = rounds.claim(round, self.pieces) else { return false };
+        let (piece, pieces, units) = (u64::from(piece), u64::from(self.pieces), self.share.units());
         self.do_units(units * piece / pieces..units * (piece + 1) / pieces);
-        // SYNC meeting-done: everybody's pieces before the end, which the last one declares.
-        if words.cursor.done.fetch_add(1, Ordering::AcqRel) + 1 == self.pieces {
+        if rounds.finish(self.pieces) {
             self.end_round(round);
         }
         true
@@ -321,17 +284,17 @@ impl Meeting {
 
     /// A member waits from now on, and takes pieces.
     pub fn watch(&self) {
-        self.words().cursor.watching.fetch_add(1, Ordering::Relaxed);
+        self.words().closed.watching.fetch_add(1, Ordering::Relaxed);
     }
 
     /// It waits no more.
     pub fn look_away(&self) {
-        self.words().cursor.watching.fetch_sub(1, Ordering::Relaxed);
+        self.words().closed.watching.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether a member waits.
     pub fn is_watched(&self) -> bool {
-        self.words().cursor.watching.load(Ordering::Relaxed) > 0
+        self.words().closed.watching.load(Ordering::Relaxed) > 0
     }
 
     // ---- ending

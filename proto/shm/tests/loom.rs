@@ -1,11 +1,12 @@
 //! The protocols under every schedule that a model checker can think of. Run with `--cfg loom`; see CONTRIBUTING.md.
 #![cfg(loom)]
 
-use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use ropeway_proto::{Completion, Status};
 use ropeway_shm::ring::{RingConsumer, RingProducer, RingWords};
+use ropeway_shm::round::RoundWords;
 use ropeway_shm::turn::{Due, Guard, Turn, Went};
 use ropeway_shm::{Doorbell, RequestSlot};
 
@@ -235,5 +236,47 @@ fn a_guard_that_leaves_looks_once_more() {
         let was_seen = due.is_any();
         let was_relied_on = marking.join().unwrap();
         assert!(was_seen || !was_relied_on);
+    });
+}
+
+/// Two members of a meeting come twice, and each does what pieces it gets.
+#[test]
+fn a_round_ends_when_all_have_come_and_all_pieces_are_done() {
+    const PIECES: u32 = 2;
+    struct Meeting {
+        rounds: RoundWords,
+        inputs: [AtomicU32; 2],
+        results: [AtomicU32; PIECES as usize],
+    }
+    let attend = |meeting: &Meeting, member: usize| {
+        for round in 0..2 {
+            meeting.inputs[member].store(round + 1, Ordering::Relaxed);
+            if meeting.rounds.arrive(2) {
+                meeting.rounds.open(round);
+            }
+            while !meeting.rounds.is_over(round) {
+                let Some(piece) = meeting.rounds.claim(round, PIECES) else {
+                    thread::yield_now();
+                    continue;
+                };
+                let sum = meeting.inputs.iter().map(|input| input.load(Ordering::Relaxed)).sum();
+                meeting.results[piece as usize].store(sum, Ordering::Relaxed);
+                if meeting.rounds.finish(PIECES) {
+                    meeting.rounds.end(round);
+                }
+            }
+            for result in &meeting.results {
+                assert_eq!(result.load(Ordering::Relaxed), 2 * (round + 1));
+            }
+        }
+    };
+    loom::model(move || {
+        let word = || AtomicU32::new(0);
+        let meeting = Meeting { rounds: RoundWords::new(), inputs: [word(), word()], results: [word(), word()] };
+        let meeting = Arc::new(meeting);
+        let other = Arc::clone(&meeting);
+        let thread = thread::spawn(move || attend(&other, 1));
+        attend(&meeting, 0);
+        thread.join().unwrap();
     });
 }

@@ -1,0 +1,107 @@
+//! Rounds of a meeting: members come, the last opens the round, its pieces are dealt out, and whoever finishes the last ends it.
+
+use crate::primitive::{AtomicU32, AtomicU64, Ordering};
+
+/// The words of a meeting's rounds, each on the cache line of those who write it.
+#[repr(C)]
+pub struct RoundWords {
+    arrivals: ArrivalWords,
+    ended: EndWords,
+    pieces: PieceWords,
+}
+
+#[repr(C, align(64))]
+struct ArrivalWords {
+    /// Members that have come, over all rounds.
+    arrived: AtomicU64,
+}
+
+/// What those who wait look at, and so on a line that those who come don't write.
+#[repr(C, align(64))]
+struct EndWords {
+    /// Rounds that are over.
+    rounds: AtomicU32,
+}
+
+#[repr(C, align(64))]
+struct PieceWords {
+    /// Number of the round, and its next piece.
+    cursor: AtomicU64,
+    /// Pieces that are done.
+    done: AtomicU32,
+}
+
+/// No piece is left.
+const NONE: u32 = u32::MAX;
+
+impl RoundWords {
+    /// Words before the first round. In a segment `reset` makes them; this makes some elsewhere.
+    #[expect(clippy::new_without_default, reason = "nobody wants a meeting by default")]
+    pub fn new() -> Self {
+        let words = Self {
+            arrivals: ArrivalWords { arrived: AtomicU64::new(0) },
+            ended: EndWords { rounds: AtomicU32::new(0) },
+            pieces: PieceWords { cursor: AtomicU64::new(0), done: AtomicU32::new(0) },
+        };
+        words.reset();
+        words
+    }
+
+    /// Starts anew. Nobody else knows the meeting yet.
+    pub fn reset(&self) {
+        self.arrivals.arrived.store(0, Ordering::Relaxed);
+        self.ended.rounds.store(0, Ordering::Relaxed);
+        // Round 0 has no piece until it is opened.
+        self.pieces.cursor.store(NONE.into(), Ordering::Relaxed);
+        self.pieces.done.store(0, Ordering::Relaxed);
+    }
+
+    /// A member has come. True if it is the last of this round: nobody comes for the next before this one is over.
+    pub fn arrive(&self, members: u64) -> bool {
+        // SYNC meeting-arrived: everybody's input before his arrival, and all of them before the work.
+        let before = self.arrivals.arrived.fetch_add(1, Ordering::AcqRel);
+        (before + 1).is_multiple_of(members)
+    }
+
+    /// Deals the round's pieces out from now on. The last member's.
+    pub fn open(&self, round: u32) {
+        self.pieces.done.store(0, Ordering::Relaxed);
+        // SYNC meeting-cursor (store): all inputs are there before pieces are dealt out.
+        self.pieces.cursor.store(u64::from(round) << 32, Ordering::Release);
+    }
+
+    /// The round that was opened last, and the next of its pieces.
+    pub fn next_piece(&self) -> (u32, u32) {
+        // SYNC meeting-cursor (load).
+        let cursor = self.pieces.cursor.load(Ordering::Acquire);
+        ((cursor >> 32) as u32, cursor as u32)
+    }
+
+    /// Takes a piece of the round, if there is one.
+    pub fn claim(&self, round: u32, pieces: u32) -> Option<u32> {
+        let claimed = self.pieces.cursor.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |cursor| {
+            let (number, piece) = ((cursor >> 32) as u32, cursor as u32);
+            (number == round && piece < pieces).then_some(cursor + 1)
+        });
+        claimed.ok().map(|cursor| cursor as u32)
+    }
+
+    /// A piece is done. True if it was the last one: then the round is to be ended.
+    pub fn finish(&self, pieces: u32) -> bool {
+        // SYNC meeting-done: everybody's pieces before the end, which the last one declares.
+        self.pieces.done.fetch_add(1, Ordering::AcqRel) + 1 == pieces
+    }
+
+    /// The round is over.
+    pub fn end(&self, round: u32) {
+        // SYNC meeting-rounds (store): the results before the end.
+        self.ended.rounds.store(round.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Whether the round is over.
+    #[inline]
+    pub fn is_over(&self, round: u32) -> bool {
+        // SYNC meeting-rounds (load): the results before the end.
+        self.ended.rounds.load(Ordering::Acquire).wrapping_sub(round).wrapping_sub(1) < u32::MAX / 2
+    }
+}
