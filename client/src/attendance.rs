@@ -56,14 +56,18 @@ impl Attendance {
         closed.map(Err)
     }
 
-    /// The program begins to wait.
+    /// The program begins to wait. Little work needs no helpers.
     pub(crate) fn begin_wait(&mut self, presence: &Presence) {
-        self.habit.learn(presence);
-        self.meeting.watch();
+        if !self.meeting.is_small() {
+            self.habit.learn(presence);
+            self.meeting.watch();
+        }
     }
 
     /// The program waits no more.
     pub(crate) fn end_wait(&self) {
-        self.meeting.look_away();
+        if !self.meeting.is_small() {
+            self.meeting.look_away();
+        }
     }
 }

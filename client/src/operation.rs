@@ -28,6 +28,8 @@ pub(crate) struct Operation {
     /// Which end of a channel the request is, if it is one.
     end: Option<(End, Tag)>,
     direct: Option<DirectEnd>,
+    /// It has a direct channel to a rank of this node.
+    is_neighbourly: bool,
     /// Its number among the members, if it is a collective, and where they meet.
     member: Option<u32>,
     attendance: Option<Attendance>,
@@ -76,6 +78,7 @@ impl Operation {
             run,
             end: None,
             direct: None,
+            is_neighbourly: false,
             member: None,
             attendance: None,
             wire: None,
@@ -153,26 +156,37 @@ impl Operation {
     /// Begins the registered operation. If the daemon has to be told, the caller publishes the entry, or calls `retract`.
     #[inline]
     pub(crate) fn start(&mut self) -> Option<Entry> {
+        if !self.is_neighbourly {
+            return self.start_elsewhere();
+        }
+        self.start_direct()
+    }
+
+    #[inline]
+    fn start_direct(&mut self) -> Option<Entry> {
+        self.enter(Run::Direct);
+        match self.direct.as_mut()?.start(self.attachment.presence(), self.favor) {
+            Ok(Started::Pending) => {}
+            Ok(Started::NeedsCopy) => return Some(Command::Move { slot: self.slot }.encode()),
+            Ok(Started::Done) => self.run = Run::Ended(completion::Status::Success),
+            Err(why) => self.run = Run::Ended(why),
+        }
+        None
+    }
+
+    /// With the daemon, with the other members of a collective, or over a wire; or on a channel that has come up meanwhile.
+    #[inline(never)]
+    fn start_elsewhere(&mut self) -> Option<Entry> {
         if self.member.is_some() {
             return self.start_member();
         }
         if self.direct.is_none() && !self.finds_channel() {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
         }
-        self.enter(Run::Direct);
-        match self.direct.as_mut()?.start(self.attachment.presence(), self.favor) {
-            Ok(Started::Pending) => {}
-            Ok(Started::NeedsCopy) => return Some(Command::Move { slot: self.slot }.encode()),
-            Ok(Started::Done) => self.run = Run::Ended(completion::Status::Success),
-            Err(why) => {
-                self.run = Run::Ended(why);
-                return None;
-            }
-        }
-        if self.wire.is_some() { self.start_on_wire() } else { None }
+        let entry = self.start_direct();
+        if self.wire.is_some() { self.start_on_wire() } else { entry }
     }
 
-    #[inline(never)]
     fn start_member(&mut self) -> Option<Entry> {
         if self.attendance.is_none() && !self.finds_meeting() {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
@@ -232,6 +246,7 @@ impl Operation {
         if let (Some((end, _)), Some((block, number))) = (self.end, channel) {
             self.direct = DirectEnd::open(self.attachment.job(), block, number, end);
             let wired = self.direct.as_ref().and_then(|direct| direct.wired());
+            self.is_neighbourly = self.direct.is_some() && wired.is_none();
             self.wire = wired.and_then(|wired| self.attachment.wires().of(wired));
             self.arrived = self.direct_outcome(completion::Status::Success).ok();
         }
@@ -251,23 +266,20 @@ impl Operation {
 
     /// Waits for the end of the operation.
     pub(crate) fn wait(&mut self, mode: WaitMode) -> Result<Status, Error> {
-        if self.has_wire() {
-            self.come_to_wires();
-        }
+        self.come_to_wires();
         match self.take_outcome(0) {
             Some(outcome) => outcome,
             None => self.wait_long(mode),
         }
     }
 
-    /// Whether somebody who waits for it has something to do for a wire.
+    /// Whether the other end is a rank of this node: then who waits has nothing to do for it if it is over.
     #[inline]
-    pub(crate) fn has_wire(&self) -> bool {
-        self.wire.is_some() || self.attachment.wires().has_begun()
+    pub(crate) fn is_neighbourly(&self) -> bool {
+        self.is_neighbourly
     }
 
     /// What was started leaves, and is remembered to have left so.
-    #[inline(never)]
     fn come_to_wires(&mut self) {
         self.attachment.come();
         if let (Some(direct), Some(_)) = (&mut self.direct, &self.wire) {

@@ -65,7 +65,7 @@ impl Active<'_> {
     /// Waits until the operation has ended, in the session's wait mode.
     #[inline]
     pub fn wait(self) -> Result<Status, Error> {
-        if !self.request.operation.has_wire()
+        if self.request.operation.is_neighbourly()
             && let Some(outcome) = self.request.operation.take_outcome(0)
         {
             return outcome;

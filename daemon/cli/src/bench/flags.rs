@@ -60,7 +60,7 @@ pub(crate) struct Flags {
     /// How long to be idle (idle) or late (skew) [default: idle: 5; skew: 1].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// compare: what to compare.
+    /// compare: what to compare, of latency, bandwidth, exchange, barrier, bcast, allreduce, allgather and alltoall.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "latency,bandwidth,exchange")]
     pub(super) of: Vec<Kind>,
     /// compare: an MPI library to compare with besides those on PATH and in ROPEWAY_PEERS: its mpicc, or where it is
