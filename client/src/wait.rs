@@ -128,11 +128,6 @@ impl WaitingRoom {
         self.job.awake_ranks() > self.cores || self.is_contended.load(Ordering::Relaxed)
     }
 
-    /// By how much longer than usual it is worth looking for `event`.
-    fn crowd(&self, event: &impl Event) -> u32 {
-        if self.is_crowded() && !matches!(event.reach(), Reach::Nowhere) { CROWD } else { 1 }
-    }
-
     /// Waits for `event`, or until the daemon is gone. Allocates nothing and holds no lock.
     pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode, watch: &Watch) -> Result<(), Error> {
         for _ in 0..self.spins(event) {
@@ -155,7 +150,7 @@ impl WaitingRoom {
             self.sleep_until(event, watch)?;
         }
         if mode == WaitMode::Adaptive {
-            self.patience.learn(begin.elapsed() / self.crowd(event));
+            self.patience.learn(begin.elapsed() / worth(event));
         }
         Ok(())
     }
@@ -165,7 +160,7 @@ impl WaitingRoom {
         let limit = match mode {
             WaitMode::Polling => None,
             WaitMode::Blocking => Some(BLOCKING_YIELD),
-            WaitMode::Adaptive => Some(self.patience.limit() * self.crowd(event)),
+            WaitMode::Adaptive => Some(self.patience.limit() * worth(event)),
         };
         loop {
             self.work_wires(event);
@@ -220,6 +215,10 @@ impl WaitingRoom {
     }
 }
 
+fn worth(event: &impl Event) -> u32 {
+    if matches!(event.reach(), Reach::Nowhere) { 1 } else { WIRE_PATIENCE }
+}
+
 /// `Ok(true)` when the event has happened, an error when it can't any more.
 fn has_ended(event: &impl Event, watch: &Watch) -> Result<bool, Error> {
     if event.has_happened() {
@@ -237,9 +236,11 @@ fn has_ended(event: &impl Event, watch: &Watch) -> Result<bool, Error> {
 const SPINS: u32 = 12;
 /// Longer than a peer takes to answer that is on a core.
 const DIRECT_SPINS: u32 = 60;
-/// Who works a wire among others has most of its patience used up by them. Not so who waits for a daemon: to the scheduler a
-/// core that is always yielded is not an idle one, and the daemon has to wait for one that computes.
-const CROWD: u32 = 4;
+/// By how much longer than others those look who work a wire. If both ends sleep a message wakes two daemons and two ranks,
+/// so that it never comes within the time that makes looking worth while, and both would sleep for ever after. Not so who
+/// waits for a daemon: to the scheduler a core that is always yielded is not an idle one, and the daemon has to wait for one
+/// that computes.
+const WIRE_PATIENCE: u32 = 4;
 /// A yield that nobody takes up is shorter.
 const LONE_YIELD: Duration = Duration::from_nanos(800);
 /// Looks at a wire before the core is yielded; each is a system call.
