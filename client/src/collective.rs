@@ -8,9 +8,9 @@ use ropeway_proto::limits::BUFFER_ALIGN;
 use ropeway_proto::operator::{ElementType, Operator, Scalar};
 
 use crate::buffer::{self, Buffer};
-use crate::operation::Terms;
 use crate::plain::element_bytes;
 use crate::request::{Persistent, Request, sealed::Sealed};
+use crate::terms::Terms;
 use crate::{Active, Communicator, Error, Favor, Plain};
 
 /// Elements that the predefined operators combine: integers and floats.

@@ -8,9 +8,9 @@ use ropeway_proto::limits::TAG_MAX;
 use ropeway_proto::{CommId, Command, End, Endpoint, Rank, Tag};
 
 use crate::attachment::Attachment;
-use crate::operation::Terms;
 use crate::plain::element_bytes;
 use crate::request::Persistent;
+use crate::terms::Terms;
 use crate::{Buffer, Error, Pending, Plain, RecvRequest, SendRequest, Source, Status, Strided, TagMatch, one_shot};
 
 /// A group of ranks. Messages of different communicators never meet.

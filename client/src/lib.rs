@@ -70,6 +70,7 @@ mod set;
 mod slots;
 mod status;
 mod strided;
+mod terms;
 mod wait;
 mod watch;
 mod wires;

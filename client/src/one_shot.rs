@@ -10,8 +10,9 @@ use ropeway_shm::ArenaSlot;
 use zerocopy::IntoBytes;
 
 use crate::attachment::Attachment;
-use crate::operation::{Operation, Terms};
+use crate::operation::Operation;
 use crate::plain::element_bytes;
+use crate::terms::Terms;
 use crate::wait::Event;
 use crate::{Error, Plain, Status};
 

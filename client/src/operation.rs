@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use ropeway_proto::completion;
-use ropeway_proto::{Command, Completion, End, Epoch, Rank, Slot, Tag};
+use ropeway_proto::{Command, Completion, End, Epoch, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
 use crate::attachment::Attachment;
@@ -12,6 +12,7 @@ use crate::attendance::Attendance;
 use crate::commands::Entry;
 use crate::direct::{DirectEnd, Started};
 use crate::presence::Favor;
+use crate::terms::Terms;
 use crate::wait::{Event, WaitMode};
 use crate::wires::{Reach, Wire};
 use crate::{Error, Status, notifier};
@@ -53,15 +54,6 @@ enum Run {
     Meeting,
     /// Over, on the direct channel.
     Ended(completion::Status),
-}
-
-/// What is known of a message before it has travelled; turns completions into results.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Terms {
-    Send { source: Rank, tag: Tag, bytes: u64, element_bytes: usize },
-    Collective,
-    Recv { capacity: u64, element_bytes: usize },
-    Probe,
 }
 
 impl Operation {
@@ -539,108 +531,5 @@ impl Event for Operation {
 
     fn disarm(&self) {
         self.attachment.request_slot(self.slot).disarm();
-    }
-}
-
-impl Terms {
-    /// What a completion means to the program. `None` is one that can't be read.
-    #[inline]
-    pub(crate) fn judge(&self, completion: Option<Completion>) -> Result<Status, Error> {
-        match completion {
-            Some(Completion { status: completion::Status::Success, source, tag, bytes }) => {
-                self.success(source, tag, bytes)
-            }
-            other => Err(self.error(other)),
-        }
-    }
-
-    #[cold]
-    fn error(&self, completion: Option<Completion>) -> Error {
-        let Some(Completion { status, source, bytes, .. }) = completion else {
-            return Error::BadReply { what: "a completion of unknown status".into() };
-        };
-        match status {
-            completion::Status::Truncated => Error::Truncated { bytes, capacity: self.capacity() },
-            completion::Status::Cancelled => Error::Cancelled,
-            completion::Status::PeerFreed => Error::PeerFreed,
-            completion::Status::Mismatch => Error::Mismatch,
-            completion::Status::RankFailed => Error::RankFailed { rank: source },
-            completion::Status::RankLeft => Error::RankLeft { rank: source },
-            completion::Status::PeerLost => Error::PeerLost { node: source },
-            other => Error::BadReply { what: format!("a completion of status {other:?}") },
-        }
-    }
-
-    #[inline]
-    fn success(&self, source: Rank, tag: Tag, bytes: u64) -> Result<Status, Error> {
-        match *self {
-            Self::Probe | Self::Collective => Ok(Status { source, tag, bytes, count: bytes as usize }),
-            Self::Send { source, tag, bytes, element_bytes } => {
-                Ok(Status { source, tag, bytes, count: bytes as usize / element_bytes })
-            }
-            Self::Recv { element_bytes, .. } => {
-                let (count, rest) = (bytes as usize / element_bytes, bytes as usize % element_bytes);
-                if rest != 0 {
-                    return Err(Error::SizeMismatch { bytes, element_bytes });
-                }
-                Ok(Status { source, tag, bytes, count })
-            }
-        }
-    }
-
-    fn capacity(&self) -> u64 {
-        match *self {
-            Self::Recv { capacity, .. } => capacity,
-            Self::Send { bytes, .. } => bytes,
-            Self::Probe | Self::Collective => 0,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RECV: Terms = Terms::Recv { capacity: 16, element_bytes: 8 };
-
-    fn ended(status: completion::Status, source: Rank, bytes: u64) -> Option<Completion> {
-        Some(Completion { status, source, tag: 5, bytes })
-    }
-
-    #[test]
-    fn a_received_message_is_counted_in_elements() {
-        let status = RECV.judge(ended(completion::Status::Success, 3, 16)).unwrap();
-        assert_eq!(status, Status { source: 3, tag: 5, bytes: 16, count: 2 });
-    }
-
-    #[test]
-    fn half_an_element_is_an_error() {
-        let error = RECV.judge(ended(completion::Status::Success, 3, 12)).unwrap_err();
-        assert!(matches!(error, Error::SizeMismatch { bytes: 12, element_bytes: 8 }));
-    }
-
-    #[test]
-    fn truncation_names_both_sizes() {
-        let error = RECV.judge(ended(completion::Status::Truncated, 3, 24)).unwrap_err();
-        assert_eq!(error.to_string(), "message of 24 bytes truncated by a buffer of 16");
-    }
-
-    #[test]
-    fn failures_name_whom_they_are_about() {
-        let judge = |status| RECV.judge(ended(status, 9, 0)).unwrap_err();
-        assert!(matches!(judge(completion::Status::RankFailed), Error::RankFailed { rank: 9 }));
-        assert!(matches!(judge(completion::Status::RankLeft), Error::RankLeft { rank: 9 }));
-        assert!(matches!(judge(completion::Status::PeerLost), Error::PeerLost { node: 9 }));
-        assert!(matches!(judge(completion::Status::PeerFreed), Error::PeerFreed));
-        assert!(matches!(judge(completion::Status::Cancelled), Error::Cancelled));
-        assert!(matches!(judge(completion::Status::NotFound), Error::BadReply { .. }));
-        assert!(matches!(RECV.judge(None), Err(Error::BadReply { .. })));
-    }
-
-    #[test]
-    fn a_send_reports_what_it_sent() {
-        let terms = Terms::Send { source: 1, tag: 4, bytes: 12, element_bytes: 4 };
-        let status = terms.judge(ended(completion::Status::Success, 0, 0)).unwrap();
-        assert_eq!(status, Status { source: 1, tag: 4, bytes: 12, count: 3 });
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use ropeway_proto::{Command, Epoch, Layout, Slot};
 
 use crate::attachment::Attachment;
-use crate::operation::{Operation, Terms};
+use crate::operation::Operation;
+use crate::terms::Terms;
 use crate::wait::WaitMode;
 use crate::{Buffer, Error, Plain, Status};
 

@@ -9,7 +9,8 @@ use ropeway_shm::ArenaSlot;
 
 use crate::attachment::Attachment;
 use crate::commands::Entry;
-use crate::operation::{Operation, Terms};
+use crate::operation::Operation;
+use crate::terms::Terms;
 use crate::wait::WaitMode;
 use crate::{Error, Status};
 

@@ -4,24 +4,14 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Cluster, soon};
-use ropeway::{Communicator, Error, Favor, RecvRequest, SendRequest, Session, WaitMode, start_all};
+use common::{Cluster, channel, pair, soon};
+use ropeway::{Communicator, Error, Favor, RecvRequest, SendRequest, WaitMode, start_all};
 
 const LARGE: usize = 1 << 20;
 /// Beside the cell's word, in the cell, in the receiver's buffer, and in pieces.
 const SIZES: [usize; 4] = [8, 56, 4096, 300_000];
 /// Small messages between nodes use a wire, whose ends are the same as those of a direct channel.
 const NODES: [usize; 2] = [1, 2];
-
-fn pair(cluster: &Cluster) -> (Session, Session) {
-    (cluster.attach(0), cluster.attach(1))
-}
-
-fn channel(from: &Communicator, to: &Communicator, bytes: usize) -> (SendRequest<u8>, RecvRequest<u8>) {
-    let send = from.send_init(from.alloc(bytes).unwrap(), to.rank(), 1).unwrap();
-    let recv = to.recv_init(to.alloc(bytes).unwrap(), from.rank(), 1).unwrap();
-    (send, recv)
-}
 
 /// Sends `byte` over the channel. Returns what both ends know of it.
 fn exchange(send: &mut SendRequest<u8>, recv: &mut RecvRequest<u8>, byte: u8) {

@@ -5,21 +5,11 @@ mod common;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{Cluster, config, soon};
-use ropeway::{Communicator, Error, Favor, RecvRequest, SendRequest, Session, WaitMode};
+use common::{Cluster, channel, config, pair, soon};
+use ropeway::{Error, Favor, RecvRequest, SendRequest, WaitMode};
 use ropeway_daemon::Config;
 
 const SIZES: [usize; 4] = [0, 8, 4096, 8192];
-
-fn pair(cluster: &Cluster) -> (Session, Session) {
-    (cluster.attach(0), cluster.attach(1))
-}
-
-fn channel(from: &Communicator, to: &Communicator, bytes: usize) -> (SendRequest<u8>, RecvRequest<u8>) {
-    let send = from.send_init(from.alloc(bytes).unwrap(), to.rank(), 1).unwrap();
-    let recv = to.recv_init(to.alloc(bytes).unwrap(), from.rank(), 1).unwrap();
-    (send, recv)
-}
 
 fn exchange(send: &mut SendRequest<u8>, recv: &mut RecvRequest<u8>, byte: u8) {
     send.buffer_mut().fill(byte);

@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use ropeway::Session;
 use ropeway::control::ControlSocket;
+use ropeway::{Communicator, RecvRequest, SendRequest, Session};
 use ropeway_daemon::{Config, Daemon};
 use ropeway_proto::control::{DaemonAddress, JobSpec, Reply, Request};
 use ropeway_proto::hello::{ClusterKey, VersionRange};
@@ -145,6 +145,18 @@ pub(crate) fn soon<T>(act: impl FnOnce() -> T) -> T {
     let result = act();
     assert!(start.elapsed() < NOTICE, "took {:?}", start.elapsed());
     result
+}
+
+/// Ranks 0 and 1.
+pub(crate) fn pair(cluster: &Cluster) -> (Session, Session) {
+    (cluster.attach(0), cluster.attach(1))
+}
+
+/// A persistent channel with tag 1.
+pub(crate) fn channel(from: &Communicator, to: &Communicator, bytes: usize) -> (SendRequest<u8>, RecvRequest<u8>) {
+    let send = from.send_init(from.alloc(bytes).unwrap(), to.rank(), 1).unwrap();
+    let recv = to.recv_init(to.alloc(bytes).unwrap(), from.rank(), 1).unwrap();
+    (send, recv)
 }
 
 /// A cable between two daemons that can be cut, or just stop carrying anything.

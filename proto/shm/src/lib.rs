@@ -30,6 +30,8 @@ pub mod eventfd;
 #[cfg(not(loom))]
 mod job;
 #[cfg(not(loom))]
+mod known;
+#[cfg(not(loom))]
 mod mapped;
 #[cfg(not(loom))]
 mod meeting;
@@ -56,9 +58,10 @@ pub use self::{
     control::{Consumer, ControlSegment, Producer},
     counters::{Counter, Counters},
     job::{JobGeometry, JobSegment, OutOfBounds},
+    known::KnownChannels,
     meeting::{Arrival, Meeting, SMALL_WORK_BYTES},
     segment::{Segment, SegmentError},
     vectored::{Gather, Scatter, set_receive_low_water},
-    wire::{KnownChannels, Received, Sent, Traffic, Wire, WireChannels},
+    wire::{Received, Sent, Traffic, Wire, WireChannels},
     wired::{WireViolation, WiredEnd},
 };

@@ -215,6 +215,18 @@ impl Wire {
         self.words().channels[usize::from(index)].store(word, Ordering::Release);
     }
 
+    /// What a name stands for now: another word whenever it stands for another channel.
+    pub(crate) fn named(&self, index: usize) -> Option<u64> {
+        // SYNC wire-name (load).
+        Some(self.words().channels.get(index)?.load(Ordering::Acquire))
+    }
+
+    /// The channel that such a word stands for. A rank's part: it believes what the channel says of itself.
+    pub(crate) fn open_named(&self, word: u64) -> Option<OpenChannel> {
+        let block = (word & ((1 << PLACE_BITS) - 1)) << 6;
+        Channel::read(&self.job, block).filter(|_| word != 0)?.on(&self.job)
+    }
+
     /// Takes a name back, unless somebody is at work who may just be using it. The daemon's part.
     pub fn forget(&self, index: u16) -> bool {
         let WireWords { out, input, channels, .. } = self.words();
@@ -568,39 +580,4 @@ fn has_room(filled: &Range<u32>, bytes: u32) -> bool {
 
 fn holder(local_rank: Option<u32>) -> u32 {
     local_rank.map_or(1, |rank| rank + 2)
-}
-
-/// The channels of a wire as a rank finds them in the segment: its own and those of its neighbours.
-pub struct KnownChannels {
-    wire: Arc<Wire>,
-    /// By name, with the word they were found by.
-    known: Vec<Option<(u64, OpenChannel)>>,
-}
-
-impl KnownChannels {
-    /// None yet.
-    pub fn new(wire: Arc<Wire>) -> Self {
-        // Who waits allocates nothing. Memory that is never touched costs nothing.
-        Self { wire, known: Vec::with_capacity(WIRE_CHANNELS) }
-    }
-}
-
-impl WireChannels for KnownChannels {
-    #[inline]
-    fn find(&mut self, index: u16) -> Option<&OpenChannel> {
-        let index = usize::from(index);
-        // SYNC wire-name (load).
-        let word = self.wire.words().channels.get(index)?.load(Ordering::Acquire);
-        if self.known.len() <= index {
-            self.known.resize_with(index + 1, || None);
-        }
-        let known = &mut self.known[index];
-        if known.as_ref().is_none_or(|(found_by, _)| *found_by != word) {
-            let block = (word & ((1 << PLACE_BITS) - 1)) << 6;
-            let job = &self.wire.job;
-            let open = Channel::read(job, block).filter(|_| word != 0).and_then(|channel| channel.on(job));
-            *known = open.map(|open| (word, open));
-        }
-        self.known[index].as_ref().map(|(_, open)| open)
-    }
 }

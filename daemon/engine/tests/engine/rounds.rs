@@ -98,7 +98,7 @@ impl Group {
                 };
                 Some((0..size).zip(&inputs).flat_map(from).collect())
             }
-            other => unimplemented!("{}", other.name()),
+            other => panic!("no oracle for {}: add one here", other.name()),
         }
     }
 }
