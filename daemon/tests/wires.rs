@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use common::{Cluster, channel, config, pair, soon};
-use ropeway::{Error, Favor, RecvRequest, SendRequest, WaitMode};
+use ropeway::{Error, Favor, RecvRequest, SendRequest, Session, WaitMode};
 use ropeway_daemon::Config;
 
 const SIZES: [usize; 4] = [0, 8, 4096, 8192];

@@ -9,9 +9,10 @@ use ropeway_schedule::{Algorithm, Collective, CostTable, Counts, Order, PairCoun
 use crate::failure::Failure;
 use crate::run::RANKS_MAX;
 
-/// Says which algorithm a collective gets, what each candidate would cost, and what each participant does.
+/// Says which algorithm a collective between nodes would get, what each candidate would cost, and what each participant does.
 ///
-/// Nothing runs: schedules are made and checked as they are when a program initialises a collective. Within a node ranks meet
+/// Nothing runs: schedules are made and checked. Programs have collectives within a node so far, which need none; those between
+/// nodes, which will use these, are to come, and the costs are defaults, not measured here. Within a node ranks meet
 /// in its memory, so that a node's ranks are one participant; with as many nodes as ranks every rank is.
 #[derive(Args)]
 #[command(after_help = "\
