@@ -142,6 +142,9 @@ impl Job {
             port.attached = None;
             self.wires.leave(local_rank);
             self.engine.handle_client_gone(local_rank, has_failed);
+            if has_failed {
+                self.segment.wake_everybody();
+            }
         }
     }
 
@@ -278,6 +281,8 @@ impl Job {
                         self.wires.sever(node, index, why);
                     }
                 }
+                ChannelWork::DrainWire { node } => self.wires.drain(node),
+                ChannelWork::EndWire { node } => self.wires.end(node),
                 ChannelWork::Meet { requests, members } => {
                     let meeting = self.open_meeting(&requests, &members);
                     self.engine.handle_met(&requests, meeting);
@@ -389,7 +394,7 @@ impl Job {
         let block = self.channels.take_space(&self.segment, Wire::FOOTPRINT, self.quota_left())?;
         let wire = wires::write_down(&self.segment, block)?;
         self.wires.add(node, wire, stream, token).ok()?;
-        self.engine.set_wired(node, true);
+        self.engine.handle_wire_up(node);
         Some(())
     }
 
@@ -419,7 +424,8 @@ impl Job {
         let (mut ended, mut lost) = (Vec::new(), Vec::new());
         let done = self.wires.progress(registry, counters, now, &mut ended, &mut lost);
         ended.into_iter().for_each(|id| self.channels.remove_wired(id));
-        lost.into_iter().for_each(|node| self.engine.set_wired(node, false));
+        lost.into_iter().for_each(|node| self.engine.handle_wire_down(node));
+        self.carry_out_channel_work();
         done
     }
 

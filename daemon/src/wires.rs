@@ -5,6 +5,7 @@
 //! lying that was expected to wait and does not.
 
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +38,10 @@ struct NodeWire {
     is_wanted: bool,
     /// The connection had no room.
     is_stuck: bool,
+    /// Its end is about to come.
+    is_draining: bool,
+    /// The engine knows that it is lost.
+    is_down: bool,
     guard: Option<Guard>,
     /// What was counted of what went over it, both ways.
     counted: [Traffic; 2],
@@ -111,6 +116,8 @@ impl Wires {
             rounds_unneeded: 0,
             is_wanted: false,
             is_stuck: false,
+            is_draining: false,
+            is_down: false,
             guard: None,
             counted: Default::default(),
         };
@@ -190,6 +197,21 @@ impl Wires {
         }
     }
 
+    /// The other side has lost the wire: what it had sent is to be taken.
+    pub(crate) fn drain(&mut self, node: NodeId) {
+        if let Some(found) = self.find_mut(node) {
+            found.is_draining = true;
+            found.is_wanted = true;
+        }
+    }
+
+    /// Both sides have lost the wire, or everybody there is gone.
+    pub(crate) fn end(&mut self, node: NodeId) {
+        if let Some(found) = self.find_mut(node) {
+            found.end();
+        }
+    }
+
     /// The link to that node is lost, and with it everything else between the two.
     pub(crate) fn lose(&mut self, node: NodeId) {
         if let Some(found) = self.find_mut(node) {
@@ -204,9 +226,8 @@ impl Wires {
             // It may have called and not said what for.
             found.wire.hear();
             found.is_wanted = true;
-            if found.wire.was_left_by(local_rank) && !found.wire.is_broken() {
+            if found.wire.bury(local_rank) {
                 tracing::warn!(node = node.0, "a rank ended while it was working a wire, which is lost");
-                found.wire.break_off();
             }
         }
     }
@@ -230,8 +251,8 @@ impl Wires {
                 continue;
             }
             done += found.work(ended);
-            if found.wire.is_broken() {
-                found.give_up();
+            if found.wire.is_broken() && !std::mem::replace(&mut found.is_down, true) {
+                found.hang_up();
                 lost.push(*node);
             }
             if let Err(error) = found.settle(registry) {
@@ -338,13 +359,20 @@ impl NodeWire {
         forgotten
     }
 
-    /// The connection is lost: whoever waits for something learns it.
-    fn give_up(&mut self) {
+    /// The connection is lost. What was sent before still arrives there; and nothing that comes is thrown away, for that
+    /// would take from the other side what it has not read.
+    fn hang_up(&mut self) {
         self.guard = None;
+        // If it is shut down already, that is what was wanted.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Nothing comes any more to say how its channels ended.
+    fn end(&mut self) {
         for end in self.ends.list.iter_mut().flatten().filter(|end| !end.open.has_peer_ended()) {
             end.sever(Status::PeerLost);
-            self.is_wanted = true;
         }
+        self.is_wanted = true;
     }
 
     fn has_unsaid(&self) -> bool {
@@ -355,7 +383,8 @@ impl NodeWire {
     /// Has the poll loop tell what we need to know, and no more: each event wakes the daemon.
     fn settle(&mut self, registry: &Registry) -> io::Result<()> {
         let needs_room = self.is_stuck && !self.wire.is_broken();
-        let needs_bytes = self.wire.has_sleepers() || self.wire.is_starving() || self.has_unsaid() || needs_room;
+        let is_waited_for = self.wire.has_sleepers() || self.wire.is_starving() || self.is_draining;
+        let needs_bytes = is_waited_for || self.has_unsaid() || needs_room;
         // Ranks that sleep often need not ask for it each time.
         self.rounds_unneeded = if needs_bytes { 0 } else { self.rounds_unneeded.saturating_add(1) };
         let is_patient = self.rounds_unneeded < PATIENCE && !self.wire.is_broken();

@@ -17,6 +17,7 @@
 //! | `Bind` | envelope, receiver's channel, capacity | a persistent receive wants its sender |
 //! | `Bound` | receiver's channel, argument = sender's channel, size, protocol, tag = wire's channel + 1 | here it is |
 //! | `Wired` | sender's channel, argument = receiver's channel, tag = wire's channel + 1 | the channel uses the wire, or with 0 it does not |
+//! | `WireDown` | nothing | the wire is lost on the sender's side |
 //! | `Unbind` | the peer's channel | my end is freed |
 //! | `Eager` | receiver's channel, payload | a whole small message of a channel |
 //! | `Credit` | sender's channel, count | that many eager messages were taken |
@@ -65,6 +66,8 @@ pub enum Frame {
     Bound { recv: ChannelId, send: ChannelId, bytes: u64, is_rendezvous: bool, wire: Option<u16> },
     /// The receiver's name of the channel on the wire; `None` if it stays on the link.
     Wired { send: ChannelId, recv: ChannelId, wire: Option<u16> },
+    /// Nothing more is sent over the job's wire, nor taken from it.
+    WireDown,
     /// The other end of `channel` is freed. Frames sent before are still valid.
     Unbind { channel: ChannelId },
     /// A whole message for the receive `channel`.
@@ -167,6 +170,7 @@ mod kind {
     pub(super) const RANK_GONE: u8 = 16;
     pub(super) const HEARTBEAT: u8 = 17;
     pub(super) const WIRED: u8 = 18;
+    pub(super) const WIRE_DOWN: u8 = 19;
 }
 
 impl Frame {
@@ -194,6 +198,7 @@ impl Frame {
             Self::Wired { send, recv, wire } => {
                 RawHeader::to(WIRED, send).with_argument(recv.to_bits()).with_wire(wire)
             }
+            Self::WireDown => RawHeader { kind: WIRE_DOWN, ..RawHeader::default() },
             Self::Unbind { channel } => RawHeader::to(UNBIND, channel),
             Self::Eager { channel, payload_bytes } => {
                 RawHeader { payload_bytes: payload_bytes.into(), ..RawHeader::to(EAGER, channel) }
@@ -292,6 +297,7 @@ impl RawHeader {
                 let recv = ChannelId::from_bits(self.argument());
                 Frame::Wired { send: channel, recv, wire: self.wire()? }
             }
+            WIRE_DOWN => Frame::WireDown,
             UNBIND => Frame::Unbind { channel },
             EAGER => Frame::Eager { channel, payload_bytes },
             CREDIT => Frame::Credit { channel, count: bytes as u32 },
@@ -406,6 +412,7 @@ mod tests {
             Frame::Bound { recv: A, send: B, bytes: 11, is_rendezvous: false, wire: Some(u16::MAX) },
             Frame::Wired { send: A, recv: B, wire: Some(0) },
             Frame::Wired { send: A, recv: B, wire: None },
+            Frame::WireDown,
             Frame::Unbind { channel: A },
             Frame::Eager { channel: A, payload_bytes: 12 },
             Frame::Credit { channel: A, count: 13 },
@@ -441,7 +448,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_bytes_never_panic(kind in 0u8..20, seal in any::<bool>(), mut bytes in any::<[u8; HEADER_BYTES]>()) {
+        fn random_bytes_never_panic(kind in 0u8..21, seal in any::<bool>(), mut bytes in any::<[u8; HEADER_BYTES]>()) {
             bytes[0] = kind;
             if seal {
                 let crc = crc32c::crc32c(&bytes[..CRC_OFFSET]);

@@ -27,6 +27,10 @@ pub enum ChannelWork {
     Connect { channel: DirectId, peer_index: u16 },
     /// The other end of a wired channel is lost without a last word.
     Sever { channel: DirectId, why: Status },
+    /// The other side has lost the wire to that node: what it had sent is to be taken, then [`Engine::handle_wire_down`] called.
+    DrainWire { node: NodeId },
+    /// The wire to that node is lost on both sides: so are its channels whose requests are gone.
+    EndWire { node: NodeId },
     /// A wired channel that was never used is not needed.
     Discard { channel: DirectId },
     /// Set up where the members of a collective meet; then call [`Engine::handle_met`] before any other input.
@@ -43,6 +47,14 @@ pub enum ChannelWork {
     /// An end is gone; tell the other. If a `request` is named, its buffer must be out of use first, and then
     /// [`Engine::handle_closed`] is called.
     Close { channel: DirectId, end: End, request: Option<ChannelId>, why: Status },
+}
+
+/// What is known of the wire to a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WireState {
+    is_up: bool,
+    is_down_here: bool,
+    is_down_there: bool,
 }
 
 /// One end of a channel between two nodes, to be set up.
@@ -113,16 +125,57 @@ impl Engine {
 
     // ---- channels between nodes
 
-    /// From now on there is a wire to that node, or none any more. Channels that are bound stay as they are.
-    pub fn set_wired(&mut self, node: NodeId, is_wired: bool) {
-        self.is_wired[usize::from(node.0)] = is_wired;
+    /// From now on there is a wire to that node.
+    pub fn handle_wire_up(&mut self, node: NodeId) {
+        self.wires[usize::from(node.0)].is_up = true;
+    }
+
+    /// The wire to that node is lost: nothing is sent any more, and all that has come was taken.
+    ///
+    /// What is said about its channels now goes over the link. Only when the other side has lost the wire too does it know
+    /// nothing more, and has said which of its ranks are gone: then the channels end.
+    pub fn handle_wire_down(&mut self, node: NodeId) {
+        let wire = &mut self.wires[usize::from(node.0)];
+        wire.is_up = false;
+        if !std::mem::replace(&mut wire.is_down_here, true) {
+            self.push_frame(node, Frame::WireDown);
+            self.end_wire_if_lost(node);
+        }
+    }
+
+    pub(crate) fn handle_wire_down_there(&mut self, node: NodeId) {
+        let wire = &mut self.wires[usize::from(node.0)];
+        wire.is_up = false;
+        wire.is_down_there = true;
+        self.channel_work.push_back(ChannelWork::DrainWire { node });
+        self.end_wire_if_lost(node);
+    }
+
+    /// Ends the wire's channels if nothing more can be heard of them.
+    pub(crate) fn end_wire_if_lost(&mut self, node: NodeId) {
+        let wire = self.wires[usize::from(node.0)];
+        if wire.is_down_here && (wire.is_down_there || self.why_deserted(node).is_some()) {
+            self.end_wire(node);
+        }
+    }
+
+    /// The other side of the wire is gone, and nothing comes over it to say so.
+    pub(crate) fn end_wire(&mut self, node: NodeId) {
+        for id in self.requests.select(|request| request.node == node && request.direct().is_some()) {
+            let peer = self.requests[id].peer().expect("channels have no wildcards");
+            let why = self.why_gone(peer).map_or(Status::PeerLost, |gone| gone.status);
+            if let Some(channel) = self.requests[id].direct() {
+                self.channel_work.push_back(ChannelWork::Sever { channel, why });
+            }
+        }
+        self.channel_work.push_back(ChannelWork::EndWire { node });
     }
 
     /// Whether the send can go over the wire to its receiver's node.
     pub(crate) fn can_be_wired(&self, send: ChannelId) -> bool {
         let request = &self.requests[send];
         let bytes = request.layout.bytes();
-        self.is_wired[usize::from(request.node.0)]
+        self.wires[usize::from(request.node.0)].is_up
             && bytes <= limits::WIRE_BYTES_MAX.min(self.config.eager_bytes_max)
             && !request.is_freeing
             && request.step().is_none()
@@ -198,13 +251,6 @@ impl Engine {
             _ if !self.locals[local_rank as usize].is_gone => Status::PeerFreed,
             RankState::Left => Status::RankLeft,
             _ => Status::RankFailed,
-        }
-    }
-
-    /// The other side of a wired channel is gone, and nothing comes over the wire to say so.
-    pub(crate) fn sever(&mut self, id: ChannelId, why: Status) {
-        if let Some(channel) = self.requests[id].direct() {
-            self.channel_work.push_back(ChannelWork::Sever { channel, why });
         }
     }
 

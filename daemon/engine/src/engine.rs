@@ -25,7 +25,7 @@ use ropeway_proto::{
 
 use crate::bind::Bindings;
 use crate::collective::Collectives;
-use crate::direct::ChannelWork;
+use crate::direct::{ChannelWork, WireState};
 use crate::error::{ProtocolError, Violation};
 use crate::matching::{PairReceived, Pattern, Posted, Unexpected};
 use crate::meeting::Gatherings;
@@ -198,8 +198,8 @@ pub struct Engine {
     pub(crate) config: Config,
     pub(crate) ranks: Vec<RankState>,
     pub(crate) is_lost: Vec<bool>,
-    /// Nodes to which small messages of channels go over a wire.
-    pub(crate) is_wired: Vec<bool>,
+    /// By node: over which small messages of channels go.
+    pub(crate) wires: Vec<WireState>,
     pub(crate) locals: Vec<LocalRank>,
     pub(crate) requests: RequestTable,
     pub(crate) bindings: Bindings,
@@ -226,7 +226,7 @@ impl Engine {
         Self {
             ranks: vec![RankState::Alive; config.spec.size() as usize],
             is_lost: vec![false; nodes],
-            is_wired: vec![false; nodes],
+            wires: vec![WireState::default(); nodes],
             locals: config.spec.local_ranks().map(|_| LocalRank::default()).collect(),
             requests: RequestTable::default(),
             bindings: Bindings::default(),
@@ -326,6 +326,7 @@ impl Engine {
                 self.handle_bound(from, recv, send, (bytes, is_rendezvous, wire))?
             }
             Frame::Wired { send, recv, wire } => self.handle_wired_frame(from, send, recv, wire)?,
+            Frame::WireDown => self.handle_wire_down_there(from),
             Frame::Unbind { channel } => self.handle_unbind(from, channel)?,
             Frame::Credit { channel, count } => self.handle_credit(from, channel, count)?,
             Frame::Armed { channel } => self.handle_armed(from, channel)?,

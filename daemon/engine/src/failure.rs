@@ -42,9 +42,7 @@ impl Engine {
         if let Some(Arrival::Stash(stash)) = interrupted {
             self.break_stash(stash, failure);
         }
-        for id in self.requests.select(|request| request.node == node && request.direct().is_some()) {
-            self.sever(id, Status::PeerLost);
-        }
+        self.end_wire(node);
         let spec = self.config.spec.clone();
         let is_there = |rank| spec.node_of(rank) == Some(node);
         self.bindings.forget(|envelope| is_there(envelope.source) || is_there(envelope.dest));
@@ -66,6 +64,7 @@ impl Engine {
         self.end_collectives_of_rank(rank);
         if self.why_deserted(from).is_some() {
             self.desert(from, failure);
+            self.end_wire_if_lost(from);
         }
         self.fail_gatherings(rank, failure);
         Ok(())

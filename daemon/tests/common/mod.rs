@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -18,6 +19,9 @@ use ropeway_proto::{JobId, NodeId};
 
 /// What a failure may take to be noticed.
 pub(crate) const NOTICE: Duration = Duration::from_secs(1);
+
+/// What takes so long does not end.
+const NEVER: Duration = Duration::from_secs(60);
 
 /// Daemons, and one job on them.
 pub(crate) struct Cluster {
@@ -139,10 +143,20 @@ pub(crate) fn wait_for_line(output: &mut impl BufRead, wanted: &str) {
     panic!("the process ended before it said {wanted:?}");
 }
 
-/// Runs `act`, which has to end within [`NOTICE`].
+/// Runs `act`, which has to end within [`NOTICE`]. If it does not end at all, the test run ends instead.
 pub(crate) fn soon<T>(act: impl FnOnce() -> T) -> T {
     let start = Instant::now();
+    let (done, is_done) = mpsc::channel::<()>();
+    let caller = std::thread::current().name().unwrap_or("a thread").to_owned();
+    let guard = std::thread::spawn(move || {
+        if is_done.recv_timeout(NEVER) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("{caller} hangs");
+            std::process::abort();
+        }
+    });
     let result = act();
+    drop(done);
+    guard.join().unwrap();
     assert!(start.elapsed() < NOTICE, "took {:?}", start.elapsed());
     result
 }

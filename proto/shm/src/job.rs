@@ -134,6 +134,13 @@ impl JobSegment {
         unsafe { self.segment.shared(doorbells + u64::from(index) * size_of::<Doorbell>() as u64) }
     }
 
+    /// Wakes everybody who sleeps. A process that has died may have taken a waiter's number and not rung.
+    pub fn wake_everybody(&self) {
+        let ranks = 0..self.geometry.local_ranks;
+        let doorbells = ranks.flat_map(|rank| (0..DOORBELLS as u32).map(move |index| (rank, index)));
+        doorbells.filter_map(|(rank, index)| self.doorbell(rank, index)).for_each(Doorbell::wake);
+    }
+
     /// A request slot, if there is one with these numbers.
     pub fn slot(&self, local_rank: u32, slot: Slot) -> Option<&RequestSlot> {
         if local_rank >= self.geometry.local_ranks || slot >= SLOTS_PER_RANK {

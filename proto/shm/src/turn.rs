@@ -56,6 +56,11 @@ impl Turn {
         self.holder.store(0, Ordering::Release);
     }
 
+    /// Takes the turn from one who is gone in the middle of it. True if he was.
+    pub fn inherit(&self, from: u32, holder: u32) -> bool {
+        self.holder.compare_exchange(from, holder, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
     /// Whether this one has it.
     pub fn is_held_by(&self, holder: u32) -> bool {
         self.holder.load(Ordering::Acquire) == holder

@@ -230,16 +230,17 @@ impl Wire {
     /// Takes a name back, unless somebody is at work who may just be using it. The daemon's part.
     pub fn forget(&self, index: u16) -> bool {
         let WireWords { out, input, channels, .. } = self.words();
+        // What we have inherited nobody else gets.
+        let is_ours = |turn: &Turn| self.is_broken() && turn.is_held_by(self.holder);
         let turns = [&out.turn, &input.turn];
-        if !turns[0].take(self.holder) {
-            return false;
-        }
-        let is_free = turns[1].take(self.holder);
+        let taken = turns.map(|turn| !is_ours(turn) && turn.take(self.holder));
+        let is_free = turns.iter().all(|turn| turn.is_held_by(self.holder));
         if is_free {
             channels[usize::from(index)].store(0, Ordering::Relaxed);
-            turns[1].give_back();
         }
-        turns[0].give_back();
+        for (turn, _) in turns.iter().zip(taken).filter(|(_, taken)| *taken) {
+            turn.give_back();
+        }
         is_free
     }
 
@@ -537,10 +538,17 @@ impl Wire {
         self.words().watch.is_broken.store(1, Ordering::Release);
     }
 
-    /// Whether a rank that is gone was at work, so that nobody knows what it has done.
-    pub fn was_left_by(&self, local_rank: u32) -> bool {
+    /// A rank is gone. If it was at work nobody knows what it has done, and the connection is lost: true then. The daemon's
+    /// part.
+    pub fn bury(&self, local_rank: u32) -> bool {
         let WireWords { out, input, .. } = self.words();
-        [out, input].iter().any(|stream| stream.turn.is_held_by(holder(Some(local_rank))))
+        let mut was_at_work = false;
+        for stream in [out, input].into_iter().filter(|stream| stream.turn.is_held_by(holder(Some(local_rank)))) {
+            was_at_work = true;
+            self.break_off();
+            stream.turn.inherit(holder(Some(local_rank)), self.holder);
+        }
+        was_at_work
     }
 
     fn words(&self) -> &WireWords {

@@ -287,8 +287,8 @@ fn messages_and_work_may_be_empty() {
 #[test]
 fn wires_and_direct_channels_are_for_ranks() {
     let mut cluster = Cluster::configured(&[2, 2], |config| config.has_direct_channels = true);
-    cluster.engines[0].set_wired(NodeId(1), true);
-    cluster.engines[1].set_wired(NodeId(0), true);
+    cluster.engines[0].handle_wire_up(NodeId(1));
+    cluster.engines[1].handle_wire_up(NodeId(0));
     let group = cluster.open(0, &allreduce(2, SMALL), &Algorithm::Linear, compose);
     cluster.round(&group, 0);
     assert!(cluster.engines.iter_mut().all(|engine| engine.poll_channel_work().is_none()));

@@ -12,8 +12,8 @@ const NAMES: [(DirectId, u16); 2] = [(DirectId(7), 70), (DirectId(9), 90)];
 /// Two ranks on two nodes with a wire between them.
 fn pair() -> Cluster {
     let mut cluster = Cluster::pair();
-    cluster.engines[0].set_wired(NodeId(1), true);
-    cluster.engines[1].set_wired(NodeId(0), true);
+    cluster.engines[0].handle_wire_up(NodeId(1));
+    cluster.engines[1].handle_wire_up(NodeId(0));
     cluster
 }
 
@@ -115,7 +115,7 @@ fn large_messages_and_nodes_without_a_wire_use_the_link() {
     cluster.channel(EAGER_BYTES + 1);
     assert_eq!(work(&mut cluster, 0), None);
     let mut cluster = pair();
-    cluster.engines[0].set_wired(NodeId(1), false);
+    cluster.engines[0].handle_wire_down(NodeId(1));
     cluster.channel(BYTES);
     assert_eq!(work(&mut cluster, 0), None);
     assert_eq!(cluster.count(|frame| matches!(frame, Frame::Bound { wire: None, .. })), 1);
@@ -206,20 +206,67 @@ fn a_receiver_that_ends_before_the_answer_fails_the_send_and_leaves_nothing() {
 
 #[test]
 fn a_lost_link_severs_the_channels() {
+    let mut cluster = connected();
+    cluster.cut(0, 1);
+    (0..2).for_each(|node| assert_ended(&mut cluster, node, Status::PeerLost));
+}
+
+/// The two ranks have a channel over the wire.
+fn connected() -> Cluster {
     let mut cluster = proposed();
     open(&mut cluster, 1, true);
     cluster.settle();
     assert!(matches!(work(&mut cluster, 0), Some(ChannelWork::Connect { .. })));
-    cluster.cut(0, 1);
-    for (node, (channel, _)) in NAMES.into_iter().enumerate() {
-        assert_eq!(work(&mut cluster, node), Some(ChannelWork::Sever { channel, why: Status::PeerLost }));
-    }
+    cluster
+}
+
+fn assert_ended(cluster: &mut Cluster, node: usize, why: Status) {
+    let (channel, other) = (NAMES[node].0, NodeId(1 - node as u16));
+    assert_eq!(work(cluster, node), Some(ChannelWork::Sever { channel, why }));
+    assert_eq!(work(cluster, node), Some(ChannelWork::EndWire { node: other }));
+}
+
+#[test]
+fn a_lost_wire_ends_its_channels_once_both_sides_have_lost_it() {
+    let mut cluster = connected();
+    cluster.engines[0].handle_wire_down(NodeId(1));
+    assert_eq!(work(&mut cluster, 0), None);
+    cluster.settle();
+    // What node 0 had sent may be on its way yet.
+    assert_eq!(work(&mut cluster, 1), Some(ChannelWork::DrainWire { node: NodeId(0) }));
+    assert_eq!(work(&mut cluster, 1), None);
+    cluster.engines[1].handle_wire_down(NodeId(0));
+    assert_ended(&mut cluster, 1, Status::PeerLost);
+    cluster.settle();
+    assert_eq!(work(&mut cluster, 0), Some(ChannelWork::DrainWire { node: NodeId(1) }));
+    assert_ended(&mut cluster, 0, Status::PeerLost);
+}
+
+#[test]
+fn a_rank_that_takes_the_wire_along_is_named() {
+    let mut cluster = connected();
+    cluster.end_client(1, true);
+    cluster.engines[1].handle_wire_down(NodeId(0));
+    cluster.settle();
+    assert_eq!(work(&mut cluster, 0), Some(ChannelWork::DrainWire { node: NodeId(1) }));
+    assert_eq!(work(&mut cluster, 0), None);
+    cluster.engines[0].handle_wire_down(NodeId(1));
+    assert_ended(&mut cluster, 0, Status::RankFailed);
+}
+
+#[test]
+fn a_wire_whose_end_comes_without_a_word_is_lost_when_all_ranks_there_are_gone() {
+    let mut cluster = connected();
+    cluster.engines[0].handle_wire_down(NodeId(1));
+    assert_eq!(work(&mut cluster, 0), None);
+    cluster.end_client(1, false);
+    cluster.settle();
+    assert_ended(&mut cluster, 0, Status::RankLeft);
 }
 
 #[test]
 fn an_answer_nobody_asked_for_is_a_lie() {
-    let mut cluster = pair();
-    cluster.engines[0].set_wired(NodeId(1), false);
+    let mut cluster = Cluster::pair();
     cluster.channel(BYTES);
     let Some(&(_, _, Frame::Bound { send, recv, .. })) =
         cluster.sent.iter().find(|(_, _, frame)| matches!(frame, Frame::Bound { .. }))
