@@ -14,12 +14,15 @@ pub(crate) struct Attendance {
     member: u32,
     round: u32,
     habit: Habit,
+    /// We have done the last piece before the daemon's turn, and it does not know yet.
+    has_passed: bool,
 }
 
 impl Attendance {
     /// The member of the meeting at `block`, before or in its first round. `None` if there is no meeting.
     pub(crate) fn open(job: &Arc<JobSegment>, block: u64, member: u32) -> Option<Self> {
-        Some(Self { meeting: Meeting::read(job, block)?, member, round: 0, habit: Habit::default() })
+        let meeting = Meeting::read(job, block)?;
+        Some(Self { meeting, member, round: 0, habit: Habit::default(), has_passed: false })
     }
 
     /// Arrives for the next round. `Err` says why there will never be one, and which rank is the cause.
@@ -28,9 +31,13 @@ impl Attendance {
             return Err(why);
         }
         let arrival = self.meeting.arrive(self.member, self.round);
-        if arrival == Arrival::Done {
-            self.round = self.round.wrapping_add(1);
-            return Ok(Started::Done);
+        match arrival {
+            Arrival::Done => {
+                self.round = self.round.wrapping_add(1);
+                return Ok(Started::Done);
+            }
+            Arrival::Passed => return Ok(Started::NeedsCopy),
+            Arrival::Pending | Arrival::HasWork => {}
         }
         let is_prompt = self.meeting.is_small() || self.habit.begin(presence, favor);
         let is_left = arrival == Arrival::HasWork && !is_prompt && !self.meeting.is_watched();
@@ -45,7 +52,7 @@ impl Attendance {
     /// Whether the round is over, after up to `pieces` pieces of its work.
     pub(crate) fn poll(&mut self, pieces: u32) -> Option<Result<(), (Status, u32)>> {
         if !self.meeting.is_over(self.round) && pieces > 0 {
-            self.meeting.help(self.member, self.round, pieces);
+            self.has_passed |= self.meeting.help(self.member, self.round, pieces).has_passed;
         }
         // What came to an end before the end counts.
         let closed = self.meeting.closed();
@@ -54,6 +61,16 @@ impl Attendance {
             return Some(Ok(()));
         }
         closed.map(Err)
+    }
+
+    /// Whether the daemon has to be told that it is its turn; it counts as told then.
+    pub(crate) fn take_passed(&mut self) -> bool {
+        std::mem::take(&mut self.has_passed)
+    }
+
+    /// Whether it goes on to other nodes, and so needs the daemon.
+    pub(crate) fn is_spanning(&self) -> bool {
+        self.meeting.is_spanning()
     }
 
     /// The program begins to wait. Little work needs no helpers.

@@ -257,7 +257,8 @@ impl Communicator {
     ) -> Result<Collective<T>, Error> {
         let (members, rank) = (self.members(), self.rank());
         let element_bytes = element_bytes::<T>() as u32;
-        let shape = CollectiveShape { kind, members, root, combination, element_bytes, counts };
+        let is_reproducible = false;
+        let shape = CollectiveShape { kind, members, root, combination, element_bytes, counts, is_reproducible };
         shape.check().map_err(|error| Error::BadCollective { why: error.to_string() })?;
         let (input, output) = shape.elements(rank);
         let (input, output) = (input as usize, output as usize);

@@ -356,7 +356,13 @@ impl Operation {
 
     #[inline(never)]
     fn take_result(&mut self, pieces: u32) -> Option<Result<Status, Error>> {
-        let ended = self.attendance.as_mut()?.poll(pieces)?;
+        let attendance = self.attendance.as_mut()?;
+        let ended = attendance.poll(pieces);
+        if attendance.take_passed() {
+            // Without a daemon nothing will come of it, and waiting will tell.
+            let _ = self.attachment.publish_one(Command::Move { slot: self.slot });
+        }
+        let ended = ended?;
         self.retract();
         let (status, source) = ended.err().unwrap_or((completion::Status::Success, self.attachment.rank()));
         Some(self.terms.judge(Some(Completion { status, source, tag: 0, bytes: 0 })))
@@ -519,7 +525,7 @@ impl Event for Operation {
 
     fn needs_daemon(&self) -> bool {
         match self.run {
-            Run::Meeting => false,
+            Run::Meeting => self.attendance.as_ref().is_some_and(Attendance::is_spanning),
             Run::Direct => self.wire.is_none(),
             _ => true,
         }

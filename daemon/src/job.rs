@@ -8,21 +8,22 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Registry, Token};
 use ropeway_engine::{
-    Arrival, ChannelWork, DirectId, Engine, MeetingId, Place, StashId, StashWork, Statistics, Violation, Wiring,
+    Arrival, ChannelWork, DirectId, Engine, Place, StashId, StashWork, Statistics, Violation, Wiring,
 };
-use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::command::CommandError;
 use ropeway_proto::control::{JobSpec, Refusal};
-use ropeway_proto::{ChannelId, CommId, Command, Completion, Epoch, Frame, JobId, Layout, NodeId, Rank, Slot, limits};
+use ropeway_proto::{ChannelId, Command, Frame, JobId, Layout, NodeId, Rank, Slot, limits};
 use ropeway_shm::{
-    Consumer, ControlSegment, Counter, Counters, EndOfChannel, JobGeometry, JobSegment, Meeting, OutOfBounds,
-    RingViolation, Wire, WiredEnd,
+    Consumer, ControlSegment, Counter, Counters, EndOfChannel, JobGeometry, JobSegment, OutOfBounds, RingViolation,
+    Wire, WiredEnd,
 };
 
 use crate::channels::{Channels, Unwired};
+use crate::collectives::Work;
 use crate::config::{Config, memory_available};
 use crate::device::{Inbound, LinkError, Outbound, Target};
 use crate::meetings::Meetings;
+use crate::schedules::Schedules;
 use crate::wires::{self, Wires};
 
 /// One job on this node.
@@ -35,10 +36,13 @@ pub(crate) struct Job {
     pub(crate) is_ending: bool,
     /// But what peers have no room for is not waited for longer than this.
     ends_by: Option<Instant>,
-    ports: Vec<Port>,
-    channels: Channels,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) channels: Channels,
     wires: Wires,
-    meetings: Meetings,
+    pub(crate) meetings: Meetings,
+    pub(crate) schedules: Schedules,
+    /// What is to be done between messages of collectives.
+    pub(crate) work: Work,
     stash: HashMap<StashId, Vec<u8>>,
     /// Memory of stashed messages, for the next ones.
     spare: Vec<Vec<u8>>,
@@ -48,9 +52,9 @@ pub(crate) struct Job {
 
 /// What a local rank has to do with this daemon.
 #[derive(Default)]
-struct Port {
+pub(crate) struct Port {
     attached: Option<Attached>,
-    is_gone: bool,
+    pub(crate) is_gone: bool,
     slots_reserved: u32,
     arena_reserved: u64,
 }
@@ -102,6 +106,8 @@ impl Job {
             channels: Channels::new(config.thresholds()),
             wires: Wires::default(),
             meetings: Meetings::default(),
+            schedules: Schedules::default(),
+            work: Work::default(),
             stash: HashMap::new(),
             spare: Vec::new(),
             memory_bytes_max: config.job_memory_bytes_max,
@@ -176,7 +182,7 @@ impl Job {
         Ok(port.arena_reserved)
     }
 
-    fn quota_left(&self) -> u64 {
+    pub(crate) fn quota_left(&self) -> u64 {
         let arenas: u64 = self.ports.iter().map(|port| port.arena_reserved).sum();
         self.memory_bytes_max.saturating_sub(arenas + self.channels.reserved_bytes())
     }
@@ -239,7 +245,7 @@ impl Job {
     }
 
     /// The slot's page exists from now on.
-    fn make_sure_of_slot(&mut self, local_rank: u32, slot: Slot) -> Result<(), Offence> {
+    pub(crate) fn make_sure_of_slot(&mut self, local_rank: u32, slot: Slot) -> Result<(), Offence> {
         let port = &mut self.ports[local_rank as usize];
         if slot >= port.slots_reserved {
             let slots = (slot + 1).next_multiple_of(SLOTS_PER_RESERVATION).min(limits::SLOTS_PER_RANK);
@@ -249,7 +255,7 @@ impl Job {
         Ok(())
     }
 
-    fn carry_out_channel_work(&mut self) {
+    pub(crate) fn carry_out_channel_work(&mut self) {
         while let Some(work) = self.engine.poll_channel_work() {
             match work {
                 ChannelWork::Open { send, recv } => self.open_channel(send, recv),
@@ -283,10 +289,11 @@ impl Job {
                 }
                 ChannelWork::DrainWire { node } => self.wires.drain(node),
                 ChannelWork::EndWire { node } => self.wires.end(node),
-                ChannelWork::Meet { requests, members } => {
-                    let meeting = self.open_meeting(&requests, &members);
+                ChannelWork::Meet { comm, requests, members } => {
+                    let meeting = self.open_meeting(comm, &requests, members);
                     self.engine.handle_met(&requests, meeting);
                 }
+                ChannelWork::Renounce { comm, member } => self.renounce(comm, &member),
                 ChannelWork::Arrive { meeting, member, operation } => {
                     self.meetings.arrive(meeting, member);
                     self.engine.handle_started(operation);
@@ -302,67 +309,6 @@ impl Job {
         }
         while let Some(Unwired { node, index, why }) = self.channels.take_unwired() {
             self.wires.close(node, index, why);
-        }
-    }
-
-    /// Checks and passes on what a member says of a collective.
-    pub(crate) fn register(
-        &mut self,
-        (local_rank, slot): (u32, Slot),
-        epoch: Epoch,
-        comm: CommId,
-        member: CollectiveMember,
-    ) -> Result<(), Refusal> {
-        let invalid = |error: &dyn std::fmt::Display| Refusal::Invalid(error.to_string());
-        member.shape.check().map_err(|error| invalid(&error))?;
-        if member.rank >= member.shape.size() {
-            return Err(Refusal::Invalid(format!("there is no member {}", member.rank)));
-        }
-        let (input, output) = member.bytes();
-        for (offset, bytes) in [(member.input, input), (member.output, output)] {
-            let layout = Layout::contiguous(offset, bytes);
-            if !layout.is_valid() {
-                return Err(Refusal::Invalid("a buffer that can't be".into()));
-            }
-            self.check_layout(local_rank, &layout).map_err(|error| invalid(&error))?;
-        }
-        self.make_sure_of_slot(local_rank, slot).map_err(|error| invalid(&error))?;
-        self.engine.register((local_rank, slot), epoch, comm, member).map_err(|error| invalid(&error))?;
-        self.carry_out_channel_work();
-        Ok(())
-    }
-
-    fn open_meeting(&mut self, requests: &[ChannelId], members: &[CollectiveMember]) -> Option<MeetingId> {
-        let place = |&id: &ChannelId| self.engine.place_of(id).map(|(local_rank, slot, _)| (local_rank, slot));
-        let places: Vec<_> = requests.iter().map(place).collect::<Option<_>>()?;
-        let footprint = Meeting::footprint(members);
-        let block = self.channels.take_space(&self.segment, footprint, self.quota_left())?;
-        let meeting = self.meetings.open(&self.segment, block, members, &places);
-        if meeting.is_none() {
-            self.channels.give_space_back(block, footprint);
-        }
-        meeting
-    }
-
-    fn leave_meeting(&mut self, meeting: MeetingId, request: Option<ChannelId>, why: &Completion) {
-        let ports = &self.ports;
-        let has_left = self.meetings.leave(meeting, request, why, |rank| !ports[rank as usize].is_gone);
-        if has_left {
-            self.finish_leaving(meeting, request);
-        }
-    }
-
-    /// A member has nothing to do with its meeting any more; the last one's memory is free.
-    fn finish_leaving(&mut self, meeting: MeetingId, request: Option<ChannelId>) {
-        if let Some(request) = request {
-            let place = self.engine.place_of(request);
-            if let Some(slot) = place.and_then(|(local_rank, slot, _)| self.segment.slot(local_rank, slot)) {
-                slot.set_channel(0);
-            }
-            self.engine.handle_closed(request);
-        }
-        if let Some((block, bytes)) = self.meetings.take_empty(meeting) {
-            self.channels.give_space_back(block, bytes);
         }
     }
 
@@ -459,13 +405,7 @@ impl Job {
             counters.add(Counter::PayloadCopies, pieces);
             counters.add(Counter::PayloadBytesCopied, bytes);
         }
-        let mut closed = self.meetings.do_pieces();
-        let (ports, mut left) = (&self.ports, Vec::new());
-        while let Some(gone) = self.meetings.take_left(|rank| !ports[rank as usize].is_gone) {
-            left.push(gone);
-        }
-        closed += left.len();
-        left.into_iter().for_each(|(meeting, request)| self.finish_leaving(meeting, Some(request)));
+        let mut closed = 0;
         while let Some(request) = self.channels.take_closed(&self.segment) {
             self.engine.handle_closed(request);
             closed += 1;
@@ -484,7 +424,7 @@ impl Job {
         doorbell.inspect(|doorbell| doorbell.wake()).is_some()
     }
 
-    fn check_layout(&self, local_rank: u32, layout: &Layout) -> Result<(), Offence> {
+    pub(crate) fn check_layout(&self, local_rank: u32, layout: &Layout) -> Result<(), Offence> {
         let arena = self.segment.arena(local_rank);
         let usable = arena.start..arena.start + self.ports[local_rank as usize].arena_reserved;
         // The layout is valid, so this does not overflow.

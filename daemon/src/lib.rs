@@ -20,6 +20,7 @@
 pub mod calibration;
 mod channels;
 mod client;
+mod collectives;
 mod conductor;
 pub mod config;
 pub mod device;
@@ -28,6 +29,7 @@ mod idle;
 mod job;
 mod link;
 mod meetings;
+mod schedules;
 mod server;
 mod service;
 mod wires;

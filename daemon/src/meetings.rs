@@ -4,13 +4,13 @@
 //! and in turn, and sees to it that members learn when one is gone, and that nobody's buffers are given back while others
 //! have their hands on them.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
 
-use ropeway_engine::MeetingId;
-use ropeway_proto::collective::CollectiveMember;
-use ropeway_proto::{ChannelId, Completion, Slot};
-use ropeway_shm::{Arrival, JobSegment, Meeting};
+use ropeway_engine::{CollectiveId, MeetingId};
+use ropeway_proto::collective::CollectiveShape;
+use ropeway_proto::operator::{ElementType, Operator};
+use ropeway_proto::{ChannelId, Completion, Status};
+use ropeway_shm::{Arrival, Helped, Meeting};
 use slab::Slab;
 
 /// All meetings of a job.
@@ -19,7 +19,11 @@ pub(crate) struct Meetings {
     table: Slab<Entry>,
     /// Meetings with work to do.
     working: VecDeque<u32>,
+    /// Rounds that have come to what happens between the nodes.
+    passed: VecDeque<CollectiveId>,
     leaving: Vec<(MeetingId, ChannelId)>,
+    /// The meeting of each collective between nodes.
+    spanning: HashMap<CollectiveId, MeetingId>,
 }
 
 struct Entry {
@@ -28,31 +32,53 @@ struct Entry {
     /// Members whose requests exist.
     members: usize,
     is_working: bool,
+    spanning: Option<Spanning>,
+}
+
+/// What is known of a meeting with members on other nodes.
+pub(crate) struct Spanning {
+    collective: CollectiveId,
+    combination: Option<(Operator, ElementType)>,
+    /// Memory for what is under way: place and size.
+    memory: (u64, u64),
+    /// Rounds that have gone on to the other nodes.
+    rounds: u32,
+    is_running: bool,
+}
+
+/// What is left of a meeting without members.
+pub(crate) struct Empty {
+    /// To be closed.
+    pub(crate) collective: Option<CollectiveId>,
+    /// To be given back: places and sizes.
+    pub(crate) memory: Vec<(u64, u64)>,
 }
 
 /// Nobody: the daemon's own number where members have theirs.
 const NOBODY: u32 = u32::MAX;
 
+impl Spanning {
+    pub(crate) fn new(collective: CollectiveId, shape: &CollectiveShape, memory: (u64, u64)) -> Self {
+        Self { collective, combination: shape.combination(), memory, rounds: 0, is_running: false }
+    }
+}
+
 impl Meetings {
-    /// Sets a meeting up at `block` and tells its members. `None` if they say different things.
-    pub(crate) fn open(
-        &mut self,
-        job: &Arc<JobSegment>,
-        block: u64,
-        members: &[CollectiveMember],
-        places: &[(u32, Slot)],
-    ) -> Option<MeetingId> {
-        let meeting = Meeting::write(job, block, members, places)?;
+    /// Takes a meeting over that was just written down, and tells its members.
+    pub(crate) fn add(&mut self, meeting: Meeting, footprint: u64, spanning: Option<Spanning>) -> MeetingId {
         meeting.announce();
-        let footprint = Meeting::footprint(members);
-        let entry = Entry { meeting, footprint, members: members.len(), is_working: false };
-        Some(MeetingId(self.table.insert(entry) as u32))
+        let collective = spanning.as_ref().map(|spanning| spanning.collective);
+        let members = meeting.places().len();
+        let id =
+            MeetingId(self.table.insert(Entry { meeting, footprint, members, is_working: false, spanning }) as u32);
+        self.spanning.extend(collective.map(|collective| (collective, id)));
+        id
     }
 
     /// A member arrives, who did not know of the meeting: so it is its first round.
     pub(crate) fn arrive(&mut self, id: MeetingId, member: u32) {
         let arrival = self.table.get(id.0 as usize).map(|entry| entry.meeting.arrive(member, 0));
-        if arrival == Some(Arrival::HasWork) {
+        if matches!(arrival, Some(Arrival::HasWork | Arrival::Passed)) {
             self.wish_work(id);
         }
     }
@@ -72,8 +98,10 @@ impl Meetings {
         for _ in 0..self.working.len() {
             let Some(index) = self.working.pop_front() else { break };
             let Some(entry) = self.table.get_mut(index as usize) else { continue };
-            let done = entry.meeting.working_round().map_or(0, |round| entry.meeting.help(NOBODY, round, 1));
-            if done > 0 {
+            let round = entry.meeting.working_round();
+            let helped = round.map_or(Helped::default(), |round| entry.meeting.help(NOBODY, round, 1));
+            self.passed.extend(entry.take_passed());
+            if helped.pieces > 0 {
                 pieces += 1;
                 self.working.push_back(index);
             } else {
@@ -82,6 +110,51 @@ impl Meetings {
         }
         pieces
     }
+
+    // ---- between nodes
+
+    /// The next collective whose members on this node have all come and done what comes before.
+    pub(crate) fn take_passed(&mut self) -> Option<CollectiveId> {
+        self.passed.pop_front()
+    }
+
+    /// What happens between the nodes for a meeting, if anything does.
+    pub(crate) fn collective(&self, id: MeetingId) -> Option<CollectiveId> {
+        Some(self.table.get(id.0 as usize)?.spanning.as_ref()?.collective)
+    }
+
+    /// How a collective combines, if it does.
+    pub(crate) fn combination(&self, collective: CollectiveId) -> Option<(Operator, ElementType)> {
+        let id = self.spanning.get(&collective)?;
+        self.table.get(id.0 as usize)?.spanning.as_ref()?.combination
+    }
+
+    /// What happens between the nodes is over. The meeting, if nobody is left of it.
+    pub(crate) fn resume(&mut self, collective: CollectiveId, failure: Option<Completion>) -> Option<MeetingId> {
+        let id = *self.spanning.get(&collective)?;
+        let entry = self.table.get_mut(id.0 as usize)?;
+        let spanning = entry.spanning.as_mut()?;
+        spanning.is_running = false;
+        let round = spanning.rounds.wrapping_sub(1);
+        if let Some(failure) = failure {
+            close(&entry.meeting, &failure);
+        }
+        // Of a meeting that is closed somebody's buffers may be gone.
+        if entry.meeting.closed().is_none() && entry.meeting.resume(round) {
+            self.wish_work(id);
+        }
+        self.table[id.0 as usize].members.eq(&0).then_some(id)
+    }
+
+    /// There will be no further round of a collective.
+    pub(crate) fn fail(&self, collective: CollectiveId, failure: &Completion) {
+        let found = self.spanning.get(&collective).and_then(|id| self.table.get(id.0 as usize));
+        if let Some(entry) = found {
+            close(&entry.meeting, failure);
+        }
+    }
+
+    // ---- ending
 
     /// A member is gone. True if its request, when one is named, can be freed now; if not, `take_left` will say so.
     pub(crate) fn leave(
@@ -94,7 +167,7 @@ impl Meetings {
         let Some(entry) = self.table.get(id.0 as usize) else { return true };
         entry.meeting.close(why.status, why.source);
         match request {
-            Some(request) if !entry.meeting.is_out_of_use(is_alive) => {
+            Some(request) if !entry.is_out_of_use(is_alive) => {
                 self.leaving.push((id, request));
                 false
             }
@@ -113,7 +186,7 @@ impl Meetings {
     /// The next request whose buffers nobody uses any more, and the meeting it has left.
     pub(crate) fn take_left(&mut self, is_alive: impl Fn(u32) -> bool) -> Option<(MeetingId, ChannelId)> {
         let is_free = |(id, _): &(MeetingId, ChannelId)| {
-            self.table.get(id.0 as usize).is_none_or(|entry| entry.meeting.is_out_of_use(&is_alive))
+            self.table.get(id.0 as usize).is_none_or(|entry| entry.is_out_of_use(&is_alive))
         };
         let index = self.leaving.iter().position(is_free)?;
         let (id, request) = self.leaving.swap_remove(index);
@@ -127,9 +200,42 @@ impl Meetings {
         }
     }
 
-    /// The memory of a meeting all of whose members are gone: place and size.
-    pub(crate) fn take_empty(&mut self, id: MeetingId) -> Option<(u64, u64)> {
-        let is_empty = self.table.get(id.0 as usize).is_some_and(|entry| entry.members == 0);
-        is_empty.then(|| self.table.remove(id.0 as usize)).map(|entry| (entry.meeting.block(), entry.footprint))
+    /// What is left of a meeting all of whose members are gone, unless something is under way between the nodes.
+    pub(crate) fn take_empty(&mut self, id: MeetingId) -> Option<Empty> {
+        let is_running = |entry: &Entry| entry.spanning.as_ref().is_some_and(|spanning| spanning.is_running);
+        self.table.get(id.0 as usize).filter(|entry| entry.members == 0 && !is_running(entry))?;
+        let entry = self.table.remove(id.0 as usize);
+        let mut empty = Empty { collective: None, memory: vec![(entry.meeting.block(), entry.footprint)] };
+        if let Some(spanning) = entry.spanning {
+            self.spanning.remove(&spanning.collective);
+            empty.collective = Some(spanning.collective);
+            empty.memory.extend(Some(spanning.memory).filter(|(_, bytes)| *bytes > 0));
+        }
+        Some(empty)
+    }
+}
+
+/// Members learn why there will be no further round. Messages of other lengths come from members who say something else.
+fn close(meeting: &Meeting, failure: &Completion) {
+    let is_other = failure.status == Status::Truncated;
+    meeting.close(if is_other { Status::Mismatch } else { failure.status }, failure.source);
+}
+
+impl Entry {
+    /// The collective between nodes, if its next round is due.
+    fn take_passed(&mut self) -> Option<CollectiveId> {
+        let spanning = self.spanning.as_mut()?;
+        if spanning.is_running || self.meeting.passed() == spanning.rounds {
+            return None;
+        }
+        spanning.is_running = true;
+        spanning.rounds = spanning.rounds.wrapping_add(1);
+        Some(spanning.collective)
+    }
+
+    /// Whether nobody has his hands on the members' buffers any more.
+    fn is_out_of_use(&self, is_alive: impl Fn(u32) -> bool) -> bool {
+        let is_running = self.spanning.as_ref().is_some_and(|spanning| spanning.is_running);
+        !is_running && self.meeting.is_out_of_use(is_alive)
     }
 }

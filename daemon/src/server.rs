@@ -198,6 +198,7 @@ impl Server {
         work += self.links.progress(&mut self.jobs, &self.counters, now);
         for job in self.jobs.values_mut() {
             work += job.progress_channels(&self.counters);
+            work += job.progress_collectives(&self.counters);
             work += job.progress_wires(self.poll.registry(), &self.counters, now);
             work += job.deliver(&self.counters).map_err(io::Error::other)?;
         }

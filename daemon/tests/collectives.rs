@@ -1,16 +1,17 @@
-//! Collectives of ranks of one node, against what a single process would compute.
+//! Collectives of ranks of one and of several nodes, against what a single process would compute.
 
 mod common;
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Cluster, soon};
 use ropeway::{Collective, Communicator, Error, Favor, Operator, Session, WaitMode, start_all};
 
-/// Runs `act` as each of `size` ranks at once.
-fn everybody(size: u32, act: impl Fn(Communicator) + Sync) {
-    let cluster = Cluster::start(1, size);
+/// Runs `act` as each of `size` ranks on `nodes` nodes at once.
+fn everybody((nodes, size): (usize, u32), act: impl Fn(Communicator) + Sync) {
+    let cluster = Cluster::start(nodes, size);
     let sessions: Vec<Session> = (0..size).map(|rank| cluster.attach(rank)).collect();
     std::thread::scope(|scope| {
         for session in &sessions {
@@ -21,7 +22,8 @@ fn everybody(size: u32, act: impl Fn(Communicator) + Sync) {
 
 /// Nothing, one element, odd numbers, and more than one rank should do alone.
 const COUNTS: [usize; 5] = [0, 1, 7, 1000, 30_001];
-const SIZES: [u32; 6] = [1, 2, 3, 4, 7, 8];
+/// Nodes and ranks.
+const PLACES: [(usize, u32); 10] = [(1, 1), (1, 2), (1, 3), (1, 4), (1, 7), (1, 8), (2, 2), (2, 5), (3, 7), (4, 4)];
 const ROUNDS: u64 = 3;
 
 /// What rank `rank` contributes in a round, as element `index`.
@@ -63,8 +65,8 @@ fn part_of(counts: &[usize], mut index: usize) -> (usize, usize) {
 
 #[test]
 fn a_broadcast_gives_everybody_what_the_root_has() {
-    for size in SIZES {
-        everybody(size, |world| {
+    for (nodes, size) in PLACES {
+        everybody((nodes, size), |world| {
             let rank = world.rank() as usize;
             for (root, count) in (0..size).flat_map(|root| COUNTS.map(|count| (root, count))) {
                 let mut bcast = world.bcast_init::<u64>(count, root).unwrap();
@@ -83,8 +85,8 @@ fn a_broadcast_gives_everybody_what_the_root_has() {
 
 #[test]
 fn parts_are_gathered_and_scattered() {
-    for size in SIZES {
-        everybody(size, |world| {
+    for (nodes, size) in PLACES {
+        everybody((nodes, size), |world| {
             let rank = world.rank() as usize;
             for count in COUNTS {
                 let counts = uneven(size, count);
@@ -114,8 +116,8 @@ fn parts_are_gathered_and_scattered() {
 
 #[test]
 fn everybody_gets_a_part_of_everybody() {
-    for size in SIZES {
-        everybody(size, |world| {
+    for (nodes, size) in PLACES {
+        everybody((nodes, size), |world| {
             let rank = world.rank() as usize;
             for count in COUNTS.map(|count| count / size as usize) {
                 let alike = |round, index: usize| {
@@ -139,8 +141,8 @@ fn everybody_gets_a_part_of_everybody() {
 
 #[test]
 fn inputs_are_combined() {
-    for size in SIZES {
-        everybody(size, |world| {
+    for (nodes, size) in PLACES {
+        everybody((nodes, size), |world| {
             let (rank, all) = (world.rank() as usize, size as usize);
             let sum = |ranks: std::ops::Range<usize>, round, index| -> u64 {
                 ranks.map(|rank| element(rank, round, index)).fold(0, u64::wrapping_add)
@@ -166,25 +168,29 @@ fn inputs_are_combined() {
 
 #[test]
 fn in_place_the_input_becomes_the_output() {
-    everybody(4, |world| {
-        let rank = world.rank() as u64;
-        let in_place = |make: &dyn Fn(usize) -> Result<Collective<u64>, Error>, expected: [u64; 4]| {
-            for count in COUNTS {
-                let mut collective = make(count).unwrap();
-                collective.input_mut().fill(rank + 1);
-                collective.start().unwrap().wait().unwrap();
-                assert!(collective.output().iter().all(|&found| found == expected[rank as usize]));
-            }
-        };
-        in_place(&|count| world.allreduce_in_place_init(count, Operator::Sum), [10; 4]);
-        in_place(&|count| world.scan_in_place_init(count, Operator::Sum), [1, 3, 6, 10]);
-        in_place(&|count| world.exscan_in_place_init(count, Operator::Sum), [1, 1, 3, 6]);
-    });
+    for nodes in [1, 2, 4] {
+        everybody((nodes, 4), in_place_everywhere);
+    }
+}
+
+fn in_place_everywhere(world: Communicator) {
+    let rank = world.rank() as u64;
+    let in_place = |make: &dyn Fn(usize) -> Result<Collective<u64>, Error>, expected: [u64; 4]| {
+        for count in COUNTS {
+            let mut collective = make(count).unwrap();
+            collective.input_mut().fill(rank + 1);
+            collective.start().unwrap().wait().unwrap();
+            assert!(collective.output().iter().all(|&found| found == expected[rank as usize]));
+        }
+    };
+    in_place(&|count| world.allreduce_in_place_init(count, Operator::Sum), [10; 4]);
+    in_place(&|count| world.scan_in_place_init(count, Operator::Sum), [1, 3, 6, 10]);
+    in_place(&|count| world.exscan_in_place_init(count, Operator::Sum), [1, 1, 3, 6]);
 }
 
 #[test]
 fn operators_do_what_they_say() {
-    everybody(3, |world| {
+    everybody((1, 3), |world| {
         let with = |operator| {
             let mut reduction = world.allreduce_init::<i32>(3, operator).unwrap();
             let rank = world.rank() as i32;
@@ -206,45 +212,52 @@ fn operators_do_what_they_say() {
 
 #[test]
 fn nobody_passes_a_barrier_before_all_have_come() {
-    let arrived = std::sync::atomic::AtomicU32::new(0);
-    everybody(5, |world| {
-        let mut barrier = world.barrier_init().unwrap();
-        for round in 1..200 {
-            arrived.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            barrier.start().unwrap().wait().unwrap();
-            assert!(arrived.load(std::sync::atomic::Ordering::SeqCst) >= 5 * round);
-        }
-    });
+    let arrived = AtomicU32::new(0);
+    for nodes in [1, 2, 3] {
+        arrived.store(0, Ordering::SeqCst);
+        everybody((nodes, 5), |world| {
+            let mut barrier = world.barrier_init().unwrap();
+            for round in 1..200 {
+                arrived.fetch_add(1, Ordering::SeqCst);
+                barrier.start().unwrap().wait().unwrap();
+                assert!(arrived.load(Ordering::SeqCst) >= 5 * round);
+            }
+        });
+    }
 }
 
 #[test]
 fn several_run_at_once_started_in_any_order() {
-    everybody(3, |world| {
-        let rank = world.rank();
-        let mut sums: Vec<_> = (0..4).map(|_| world.allreduce_init::<u64>(5000, Operator::Sum).unwrap()).collect();
-        for round in 0..50 {
-            for (index, sum) in sums.iter_mut().enumerate() {
-                sum.input_mut().fill(u64::from(rank) + index as u64 * 10 + round);
-            }
-            if rank == 1 {
-                sums.reverse();
-            }
-            start_all(&mut sums).unwrap().wait_all().unwrap();
-            if rank == 1 {
-                sums.reverse();
-            }
-            for (index, sum) in sums.iter().enumerate() {
-                assert!(sum.output().iter().all(|&total| total == 3 + 3 * (index as u64 * 10 + round)));
-            }
+    for nodes in [1, 2, 3] {
+        everybody((nodes, 3), several_at_once);
+    }
+}
+
+fn several_at_once(world: Communicator) {
+    let rank = world.rank();
+    let mut sums: Vec<_> = (0..4).map(|_| world.allreduce_init::<u64>(5000, Operator::Sum).unwrap()).collect();
+    for round in 0..50 {
+        for (index, sum) in sums.iter_mut().enumerate() {
+            sum.input_mut().fill(u64::from(rank) + index as u64 * 10 + round);
         }
-    });
+        if rank == 1 {
+            sums.reverse();
+        }
+        start_all(&mut sums).unwrap().wait_all().unwrap();
+        if rank == 1 {
+            sums.reverse();
+        }
+        for (index, sum) in sums.iter().enumerate() {
+            assert!(sum.output().iter().all(|&total| total == 3 + 3 * (index as u64 * 10 + round)));
+        }
+    }
 }
 
 #[test]
 fn sleeping_ranks_are_woken_by_the_last_to_come() {
-    for count in [1, 100_000] {
+    for (nodes, count) in [(1, 1), (1, 100_000), (2, 1), (2, 100_000)] {
         let late = Barrier::new(3);
-        everybody(3, |world| {
+        everybody((nodes, 3), |world| {
             let mut sum = world.allreduce_init::<u64>(count, Operator::Max).unwrap();
             for round in 0..10 {
                 sum.input_mut().fill(round + u64::from(world.rank()));
@@ -266,7 +279,13 @@ fn sleeping_ranks_are_woken_by_the_last_to_come() {
 /// From its start on a rank is not needed: large work is done by the daemon if nobody waits.
 #[test]
 fn it_ends_though_everybody_computes() {
-    let cluster = Cluster::start(1, 3);
+    for nodes in [1, 2, 3] {
+        ends_though_everybody_computes(nodes);
+    }
+}
+
+fn ends_though_everybody_computes(nodes: usize) {
+    let cluster = Cluster::start(nodes, 3);
     let sessions: Vec<Session> = (0..3).map(|rank| cluster.attach(rank)).collect();
     let init = |session: &Session| session.world().allreduce_init::<u64>(200_000, Operator::Sum).unwrap();
     let mut sums: Vec<_> = std::thread::scope(|scope| {
@@ -292,16 +311,33 @@ fn it_ends_though_everybody_computes() {
 
 #[test]
 fn members_that_say_different_things_are_told() {
-    everybody(2, |world| {
+    everybody((1, 2), |world| {
         let mut sum = world.allreduce_init::<u64>(10 + world.rank() as usize, Operator::Sum).unwrap();
         let error = soon(|| sum.start().unwrap().wait().unwrap_err());
         assert!(matches!(error, Error::Mismatch), "{error}");
+    });
+    // Between nodes one of them notices, and the others learn that it has given up.
+    everybody((2, 4), |world| {
+        let mut sum = world.allreduce_init::<u64>(10 + world.rank() as usize / 2, Operator::Sum).unwrap();
+        let error = soon(|| sum.start().unwrap().wait().unwrap_err());
+        assert!(matches!(error, Error::Mismatch | Error::PeerFreed), "{error}");
+    });
+    everybody((2, 4), |world| {
+        let mut sum = world.allreduce_init::<u64>(10 + world.rank() as usize % 2, Operator::Sum).unwrap();
+        let error = soon(|| sum.start().unwrap().wait().unwrap_err());
+        assert!(matches!(error, Error::Mismatch | Error::PeerFreed), "{error}");
     });
 }
 
 #[test]
 fn a_member_that_leaves_is_named() {
-    let cluster = Cluster::start(1, 2);
+    for nodes in [1, 2] {
+        member_leaves(nodes);
+    }
+}
+
+fn member_leaves(nodes: usize) {
+    let cluster = Cluster::start(nodes, 2);
     let (zero, one) = (cluster.attach(0), cluster.attach(1));
     let mut sum = zero.world().allreduce_init::<u64>(10, Operator::Sum).unwrap();
     let mut other = one.world().allreduce_init::<u64>(10, Operator::Sum).unwrap();
@@ -355,8 +391,8 @@ impl Storm {
 
 #[test]
 fn a_rank_killed_in_the_middle_harms_nobody() {
-    for round in 0..15u64 {
-        let cluster = Cluster::start(1, 3);
+    for round in 0..30u64 {
+        let cluster = Cluster::start(1 + round as usize % 3, 3);
         let session = cluster.attach(0);
         let init = std::thread::spawn({
             let world = session.world();

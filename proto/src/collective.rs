@@ -63,6 +63,9 @@ pub struct CollectiveShape {
     /// Elements: of the vector; or of each member's part, where the operation deals in parts; or, of an alltoall, from each
     /// member to each, row by row of senders, or one for all of them.
     pub counts: Vec<u64>,
+    /// Whether the result is to be the same to the last bit wherever the members live: combined in their order, one by one.
+    #[serde(default)]
+    pub is_reproducible: bool,
 }
 
 /// What one member says.

@@ -32,8 +32,8 @@ use crate::request::Request;
 /// What an engine is told of a collective. On all its nodes number, participants and members are the same.
 #[derive(Clone, Debug)]
 pub struct NodeCollective {
-    /// Tells it from all other collectives of the job, ever.
-    pub number: u32,
+    /// Tells it from all other collectives of the job, ever: see [`NodeCollective::number`].
+    pub number: u64,
     /// Nodes that take part, in the order in which the schedule counts them.
     pub participants: Vec<NodeId>,
     /// Ranks without which no round can begin.
@@ -48,6 +48,14 @@ pub struct NodeCollective {
     pub output: u64,
     /// Where its scratch memory lies.
     pub scratch: u64,
+}
+
+impl NodeCollective {
+    /// The number of a collective that is the `index`-th of its communicator. `None` if these are more than there can be.
+    pub fn number(comm: CommId, index: u32) -> Option<u64> {
+        let is_possible = comm.0 < CommId::RESERVED >> 1 && index <= limits::TAG_MAX as u32;
+        is_possible.then_some(u64::from(comm.0) << TAG_BITS | u64::from(index))
+    }
 }
 
 /// Names a collective of an engine, until it is closed.
@@ -78,6 +86,8 @@ pub enum CollectiveWork {
     /// given up for a reason that only it knows (`PeerFreed`), or the first rank of one whose messages have another length,
     /// because its ranks asked for something else (`Truncated`).
     Done { collective: CollectiveId, failure: Option<Completion> },
+    /// While none runs: there will be no further round.
+    Failed { collective: CollectiveId, failure: Completion },
 }
 
 /// What does not change from open to close.
@@ -155,8 +165,8 @@ impl Plan {
     /// Communicator and tag of its messages, or of its signals. No two collectives share them.
     fn label(&self, is_signal: bool) -> (CommId, Tag) {
         let number = self.node.number;
-        let comm = CommId::RESERVED | (number >> TAG_BITS) << 1 | u32::from(is_signal);
-        (CommId(comm), (number & limits::TAG_MAX as u32) as Tag)
+        let comm = CommId::RESERVED | ((number >> TAG_BITS) as u32) << 1 | u32::from(is_signal);
+        (CommId(comm), (number & limits::TAG_MAX as u64) as Tag)
     }
 }
 
@@ -183,6 +193,14 @@ impl Collectives {
     fn remove(&mut self, id: CollectiveId) {
         let collective = self.entries.remove(id.0 as usize);
         self.steps -= collective.pending.len();
+    }
+
+    /// Nobody wants to hear any more how it ended.
+    fn forget_ends(&mut self, id: CollectiveId) {
+        self.work.retain(|work| match work {
+            CollectiveWork::Done { collective, .. } | CollectiveWork::Failed { collective, .. } => *collective != id,
+            CollectiveWork::Copy { .. } | CollectiveWork::Combine { .. } => true,
+        });
     }
 
     pub(crate) fn entry(&mut self, id: CollectiveId) -> &mut Collective {
@@ -223,6 +241,13 @@ impl Engine {
         collective.failure.or(collective.farewell)
     }
 
+    /// One of this node's members is gone from it, or it can't take part: no further round begins, and the running one ends as
+    /// soon as nothing is under way any more.
+    pub fn abandon_collective(&mut self, id: CollectiveId, failure: Completion) {
+        self.renounce(id, failure);
+        self.run_collectives();
+    }
+
     /// Nobody wants it any more. Other nodes may still be in their last round: what they need of this one was sent.
     ///
     /// # Panics
@@ -230,6 +255,7 @@ impl Engine {
     pub fn close_collective(&mut self, id: CollectiveId) {
         assert!(!self.collectives.entry(id).is_running, "a collective is closed between its rounds");
         self.part(id);
+        self.collectives.forget_ends(id);
         self.collectives.remove(id);
     }
 
@@ -307,7 +333,8 @@ impl Engine {
             return;
         }
         collective.failure = Some(failure);
-        for step in 0..collective.channels.len() {
+        self.tell_if_idle(id);
+        for step in 0..self.collectives.entry(id).channels.len() {
             let channel = self.collectives.entry(id).channels[step];
             let active = channel.filter(|&channel| self.requests.find(channel).is_some_and(Request::is_active));
             if let Some(channel) = active {
@@ -320,7 +347,16 @@ impl Engine {
     pub(crate) fn renounce(&mut self, id: CollectiveId, failure: Completion) {
         if self.collectives.entry(id).failure.is_none() {
             self.collectives.entry(id).failure = Some(failure);
+            self.tell_if_idle(id);
             self.part(id);
+        }
+    }
+
+    /// Whoever waits for a round to begin learns that none will.
+    fn tell_if_idle(&mut self, id: CollectiveId) {
+        let Collective { is_running, failure, .. } = *self.collectives.entry(id);
+        if let Some(failure) = failure.filter(|_| !is_running) {
+            self.collectives.work.push_back(CollectiveWork::Failed { collective: id, failure });
         }
     }
 
@@ -350,4 +386,4 @@ impl Engine {
 
 /// Bits of a collective's number that its tag holds. The communicator has room for the others.
 const TAG_BITS: u32 = (limits::TAG_MAX as u32).count_ones();
-const _: () = assert!(limits::TAG_MAX as u32 == u32::MAX >> (32 - TAG_BITS) && TAG_BITS >= 2);
+const _: () = assert!(limits::TAG_MAX as u32 == u32::MAX >> (32 - TAG_BITS));

@@ -5,7 +5,7 @@
 //! other is gone.
 
 use ropeway_proto::collective::CollectiveMember;
-use ropeway_proto::{ChannelId, Completion, End, Frame, Layout, NodeId, Rank, Slot, Status, limits};
+use ropeway_proto::{ChannelId, CommId, Completion, End, Frame, Layout, NodeId, Rank, Slot, Status, limits};
 
 use crate::engine::{CompletionOf, Engine, RankState, Token};
 use crate::error::ProtocolError;
@@ -33,8 +33,11 @@ pub enum ChannelWork {
     EndWire { node: NodeId },
     /// A wired channel that was never used is not needed.
     Discard { channel: DirectId },
+    /// A collective with members on other nodes can't take place, as `member` was to: open it and close it, so that the other
+    /// nodes learn that.
+    Renounce { comm: CommId, member: CollectiveMember },
     /// Set up where the members of a collective meet; then call [`Engine::handle_met`] before any other input.
-    Meet { requests: Vec<ChannelId>, members: Vec<CollectiveMember> },
+    Meet { comm: CommId, requests: Vec<ChannelId>, members: Vec<CollectiveMember> },
     /// A member had started before its client knew of the meeting: it arrives.
     Arrive { meeting: MeetingId, member: u32, operation: Token },
     /// All members have arrived and compute: do the work.

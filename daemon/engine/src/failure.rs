@@ -47,6 +47,7 @@ impl Engine {
         let is_there = |rank| spec.node_of(rank) == Some(node);
         self.bindings.forget(|envelope| is_there(envelope.source) || is_there(envelope.dest));
         self.fail_all(failure, |request| request.node == node, is_there);
+        self.fail_gatherings(is_there, failure);
         self.end_collectives_of_node(node);
         self.run_collectives();
     }
@@ -66,7 +67,7 @@ impl Engine {
             self.desert(from, failure);
             self.end_wire_if_lost(from);
         }
-        self.fail_gatherings(rank, failure);
+        self.fail_gatherings(|other| other == rank, failure);
         Ok(())
     }
 
@@ -180,9 +181,13 @@ impl Engine {
     /// Takes a one-shot receive or probe out of the queues it waits in.
     fn unpost(&mut self, id: ChannelId) {
         let request = &self.requests[id];
+        // Steps of collectives are persistent, and nobody's.
+        if request.is_persistent() {
+            return;
+        }
         let local = &mut self.locals[request.local_rank as usize];
         match &request.kind {
-            Kind::Recv(recv) if !recv.is_persistent => {
+            Kind::Recv(_) => {
                 local.posted.remove(request.pattern(), id);
             }
             Kind::Probe => local.probes.retain(|&(_, other)| other != id),

@@ -1,11 +1,14 @@
-//! Collectives of ranks of this node. Their members meet in memory all have, and go on by themselves; the engine brings them
-//! together: the k-th registration of each member of a communicator belongs to the k-th of all others.
+//! The members of a collective that live on this node. They meet in memory all have, and go on by themselves; the engine brings
+//! them together: the k-th registration of each member of a communicator belongs to the k-th of all others. If there are members
+//! on other nodes, what happens between the nodes is a collective of its own ([`collective`](crate::collective)), which
+//! whoever holds the meeting opens, starts and closes.
 
 use std::collections::HashMap;
 
 use ropeway_proto::collective::{CollectiveMember, ShapeError};
 use ropeway_proto::{ChannelId, CommId, Completion, Endpoint, Epoch, Layout, Rank, Slot, Status};
 
+use crate::collective::NodeCollective;
 use crate::direct::ChannelWork;
 use crate::engine::Engine;
 use crate::error::Violation;
@@ -36,11 +39,18 @@ pub(crate) struct Gatherings {
 struct Gathering {
     /// By number.
     members: Vec<Option<(ChannelId, CollectiveMember)>>,
+    /// How many of this node have not registered.
     missing: usize,
-    ranks: Vec<Rank>,
+    /// What the first one has said.
+    first: CollectiveMember,
+    /// There are members on other nodes.
+    is_spanning: bool,
     /// It will never be complete.
     failure: Option<Completion>,
 }
+
+/// Of one job on one node.
+const GATHERINGS_MAX: usize = 1 << 16;
 
 /// Why a registration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,8 +62,12 @@ pub enum RegistrationError {
     Violation(#[from] Violation),
     #[error("rank {rank} is not member {number} of the collective")]
     NotMember { rank: Rank, number: u32 },
-    #[error("rank {rank} is on another node: collectives between nodes are not there yet")]
-    OtherNode { rank: Rank },
+    #[error("there is no rank {rank}")]
+    NoRank { rank: Rank },
+    #[error("no communicator has number {0}, or so many collectives", comm.0)]
+    Number { comm: CommId },
+    #[error("too many collectives wait for members that have not registered them")]
+    TooMany,
     #[error("the member has registered this collective already")]
     Twice,
 }
@@ -72,12 +86,17 @@ impl Engine {
         if member.shape.members.get(number as usize) != Some(&own) {
             return Err(RegistrationError::NotMember { rank: own, number });
         }
-        let local = self.config.spec.local_ranks();
-        if let Some(&rank) = member.shape.members.iter().find(|rank| !local.contains(rank)) {
-            return Err(RegistrationError::OtherNode { rank });
+        if let Some(&rank) = member.shape.members.iter().find(|&&rank| rank >= self.config.spec.size()) {
+            return Err(RegistrationError::NoRank { rank });
+        }
+        if NodeCollective::number(comm, member.number).is_none() {
+            return Err(RegistrationError::Number { comm });
         }
         let key = (comm, member.number);
         let gathering = self.gatherings.waiting.get(&key);
+        if gathering.is_none() && self.gatherings.waiting.len() >= GATHERINGS_MAX {
+            return Err(RegistrationError::TooMany);
+        }
         if gathering.is_some_and(|found| found.members.get(number as usize).is_some_and(Option::is_some)) {
             return Err(RegistrationError::Twice);
         }
@@ -94,24 +113,28 @@ impl Engine {
     fn gather(&mut self, key: (CommId, u32), id: ChannelId, member: CollectiveMember) {
         let gone = member.shape.members.iter().find_map(|&rank| self.why_gone(rank));
         let ranks = &member.shape.members;
+        let local = self.config.spec.local_ranks();
+        let here = ranks.iter().filter(|rank| local.contains(rank)).count();
         let gathering = self.gatherings.waiting.entry(key).or_insert_with(|| Gathering {
             members: vec![None; ranks.len()],
-            missing: ranks.len(),
-            ranks: ranks.clone(),
+            missing: here,
+            first: member.clone(),
+            is_spanning: here < ranks.len(),
             failure: gone,
         });
         let place = member.rank as usize;
-        if gathering.ranks != member.shape.members {
-            gathering.failure.get_or_insert(Completion::bare(Status::Mismatch));
-        }
+        let is_alike = gathering.first.shape == member.shape;
         if let Some(place) = gathering.members.get_mut(place) {
             *place = Some((id, member));
             gathering.missing -= 1;
         }
+        if !is_alike {
+            return self.fail_gathering(key, Completion::bare(Status::Mismatch));
+        }
         if gathering.missing == 0 && gathering.failure.is_none() {
             let gathering = self.gatherings.waiting.remove(&key).expect("it was just there");
             let (requests, members) = gathering.members.into_iter().flatten().unzip();
-            self.channel_work.push_back(ChannelWork::Meet { requests, members });
+            self.channel_work.push_back(ChannelWork::Meet { comm: key.0, requests, members });
         }
     }
 
@@ -189,9 +212,9 @@ impl Engine {
         }
     }
 
-    /// A rank is gone: what waits for its registration waits in vain.
-    pub(crate) fn fail_gatherings(&mut self, rank: Rank, failure: Completion) {
-        let has_rank = |gathering: &Gathering| gathering.ranks.contains(&rank);
+    /// Ranks are gone: what waits for their registration waits in vain.
+    pub(crate) fn fail_gatherings(&mut self, is_gone: impl Fn(Rank) -> bool, failure: Completion) {
+        let has_rank = |gathering: &Gathering| gathering.first.shape.members.iter().any(|&rank| is_gone(rank));
         let waiting = &self.gatherings.waiting;
         let keys: Vec<_> = waiting.iter().filter(|(_, gathering)| has_rank(gathering)).map(|(&key, _)| key).collect();
         keys.into_iter().for_each(|key| self.fail_gathering(key, failure));
@@ -199,6 +222,9 @@ impl Engine {
 
     fn fail_gathering(&mut self, key: (CommId, u32), failure: Completion) {
         let Some(gathering) = self.gatherings.waiting.get_mut(&key) else { return };
+        if gathering.failure.is_none() && gathering.is_spanning {
+            self.channel_work.push_back(ChannelWork::Renounce { comm: key.0, member: gathering.first.clone() });
+        }
         gathering.failure.get_or_insert(failure);
         let present: Vec<ChannelId> = gathering.members.iter().flatten().map(|(id, _)| *id).collect();
         for id in present {
@@ -218,7 +244,8 @@ impl Engine {
                 *place = None;
             }
         }
-        if gathering.members.iter().all(Option::is_none) {
+        // Who registers it later is to learn that it has failed.
+        if gathering.missing == 0 && gathering.members.iter().all(Option::is_none) {
             self.gatherings.waiting.remove(&key);
         }
     }

@@ -102,6 +102,7 @@ impl Engines {
                     assert_eq!(failure, None);
                     self.ended += 1;
                 }
+                CollectiveWork::Failed { failure, .. } => panic!("{failure:?}"),
             }
         }
         is_busy

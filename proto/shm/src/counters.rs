@@ -48,6 +48,8 @@ counters! {
     Sleeps = "sleeps",
     /// Times it woke a client.
     WakeUps = "wake_ups",
+    /// Schedules of collectives between nodes that were made.
+    SchedulesBuilt = "schedules_built",
     /// Clients cut off.
     ClientsEvicted = "clients_evicted",
 }

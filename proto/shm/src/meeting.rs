@@ -12,6 +12,9 @@
 //! pieces, which are dealt out by a counter. Little work is one piece, which the last to come does at once. Of more, those
 //! who wait take pieces, and the daemon if nobody does. Whoever finishes the last piece ends the round for all. So nobody who
 //! has come is needed any more, be it computing, asleep or stopped.
+//!
+//! If there are members on other nodes the work has two stages. Whoever finishes the first one tells the daemon, which sees to
+//! what happens between the nodes and then opens the second one.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -19,12 +22,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use ropeway_proto::collective::CollectiveMember;
+use ropeway_proto::division::Span;
 use ropeway_proto::{Layout, Slot, Status};
+use serde::{Deserialize, Serialize};
 
 use crate::job::JobSegment;
 use crate::request::RequestSlot;
 use crate::round::RoundWords;
-use crate::share::Share;
+use crate::share::{self, Share};
 
 #[repr(C)]
 struct MeetingWords {
@@ -68,12 +73,28 @@ const PIECE_BYTES: u64 = 32 << 10;
 pub struct Meeting {
     words: NonNull<MeetingWords>,
     members: NonNull<MemberWords>,
-    share: Share,
+    stages: Vec<Stage>,
     slots: Vec<NonNull<RequestSlot>>,
     places: Vec<(u32, Slot)>,
-    pieces: u32,
+    /// The members' numbers, ascending.
+    ranks: Vec<u32>,
     block: u64,
     job: Arc<JobSegment>,
+}
+
+/// Work between two points where everybody has to wait.
+struct Stage {
+    share: Share,
+    pieces: u32,
+}
+
+/// What is written down of a meeting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeetingPlan {
+    /// The members on this node, in order.
+    pub members: Vec<CollectiveMember>,
+    /// Of what the others know, if there are members on other nodes.
+    pub span: Option<Span>,
 }
 
 // SAFETY: the pointers lead into the mapping that `job` keeps, to atomics.
@@ -90,24 +111,53 @@ pub enum Arrival {
     Pending,
     /// Everybody has come, and there is more work than one should do who may have better to do.
     HasWork,
+    /// Everybody has come, and it is the daemon's turn: it has to be told.
+    Passed,
+}
+
+/// What helping has come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Helped {
+    /// Pieces done.
+    pub pieces: u32,
+    /// It is the daemon's turn now: it has to be told.
+    pub has_passed: bool,
+}
+
+impl Stage {
+    /// `None` if there are more pieces than can be counted.
+    fn new(share: Share) -> Option<Self> {
+        let work = share.work_bytes();
+        let pieces = if work <= SMALL_WORK_BYTES { 1 } else { u32::try_from(work.div_ceil(PIECE_BYTES)).ok()? };
+        Some(Self { pieces: pieces.min(share.units().clamp(1, PIECES_MAX) as u32), share })
+    }
+
+    fn is_small(&self) -> bool {
+        self.pieces == 1
+    }
+
+    fn do_piece(&self, job: &JobSegment, piece: u32) {
+        let (piece, pieces, units) = (u64::from(piece), u64::from(self.pieces), self.share.units());
+        self.do_units(job, units * piece / pieces..units * (piece + 1) / pieces);
+    }
+
+    fn do_units(&self, job: &JobSegment, units: Range<u64>) {
+        // Offsets were checked at registration; who changes them since harms his own job.
+        let _ = self.share.work(job, units);
+    }
 }
 
 impl Meeting {
-    /// What a meeting of these members needs.
-    pub fn footprint(members: &[CollectiveMember]) -> u64 {
-        let described = describe(members).len() as u64;
-        WORDS_BYTES + members.len() as u64 * MEMBER_BYTES + described.next_multiple_of(64)
+    /// What a meeting of so many members, planned like this, needs.
+    pub fn footprint(plan: &MeetingPlan) -> u64 {
+        let described = describe(plan).len() as u64;
+        WORDS_BYTES + plan.members.len() as u64 * MEMBER_BYTES + described.next_multiple_of(64)
     }
 
-    /// Writes a meeting down: its members and the request each has. The daemon's part.
-    pub fn write(
-        job: &Arc<JobSegment>,
-        block: u64,
-        members: &[CollectiveMember],
-        places: &[(u32, Slot)],
-    ) -> Option<Self> {
-        let description = describe(members);
-        let at = block + WORDS_BYTES + members.len() as u64 * MEMBER_BYTES;
+    /// Writes a meeting down: its plan and the request each member has. The daemon's part.
+    pub fn write(job: &Arc<JobSegment>, block: u64, plan: &MeetingPlan, places: &[(u32, Slot)]) -> Option<Self> {
+        let description = describe(plan);
+        let at = block + WORDS_BYTES + places.len() as u64 * MEMBER_BYTES;
         job.write(&Layout::contiguous(at, description.len() as u64), 0, &description).ok()?;
         // SAFETY: `MeetingWords` consists of atomics.
         let words: &MeetingWords = unsafe { job.segment().shared(block) }?;
@@ -116,7 +166,7 @@ impl Meeting {
             word.store(0, Ordering::Relaxed);
         }
         words.closed.described.store(description.len() as u32, Ordering::Relaxed);
-        words.closed.members.store(members.len() as u32, Ordering::Relaxed);
+        words.closed.members.store(places.len() as u32, Ordering::Relaxed);
         for (index, &(local_rank, slot)) in places.iter().enumerate() {
             // SAFETY: `MemberWords` consists of atomics.
             let member: &MemberWords =
@@ -125,7 +175,7 @@ impl Meeting {
             member.slot.store(slot, Ordering::Relaxed);
             member.is_busy.store(0, Ordering::Relaxed);
         }
-        Self::on(job, block, members, places)
+        Self::on(job, block, plan, places)
     }
 
     /// The meeting at `block`. A member's part; `None` if what is there is none.
@@ -145,11 +195,11 @@ impl Meeting {
         let at = block + WORDS_BYTES + u64::from(count) * MEMBER_BYTES;
         let mut description = vec![0; described as usize];
         job.read(&Layout::contiguous(at, described.into()), 0, &mut description).ok()?;
-        let members: Vec<CollectiveMember> = serde_json::from_slice(&description).ok()?;
-        Self::on(job, block, &members, &places?)
+        let plan: MeetingPlan = serde_json::from_slice(&description).ok()?;
+        Self::on(job, block, &plan, &places?)
     }
 
-    fn on(job: &Arc<JobSegment>, block: u64, members: &[CollectiveMember], places: &[(u32, Slot)]) -> Option<Self> {
+    fn on(job: &Arc<JobSegment>, block: u64, plan: &MeetingPlan, places: &[(u32, Slot)]) -> Option<Self> {
         // SAFETY: both consist of atomics; the lines of the members were checked one by one.
         let (words, lines) = unsafe {
             (job.segment().shared::<MeetingWords>(block)?, job.segment().shared::<MemberWords>(block + WORDS_BYTES)?)
@@ -157,16 +207,17 @@ impl Meeting {
         let slots: Option<Vec<_>> =
             places.iter().map(|&(local_rank, slot)| Some(NonNull::from(job.slot(local_rank, slot)?))).collect();
         job.range(block, WORDS_BYTES + places.len() as u64 * MEMBER_BYTES)?;
-        let share = Share::new(members)?;
-        let work = share.work_bytes();
-        let pieces = if work <= SMALL_WORK_BYTES { 1 } else { u32::try_from(work.div_ceil(PIECE_BYTES)).ok()? };
+        let shares = match &plan.span {
+            None => vec![share::within(&plan.members)?],
+            Some(span) => vec![share::before(&plan.members, span)?, share::after(&plan.members, span)?],
+        };
         Some(Self {
             words: NonNull::from(words),
             members: NonNull::from(lines),
+            stages: shares.into_iter().map(Stage::new).collect::<Option<_>>()?,
             slots: slots?,
             places: places.to_vec(),
-            pieces: pieces.min(share.units().clamp(1, PIECES_MAX) as u32),
-            share,
+            ranks: plan.members.iter().map(|member| member.rank).collect(),
             block,
             job: Arc::clone(job),
         })
@@ -179,7 +230,17 @@ impl Meeting {
 
     /// Whether there is little enough work for who comes last.
     pub fn is_small(&self) -> bool {
-        self.pieces == 1
+        self.stages.iter().all(Stage::is_small)
+    }
+
+    /// Whether there are members on other nodes.
+    pub fn is_spanning(&self) -> bool {
+        self.stages.len() > 1
+    }
+
+    /// Stages are counted over all rounds.
+    fn stage_number(&self, round: u32, stage: usize) -> u32 {
+        round.wrapping_mul(self.stages.len() as u32).wrapping_add(stage as u32)
     }
 
     /// A member has come for round `round`.
@@ -188,28 +249,29 @@ impl Meeting {
         if !rounds.arrive(self.slots.len() as u64) {
             return Arrival::Pending;
         }
-        if self.is_small() {
+        if self.stages[0].is_small() {
             return self.do_all(member, round);
         }
-        rounds.open(round);
+        rounds.open(self.stage_number(round, 0));
         self.wake_all();
         Arrival::HasWork
     }
 
     /// Little work: nobody else need know of it.
     fn do_all(&self, member: u32, round: u32) -> Arrival {
+        let stage = &self.stages[0];
         let is_done = self.with_hands_on(member, || {
             let is_open = self.closed().is_none();
             if is_open {
-                self.do_units(0..self.share.units());
+                stage.do_units(&self.job, 0..stage.share.units());
             }
             is_open
         });
-        if !is_done {
-            return Arrival::Pending;
+        match is_done {
+            false => Arrival::Pending,
+            true if self.end_stage(round, 0) => Arrival::Passed,
+            true => Arrival::Done,
         }
-        self.end_round(round);
-        Arrival::Done
     }
 
     /// Does something with the members' buffers. `member`: on whose behalf.
@@ -224,14 +286,35 @@ impl Meeting {
         result
     }
 
-    fn do_units(&self, units: Range<u64>) {
-        // Offsets were checked at registration; who changes them since harms his own job.
-        let _ = self.share.work(&self.job, units);
+    /// A stage is over. True if it is the daemon's turn now.
+    fn end_stage(&self, round: u32, stage: usize) -> bool {
+        let has_passed = stage + 1 < self.stages.len();
+        if has_passed {
+            self.words().rounds.pass(round.wrapping_add(1));
+        } else {
+            self.words().rounds.end(round);
+            self.wake_all();
+        }
+        has_passed
     }
 
-    fn end_round(&self, round: u32) {
-        self.words().rounds.end(round);
-        self.wake_all();
+    /// How many rounds have come to what happens between the nodes. The daemon's part.
+    pub fn passed(&self) -> u32 {
+        self.words().rounds.passed()
+    }
+
+    /// What happens between the nodes has happened: what comes after is due, and done at once if it is little. True if not.
+    /// The daemon's part.
+    pub fn resume(&self, round: u32) -> bool {
+        let stage = &self.stages[1];
+        if stage.is_small() {
+            stage.do_units(&self.job, 0..stage.share.units());
+            self.end_stage(round, 1);
+        } else {
+            self.words().rounds.open(self.stage_number(round, 1));
+            self.wake_all();
+        }
+        !stage.is_small()
     }
 
     /// Whether the round is over.
@@ -243,43 +326,47 @@ impl Meeting {
     /// Whether the round has pieces nobody has taken.
     #[inline]
     pub fn has_pieces(&self, round: u32) -> bool {
-        if self.is_small() {
-            return false;
-        }
+        !self.is_small() && self.open_stage(round).is_some()
+    }
+
+    /// The stage of the round that has pieces nobody has taken.
+    fn open_stage(&self, round: u32) -> Option<usize> {
         let (number, piece) = self.words().rounds.next_piece();
-        number == round && piece < self.pieces
+        let stage = number.wrapping_sub(self.stage_number(round, 0)) as usize;
+        self.stages.get(stage).is_some_and(|stage| piece < stage.pieces).then_some(stage)
     }
 
     /// The round that has work, for who is no member and so knows none.
     pub fn working_round(&self) -> Option<u32> {
-        let (round, _) = self.words().rounds.next_piece();
+        let round = self.words().rounds.ended();
         self.has_pieces(round).then_some(round)
     }
 
-    /// Does up to `limit` pieces; says how many. `member`: on whose behalf, so that the daemon knows whose hands are on the
-    /// buffers.
-    pub fn help(&self, member: u32, round: u32, limit: u32) -> u32 {
+    /// Does up to `limit` pieces. `member`: on whose behalf, so that the daemon knows whose hands are on the buffers.
+    pub fn help(&self, member: u32, round: u32, limit: u32) -> Helped {
+        let mut helped = Helped::default();
         if !self.has_pieces(round) {
-            return 0;
+            return helped;
         }
         self.with_hands_on(member, || {
-            let mut pieces = 0;
-            while pieces < limit && self.closed().is_none() && self.do_piece(round) {
-                pieces += 1;
+            while helped.pieces < limit
+                && self.closed().is_none()
+                && let Some(has_passed) = self.do_piece(round)
+            {
+                helped.pieces += 1;
+                helped.has_passed |= has_passed;
             }
-            pieces
-        })
+        });
+        helped
     }
 
-    fn do_piece(&self, round: u32) -> bool {
-        let rounds = &self.words().rounds;
-        let Some(piece) = rounds.claim(round, self.pieces) else { return false };
-        let (piece, pieces, units) = (u64::from(piece), u64::from(self.pieces), self.share.units());
-        self.do_units(units * piece / pieces..units * (piece + 1) / pieces);
-        if rounds.finish(self.pieces) {
-            self.end_round(round);
-        }
-        true
+    /// `None` if there was none left; else whether it was the last one before the daemon's turn.
+    fn do_piece(&self, round: u32) -> Option<bool> {
+        let (rounds, index) = (&self.words().rounds, self.open_stage(round)?);
+        let stage = &self.stages[index];
+        let piece = rounds.claim(self.stage_number(round, index), stage.pieces)?;
+        stage.do_piece(&self.job, piece);
+        Some(rounds.finish(stage.pieces) && self.end_stage(round, index))
     }
 
     /// A member waits from now on, and takes pieces.
@@ -325,9 +412,9 @@ impl Meeting {
     pub fn is_out_of_use(&self, is_alive: impl Fn(u32) -> bool) -> bool {
         // SYNC meeting-busy: see `help`.
         fence(Ordering::SeqCst);
-        (0..self.slots.len() as u32).all(|member| {
-            let is_busy = self.member(member).is_some_and(|line| line.is_busy.load(Ordering::Acquire) != 0);
-            !is_busy || !is_alive(self.places[member as usize].0)
+        (0..self.slots.len()).all(|index| {
+            let is_busy = self.line(index).is_some_and(|line| line.is_busy.load(Ordering::Acquire) != 0);
+            !is_busy || !is_alive(self.places[index].0)
         })
     }
 
@@ -365,11 +452,20 @@ impl Meeting {
 
     /// `None` for the daemon, which counts as nobody.
     fn member(&self, member: u32) -> Option<&MemberWords> {
+        // Without members on other nodes they are numbered as they lie.
+        let index = match self.ranks.get(member as usize) {
+            Some(&rank) if rank == member => member as usize,
+            _ => self.ranks.binary_search(&member).ok()?,
+        };
+        self.line(index)
+    }
+
+    fn line(&self, index: usize) -> Option<&MemberWords> {
         // SAFETY: there are as many lines as slots.
-        ((member as usize) < self.slots.len()).then(|| unsafe { self.members.add(member as usize).as_ref() })
+        (index < self.slots.len()).then(|| unsafe { self.members.add(index).as_ref() })
     }
 }
 
-fn describe(members: &[CollectiveMember]) -> Vec<u8> {
-    serde_json::to_vec(members).expect("registrations have no maps with odd keys")
+fn describe(plan: &MeetingPlan) -> Vec<u8> {
+    serde_json::to_vec(plan).expect("registrations have no maps with odd keys")
 }

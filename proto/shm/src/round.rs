@@ -1,4 +1,7 @@
 //! Rounds of a meeting: members come, the last opens the round, its pieces are dealt out, and whoever finishes the last ends it.
+//!
+//! A round may have two stages with pieces each, between which something else happens. They are opened and dealt out like
+//! rounds, by number.
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 
@@ -29,6 +32,8 @@ struct PieceWords {
     cursor: AtomicU64,
     /// Pieces that are done.
     done: AtomicU32,
+    /// Rounds whose first stage is over, where there is another one after it.
+    passed: AtomicU32,
 }
 
 /// No piece is left.
@@ -41,7 +46,7 @@ impl RoundWords {
         let words = Self {
             arrivals: ArrivalWords { arrived: AtomicU64::new(0) },
             ended: EndWords { rounds: AtomicU32::new(0) },
-            pieces: PieceWords { cursor: AtomicU64::new(0), done: AtomicU32::new(0) },
+            pieces: PieceWords { cursor: AtomicU64::new(0), done: AtomicU32::new(0), passed: AtomicU32::new(0) },
         };
         words.reset();
         words
@@ -54,6 +59,7 @@ impl RoundWords {
         // Round 0 has no piece until it is opened.
         self.pieces.cursor.store(NONE.into(), Ordering::Relaxed);
         self.pieces.done.store(0, Ordering::Relaxed);
+        self.pieces.passed.store(0, Ordering::Relaxed);
     }
 
     /// A member has come. True if it is the last of this round: nobody comes for the next before this one is over.
@@ -92,10 +98,27 @@ impl RoundWords {
         self.pieces.done.fetch_add(1, Ordering::AcqRel) + 1 == pieces
     }
 
+    /// The first stage of so many rounds is over.
+    pub fn pass(&self, rounds: u32) {
+        // SYNC meeting-passed (store): what the stage has brought forth before it is over.
+        self.pieces.passed.store(rounds, Ordering::Release);
+    }
+
+    /// How many rounds have passed their first stage.
+    pub fn passed(&self) -> u32 {
+        // SYNC meeting-passed (load).
+        self.pieces.passed.load(Ordering::Acquire)
+    }
+
     /// The round is over.
     pub fn end(&self, round: u32) {
         // SYNC meeting-rounds (store): the results before the end.
         self.ended.rounds.store(round.wrapping_add(1), Ordering::Release);
+    }
+
+    /// How many rounds are over.
+    pub fn ended(&self) -> u32 {
+        self.ended.rounds.load(Ordering::Acquire)
     }
 
     /// Whether the round is over.

@@ -183,6 +183,11 @@ fn a_failure_has_a_name() {
         cluster.settle();
         let status = if has_failed { Status::RankFailed } else { Status::RankLeft };
         assert_eq!(cluster.engines[2].collective_failure(group.ids[2]), gone(status, 4));
+        // A rank that has left has sent what the others need, who may be in an earlier round.
+        let told: Vec<_> =
+            (0..3).filter(|&me| has_failed || me == 2).map(|me| (me, group.ids[usize::from(me)])).collect();
+        cluster.rounds.failed.sort_unstable();
+        assert_eq!(cluster.rounds.failed, told);
         for me in 0..3 {
             cluster.begin_round(&group, me, 1);
             cluster.settle();
@@ -196,6 +201,22 @@ fn a_failure_has_a_name() {
     cluster.settle();
     let ends = [0, 1, 2].map(|me| cluster.ends(&group, me)[0]);
     assert_eq!(ends, [gone(Status::PeerLost, 2), gone(Status::PeerFreed, 0), gone(Status::PeerLost, 0)]);
+}
+
+#[test]
+fn more_collectives_than_ranks_fail_together() {
+    let mut cluster = Cluster::new(&[1; 2]);
+    let groups: Vec<_> =
+        (0..5).map(|number| cluster.open(number, &allreduce(2, SMALL), &Algorithm::Linear, compose)).collect();
+    groups.iter().for_each(|group| cluster.begin_round(group, 0, 0));
+    cluster.end_client(1, true);
+    cluster.settle();
+    for group in &groups {
+        assert_eq!(cluster.ends(group, 0), [gone(Status::RankFailed, 1)]);
+        cluster.close(group);
+    }
+    cluster.settle();
+    cluster.assert_nothing_left();
 }
 
 #[test]

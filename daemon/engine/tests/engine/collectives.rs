@@ -194,7 +194,7 @@ fn a_node_may_be_rounds_ahead_as_far_as_its_credit_goes() {
 fn two_collectives_may_be_started_in_different_orders() {
     for count in [SMALL, LARGE] {
         let mut cluster = Cluster::new(&[1; 4]);
-        let groups = [3, u32::MAX].map(|number| {
+        let groups = [3, (1 << 60) - 1].map(|number| {
             let group = cluster.open(number, &allreduce(4, count), &Algorithm::RecursiveDoubling, compose);
             cluster.settle();
             group
@@ -218,7 +218,7 @@ fn numbers_that_differ_in_any_bit_keep_collectives_apart() {
     let mut cluster = Cluster::new(&[1; 2]);
     let shape = allreduce(2, SMALL);
     let mut envelopes = std::collections::HashSet::new();
-    for number in [0, 1, 2, limits::TAG_MAX as u32, limits::TAG_MAX as u32 + 1, 1 << 31, u32::MAX] {
+    for number in [0, 1, 2, limits::TAG_MAX as u64, limits::TAG_MAX as u64 + 1, 1 << 59, (1 << 60) - 1] {
         cluster.open(number, &shape, &Algorithm::Linear, compose);
         cluster.open(number, &Shape::new(2, Collective::Barrier), &Algorithm::Linear, sum);
         cluster.settle();

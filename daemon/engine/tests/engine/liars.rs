@@ -368,7 +368,7 @@ impl Trial {
             let shape = Shape::new(2, collective);
             let mut group = Group::new(&shape, compose, vec![0, 1]);
             let number = TAG as u32 + u32::from(bytes == LARGE);
-            cluster.join(&mut group, number, build(&shape, &Algorithm::RecursiveDoubling, 0).unwrap());
+            cluster.join(&mut group, number.into(), build(&shape, &Algorithm::RecursiveDoubling, 0).unwrap());
             (group, 0)
         });
         Self { cluster, epochs: [[0; 3]; 2], is_attached: [true; 2], arriving: None, groups }

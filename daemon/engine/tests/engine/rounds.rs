@@ -31,6 +31,8 @@ pub(crate) fn compose(left: u64, right: u64) -> u64 {
 #[derive(Default)]
 pub(crate) struct Rounds {
     pub(crate) done: HashMap<(u16, CollectiveId), Vec<Option<Completion>>>,
+    /// Those that have failed while no round ran.
+    pub(crate) failed: Vec<(u16, CollectiveId)>,
     /// Copies and combinations to be made, if they are not made at once.
     pub(crate) slow: Option<Vec<(u16, CollectiveWork)>>,
     /// Ranks that are no members of what is opened.
@@ -105,7 +107,7 @@ impl Group {
 
 impl Cluster {
     /// Opens a collective over all nodes and ranks, by an algorithm that suits it.
-    pub(crate) fn open(&mut self, number: u32, shape: &Shape, algorithm: &Algorithm, operator: Operator) -> Group {
+    pub(crate) fn open(&mut self, number: u64, shape: &Shape, algorithm: &Algorithm, operator: Operator) -> Group {
         let nodes = (0..self.engines.len() as u16).collect();
         self.open_over(number, shape, operator, nodes, |me| build(shape, algorithm, me).unwrap())
     }
@@ -113,7 +115,7 @@ impl Cluster {
     /// Opens one over some nodes with schedules of the test's own.
     pub(crate) fn open_over(
         &mut self,
-        number: u32,
+        number: u64,
         shape: &Shape,
         operator: Operator,
         nodes: Vec<u16>,
@@ -127,7 +129,7 @@ impl Cluster {
     }
 
     /// Opens it on the next of its nodes.
-    pub(crate) fn join(&mut self, group: &mut Group, number: u32, schedule: Schedule) {
+    pub(crate) fn join(&mut self, group: &mut Group, number: u64, schedule: Schedule) {
         let me = group.ids.len();
         let node = group.nodes[me];
         let spec = self.engines[0].spec().clone();
@@ -208,6 +210,10 @@ impl Cluster {
             (_, CollectiveWork::Done { collective, failure }) => {
                 self.rounds.done.get_mut(&(node, collective)).expect("it is open").push(failure);
             }
+            (_, CollectiveWork::Failed { collective, failure }) => {
+                assert_eq!(self.engines[usize::from(node)].collective_failure(collective), Some(failure));
+                self.rounds.failed.push((node, collective));
+            }
             (Some(slow), _) => slow.push((node, work)),
             (None, _) => self.work(node, work),
         }
@@ -229,7 +235,7 @@ impl Cluster {
                 self.set_words(node, into, &new);
                 step
             }
-            CollectiveWork::Done { .. } => unreachable!("that is no work"),
+            CollectiveWork::Done { .. } | CollectiveWork::Failed { .. } => unreachable!("that is no work"),
         };
         self.engines[usize::from(node)].handle_collective_step(done);
         self.collect(node);

@@ -1,0 +1,304 @@
+//! A job's collectives: where members meet on this node, and what the daemon does between that and other nodes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ropeway_engine::{CollectiveId, CollectiveStep, CollectiveWork, MeetingId, NodeCollective};
+use ropeway_proto::collective::{CollectiveMember, CollectiveShape};
+use ropeway_proto::control::Refusal;
+use ropeway_proto::division::{Division, Span};
+use ropeway_proto::{ChannelId, CommId, Completion, Epoch, Layout, NodeId, Slot};
+use ropeway_schedule::{Schedule, Side};
+use ropeway_shm::{Counter, Counters, Meeting, MeetingPlan, own_buffers};
+
+use crate::job::Job;
+use crate::meetings::Spanning;
+
+/// Copies and combinations to be made between messages of collectives, piece by piece and in turn.
+#[derive(Default)]
+pub(crate) struct Work {
+    queue: VecDeque<(CollectiveWork, u64)>,
+}
+
+/// Memory of a node for what is under way between the nodes.
+struct Stage {
+    input: u64,
+    output: u64,
+    scratch: u64,
+    /// Where it lies, and how much it is.
+    memory: (u64, u64),
+}
+
+/// What is done of a copy or combination before others have their turn, in bytes.
+const PIECE_BYTES: u64 = 64 << 10;
+/// How many pieces before the devices have theirs.
+const PIECES_PER_CYCLE: usize = 4;
+
+/// How a collective is divided between nodes, as this one sees it.
+struct Spread {
+    /// Participant of each member.
+    nodes: Vec<u16>,
+    participants: Vec<NodeId>,
+    me: u16,
+    between: CollectiveShape,
+    schedule: Arc<Schedule>,
+}
+
+impl Job {
+    /// Checks and passes on what a member says of a collective.
+    pub(crate) fn register(
+        &mut self,
+        (local_rank, slot): (u32, Slot),
+        epoch: Epoch,
+        comm: CommId,
+        member: CollectiveMember,
+    ) -> Result<(), Refusal> {
+        let invalid = |error: &dyn std::fmt::Display| Refusal::Invalid(error.to_string());
+        member.shape.check().map_err(|error| invalid(&error))?;
+        if member.rank >= member.shape.size() {
+            return Err(Refusal::Invalid(format!("there is no member {}", member.rank)));
+        }
+        let (input, output) = member.bytes();
+        for (offset, bytes) in [(member.input, input), (member.output, output)] {
+            let layout = Layout::contiguous(offset, bytes);
+            if !layout.is_valid() {
+                return Err(Refusal::Invalid("a buffer that can't be".into()));
+            }
+            self.check_layout(local_rank, &layout).map_err(|error| invalid(&error))?;
+        }
+        self.make_sure_of_slot(local_rank, slot).map_err(|error| invalid(&error))?;
+        self.engine.register((local_rank, slot), epoch, comm, member).map_err(|error| invalid(&error))?;
+        self.carry_out_channel_work();
+        Ok(())
+    }
+
+    /// Sets up where members meet. `None` if they say different things, or there is no memory.
+    pub(crate) fn open_meeting(
+        &mut self,
+        comm: CommId,
+        requests: &[ChannelId],
+        members: Vec<CollectiveMember>,
+    ) -> Option<MeetingId> {
+        let place = |&id: &ChannelId| self.engine.place_of(id).map(|(local_rank, slot, _)| (local_rank, slot));
+        let places: Vec<_> = requests.iter().map(place).collect::<Option<_>>()?;
+        let first = members.first()?.clone();
+        if members.len() == first.shape.members.len() {
+            return self.write_meeting(MeetingPlan { members, span: None }, &places, None);
+        }
+        let meeting = self.open_spanning(comm, members, &places);
+        if meeting.is_none() {
+            self.renounce(comm, &first);
+        }
+        meeting
+    }
+
+    fn open_spanning(
+        &mut self,
+        comm: CommId,
+        members: Vec<CollectiveMember>,
+        places: &[(u32, Slot)],
+    ) -> Option<MeetingId> {
+        let first = members.first()?.clone();
+        let spread = self.spread(&first.shape)?;
+        let stage = self.take_stage(&spread, &members)?;
+        let span = Span { nodes: spread.nodes.clone(), me: spread.me, input: stage.input, output: stage.output };
+        let collective = self.engine.open_collective(spread.collective(comm, &first, &stage)?);
+        let spanning = Spanning::new(collective, &first.shape, stage.memory);
+        let plan = MeetingPlan { members, span: Some(span) };
+        let meeting = self.write_meeting(plan, places, Some(spanning));
+        if meeting.is_none() {
+            self.engine.close_collective(collective);
+            self.channels.give_space_back(stage.memory.0, stage.memory.1);
+        }
+        meeting
+    }
+
+    fn write_meeting(
+        &mut self,
+        plan: MeetingPlan,
+        places: &[(u32, Slot)],
+        spanning: Option<Spanning>,
+    ) -> Option<MeetingId> {
+        let footprint = Meeting::footprint(&plan);
+        let block = self.channels.take_space(&self.segment, footprint, self.quota_left())?;
+        match Meeting::write(&self.segment, block, &plan, places) {
+            Some(meeting) => Some(self.meetings.add(meeting, footprint, spanning)),
+            None => {
+                self.channels.give_space_back(block, footprint);
+                None
+            }
+        }
+    }
+
+    /// A collective can't take place: the other nodes learn that when it is opened and closed.
+    pub(crate) fn renounce(&mut self, comm: CommId, member: &CollectiveMember) {
+        let nowhere = Stage { input: 0, output: 0, scratch: 0, memory: (0, 0) };
+        let spread = self.spread(&member.shape);
+        if let Some(collective) = spread.and_then(|spread| spread.collective(comm, member, &nowhere)) {
+            let id = self.engine.open_collective(collective);
+            self.engine.close_collective(id);
+        }
+    }
+
+    fn spread(&mut self, shape: &CollectiveShape) -> Option<Spread> {
+        let (mut nodes, mut participants) = (Vec::new(), Vec::new());
+        for &rank in &shape.members {
+            let node = self.engine.spec().node_of(rank)?;
+            let known = participants.iter().position(|&other| other == node);
+            nodes.push(known.unwrap_or(participants.len()) as u16);
+            if known.is_none() {
+                participants.push(node);
+            }
+        }
+        let own = self.engine.spec().node;
+        let me = participants.iter().position(|&node| node == own)? as u16;
+        let between = Division::new(shape, &nodes)?.between();
+        let schedule = self.schedules.get(&between, me)?;
+        Some(Spread { nodes, participants, me, between, schedule })
+    }
+
+    /// Takes memory for what does not lie in the members' own buffers.
+    fn take_stage(&mut self, spread: &Spread, members: &[CollectiveMember]) -> Option<Stage> {
+        let bytes = |elements: u64| elements.checked_mul(spread.between.element_bytes.into());
+        let (input, output) = spread.between.elements(spread.me.into());
+        let (own_input, own_output) = own_buffers(members, &spread.nodes, spread.me);
+        let mut total = 0;
+        let mut take = |own: Option<u64>, elements: u64| {
+            let at = total;
+            if own.is_none() {
+                total = bytes(elements)?.checked_next_multiple_of(64)?.checked_add(total)?;
+            }
+            Some(own.map_or((true, at), |own| (false, own)))
+        };
+        let parts = [take(own_input, input)?, take(own_output, output)?];
+        let scratch = take(None, spread.schedule.scratch_elements())?;
+        let block = match total {
+            0 => 0,
+            total => self.channels.take_space(&self.segment, total, self.quota_left())?,
+        };
+        let [input, output, scratch] =
+            [parts[0], parts[1], scratch].map(|(is_staged, at)| if is_staged { block + at } else { at });
+        Some(Stage { input, output, scratch, memory: (block, total) })
+    }
+
+    // ---- ending
+
+    pub(crate) fn leave_meeting(&mut self, meeting: MeetingId, request: Option<ChannelId>, why: &Completion) {
+        // Of a rank that is gone the other nodes hear by themselves, and may still need what it has sent.
+        if let Some(collective) = self.meetings.collective(meeting).filter(|_| request.is_some()) {
+            self.engine.abandon_collective(collective, *why);
+        }
+        let ports = &self.ports;
+        let has_left = self.meetings.leave(meeting, request, why, |rank| !ports[rank as usize].is_gone);
+        if has_left {
+            self.finish_leaving(meeting, request);
+        }
+    }
+
+    /// A member has nothing to do with its meeting any more; the last one's memory is free.
+    fn finish_leaving(&mut self, meeting: MeetingId, request: Option<ChannelId>) {
+        if let Some(request) = request {
+            let place = self.engine.place_of(request);
+            if let Some(slot) = place.and_then(|(local_rank, slot, _)| self.segment.slot(local_rank, slot)) {
+                slot.set_channel(0);
+            }
+            self.engine.handle_closed(request);
+        }
+        if let Some(empty) = self.meetings.take_empty(meeting) {
+            empty.collective.into_iter().for_each(|collective| self.engine.close_collective(collective));
+            empty.memory.into_iter().for_each(|(block, bytes)| self.channels.give_space_back(block, bytes));
+        }
+    }
+
+    // ---- progress
+
+    /// Does what is to be done for collectives. Says how much that was.
+    pub(crate) fn progress_collectives(&mut self, counters: &Counters) -> usize {
+        counters.add(Counter::SchedulesBuilt, self.schedules.take_built());
+        let mut done = self.meetings.do_pieces();
+        while let Some(collective) = self.meetings.take_passed() {
+            self.engine.start_collective(collective);
+            done += 1;
+        }
+        done += self.work_between_nodes();
+        let (ports, mut left) = (&self.ports, Vec::new());
+        while let Some(gone) = self.meetings.take_left(|rank| !ports[rank as usize].is_gone) {
+            left.push(gone);
+        }
+        done += left.len();
+        left.into_iter().for_each(|(meeting, request)| self.finish_leaving(meeting, Some(request)));
+        done
+    }
+
+    fn work_between_nodes(&mut self) -> usize {
+        let mut done = 0;
+        for _ in 0..PIECES_PER_CYCLE {
+            self.take_collective_work();
+            let Some((work, bytes)) = self.work.queue.pop_front() else { break };
+            done += 1;
+            match self.do_piece(work, bytes) {
+                Ok(step) => self.engine.handle_collective_step(step),
+                Err(bytes) => self.work.queue.push_back((work, bytes)),
+            }
+        }
+        done
+    }
+
+    fn take_collective_work(&mut self) {
+        while let Some(work) = self.engine.poll_collective_work() {
+            match work {
+                CollectiveWork::Copy { .. } | CollectiveWork::Combine { .. } => self.work.queue.push_back((work, 0)),
+                CollectiveWork::Done { collective, failure } => self.end_round(collective, failure),
+                CollectiveWork::Failed { collective, failure } => self.meetings.fail(collective, &failure),
+            }
+        }
+    }
+
+    /// What happens between the nodes is over.
+    fn end_round(&mut self, collective: CollectiveId, failure: Option<Completion>) {
+        if let Some(meeting) = self.meetings.resume(collective, failure) {
+            self.finish_leaving(meeting, None);
+        }
+    }
+
+    /// Does what comes after so many bytes of a copy or combination. `Err` says where to go on.
+    fn do_piece(&self, work: CollectiveWork, at: u64) -> Result<CollectiveStep, u64> {
+        let end_of = |total: u64| total.min(at + PIECE_BYTES);
+        let (step, total, end) = match work {
+            CollectiveWork::Copy { step, from, to, bytes } => {
+                let end = end_of(bytes);
+                let (from, to) = (Layout::contiguous(from, bytes), Layout::contiguous(to, bytes));
+                // What was checked when the collective was opened is still there.
+                let _ = self.segment.copy(&from, at, &to, at, end - at);
+                (step, bytes, end)
+            }
+            CollectiveWork::Combine { step, from, into, elements, side } => {
+                let Some((operator, element)) = self.meetings.combination(step.collective) else { return Ok(step) };
+                let total = elements * element.bytes() as u64;
+                let end = end_of(total);
+                let sources = if side == Side::Left { [from, into] } else { [into, from] };
+                let elements = (end - at) / element.bytes() as u64;
+                let _ = self.segment.fold(operator, element, (&sources, at), into + at, elements);
+                (step, total, end)
+            }
+            CollectiveWork::Done { .. } | CollectiveWork::Failed { .. } => unreachable!("these are no work"),
+        };
+        if end == total { Ok(step) } else { Err(end) }
+    }
+}
+
+impl Spread {
+    /// What the engine is told. `None` if there are too many collectives.
+    fn collective(&self, comm: CommId, member: &CollectiveMember, stage: &Stage) -> Option<NodeCollective> {
+        Some(NodeCollective {
+            number: NodeCollective::number(comm, member.number)?,
+            participants: self.participants.clone(),
+            members: member.shape.members.clone(),
+            schedule: Arc::clone(&self.schedule),
+            element_bytes: member.shape.element_bytes.into(),
+            input: stage.input,
+            output: stage.output,
+            scratch: stage.scratch,
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! What nodes do for collectives between them: made when a collective is registered, once for each shape.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use ropeway_proto::collective::{CollectiveKind, CollectiveShape};
+use ropeway_schedule::{Collective, CostTable, Counts, Order, PairCounts, Schedule, Shape, build, select};
+
+/// Schedules that collectives of a job use.
+#[derive(Default)]
+pub(crate) struct Schedules {
+    made: HashMap<(CollectiveShape, u16), Weak<Schedule>>,
+    costs: CostTable,
+    /// How many were made since somebody asked.
+    built: u64,
+}
+
+/// Forgotten shapes are swept out when there are so many.
+const SWEEP_AT: usize = 64;
+
+impl Schedules {
+    /// What participant `me` does for `between`. `None` if no node can do that.
+    pub(crate) fn get(&mut self, between: &CollectiveShape, me: u16) -> Option<Arc<Schedule>> {
+        let key = (between.clone(), me);
+        if let Some(schedule) = self.made.get(&key).and_then(Weak::upgrade) {
+            return Some(schedule);
+        }
+        let shape = shape(between);
+        shape.check().ok()?;
+        let choice = select(&shape, between.element_bytes.into(), &self.costs);
+        let schedule = Arc::new(build(&shape, &choice.algorithm, me.into()).ok()?);
+        tracing::debug!(algorithm = %choice.algorithm, operation = shape.collective.name(), "a schedule was made");
+        if self.made.len() >= SWEEP_AT {
+            self.made.retain(|_, schedule| schedule.strong_count() > 0);
+        }
+        self.made.insert(key, Arc::downgrade(&schedule));
+        self.built += 1;
+        Some(schedule)
+    }
+
+    /// How many were made since this was asked last.
+    pub(crate) fn take_built(&mut self) -> u64 {
+        std::mem::take(&mut self.built)
+    }
+}
+
+/// The same in the words of schedules.
+fn shape(between: &CollectiveShape) -> Shape {
+    let (root, size) = (between.root, between.size());
+    let count = between.counts.first().copied().unwrap_or(0);
+    let counts = || Counts::each(&between.counts);
+    // Predefined operators commute.
+    let order = Order::Any;
+    let collective = match between.kind {
+        CollectiveKind::Barrier => Collective::Barrier,
+        CollectiveKind::Bcast => return Shape::new(size, Collective::Bcast { root, count }).in_place(),
+        CollectiveKind::Reduce => Collective::Reduce { root, count, order },
+        CollectiveKind::Allreduce => Collective::Allreduce { count, order },
+        CollectiveKind::ReduceScatter => Collective::ReduceScatter { counts: counts(), order },
+        CollectiveKind::Scan => Collective::Scan { count, order },
+        CollectiveKind::Exscan => Collective::Exscan { count, order },
+        CollectiveKind::Gather => Collective::Gather { root, counts: counts() },
+        CollectiveKind::Scatter => Collective::Scatter { root, counts: counts() },
+        CollectiveKind::Allgather => Collective::Allgather { counts: counts() },
+        CollectiveKind::Alltoall => Collective::Alltoall { counts: PairCounts::Matrix(between.counts.clone().into()) },
+    };
+    Shape::new(size, collective)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn between(kind: CollectiveKind, counts: &[u64]) -> CollectiveShape {
+        let members = vec![0, 1, 2];
+        let (combination, is_reproducible) = (None, false);
+        CollectiveShape {
+            kind,
+            members,
+            root: 1,
+            combination,
+            element_bytes: 8,
+            counts: counts.to_vec(),
+            is_reproducible,
+        }
+    }
+
+    #[test]
+    fn a_schedule_is_made_once() {
+        let mut schedules = Schedules::default();
+        let bcast = between(CollectiveKind::Bcast, &[100]);
+        let first = schedules.get(&bcast, 0).unwrap();
+        let second = schedules.get(&bcast, 0).unwrap();
+        assert_eq!(schedules.take_built(), 1);
+        assert!(schedules.get(&bcast, 1).is_some());
+        assert_eq!(schedules.take_built(), 1, "another participant does something else");
+        drop((first, second));
+        assert!(schedules.get(&bcast, 0).is_some());
+        assert_eq!(schedules.take_built(), 1, "nobody used it any more");
+    }
+
+    #[test]
+    fn buffers_are_as_long_as_members_say() {
+        let cases = [
+            (CollectiveKind::Barrier, vec![]),
+            (CollectiveKind::Bcast, vec![7]),
+            (CollectiveKind::Gather, vec![1, 0, 3]),
+            (CollectiveKind::Scatter, vec![1, 0, 3]),
+            (CollectiveKind::Allgather, vec![1, 0, 3]),
+            (CollectiveKind::Alltoall, vec![1, 0, 3, 4, 5, 6, 7, 8, 9]),
+        ];
+        for (kind, counts) in cases {
+            let between = between(kind, &counts);
+            for me in 0..3 {
+                let shape = shape(&between);
+                let expected = (shape.input_elements(me), shape.output_elements(me));
+                assert_eq!(between.elements(me), expected, "{kind:?}");
+            }
+        }
+    }
+}
