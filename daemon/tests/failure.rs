@@ -218,7 +218,9 @@ fn link_failure(how: Cut) {
         wires.lock().unwrap().push(cable);
         DaemonAddress { link, ..address }
     };
-    let cluster = Cluster::start_with(2, vec![config(), config()], route);
+    // Silence is to be noticed soon.
+    let quick = || Config { link_timeout: Duration::from_millis(600), ..config() };
+    let cluster = Cluster::start_with(2, vec![quick(), quick()], route);
     let (zero, one) = (cluster.attach(0), cluster.attach(1));
     let (zero, one) = (zero.world(), one.world());
     zero.send(&[1u8], 1, 1).unwrap();

@@ -32,10 +32,9 @@ pub(crate) struct Cluster {
     spec: JobSpec,
 }
 
-/// A configuration for tests: failures show soon, and what takes which way does not depend on the machine.
+/// A configuration for tests: what takes which way does not depend on the machine.
 pub(crate) fn config() -> Config {
     Config {
-        link_timeout: Duration::from_millis(600),
         node_eager_bytes_max: Some(8 << 10),
         node_piece_bytes: Some(64 << 10),
         ..Config::on_loopback(ClusterKey([9; 32]))
