@@ -13,7 +13,7 @@
 //! the number of ranks in their last bits.
 //!
 //! M. R. Hestenes and E. Stiefel, *Methods of Conjugate Gradients for Solving Linear Systems*, 1952; as a test of overlap and
-//! early binding R. Dimitrov, *Overlapping of Communication and Computation and Early Binding*, 2001, chapter VI.
+//! early binding R. Dimitrov, *Overlapping of Communication and Computation and Early Binding*, 2001.
 
 mod exchange;
 mod matrix;

@@ -1,6 +1,6 @@
 //! Conjugate gradients on several ranks. The program itself compares with the serial solution.
 
-mod job;
+use crate::job;
 
 const CG: &str = env!("CARGO_BIN_EXE_cg");
 

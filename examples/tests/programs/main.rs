@@ -1,0 +1,6 @@
+//! Runs the programs on several ranks.
+
+mod cg;
+mod fft;
+mod job;
+mod radix_sort;
