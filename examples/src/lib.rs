@@ -9,12 +9,14 @@
 //! | `cg` | conjugate gradients: an allgather and two allreduces an iteration, with something to compute beside them |
 //! | `fft` | a parallel FFT whose all-to-alls are cut in segments that travel while others are computed |
 //! | `radix_sort` | an allgather with work beside it, then messages whose sizes change each time |
+//! | `compositing` | pictures laid over each other: a reduction whose operator is not commutative |
 //!
 //! Start them with `ropeway run -n 4 -- target/release/ring`. Where there is more than a page of a program, it is a module here.
 #![forbid(unsafe_code)]
 
 mod blocks;
 pub mod cg;
+pub mod compositing;
 pub mod fft;
 pub mod jacobi;
 pub mod matrix_market;

@@ -1,6 +1,7 @@
 //! Runs the programs on several ranks.
 
 mod cg;
+mod compositing;
 mod fft;
 mod job;
 mod radix_sort;
