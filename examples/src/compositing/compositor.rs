@@ -30,6 +30,9 @@ impl Compositor {
     }
 
     /// Lays the layers of all ranks over each other, rank 0's in front. The picture is rank 0's; the others get nothing.
+    ///
+    /// # Panics
+    /// If the layer has not the size that was prepared for.
     pub fn composite(&mut self, layer: &[Pixel]) -> Result<&[Pixel], Error> {
         self.reduce_scatter(layer)?;
         self.gather.start()?.wait()?;

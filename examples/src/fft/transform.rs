@@ -116,6 +116,9 @@ impl Transform {
     }
 
     /// Transforms all ranks' points: from [`Shape::before`] to [`Shape::after`].
+    ///
+    /// # Panics
+    /// If there are not as many as that.
     pub fn run(&mut self, before: &[Complex32], after: &mut [Complex32]) -> Result<Times, Error> {
         let (begin, mut times) = (Instant::now(), Times::default());
         for segment in 0..self.segments {

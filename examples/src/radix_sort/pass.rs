@@ -47,7 +47,11 @@ impl Sorter {
     }
 
     /// Sorts. Afterwards rank 0 has the least keys, and each rank as many as before.
+    ///
+    /// # Panics
+    /// If there are not as many keys as were prepared for.
     pub fn sort(&mut self, keys: &mut [u32], variant: Variant) -> Result<Times, Error> {
+        assert_eq!(keys.len(), self.ordered.len(), "all ranks have prepared for so many keys");
         let (begin, mut times) = (Instant::now(), Times::default());
         for digit in Digit::all(self.bits) {
             self.pass(digit, keys, variant, &mut times)?;

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use ropeway::Session;
 use ropeway::control::ControlSocket;
 use ropeway_daemon::{Config, Daemon};
 use ropeway_proto::control::{JobSpec, Reply, Request};
@@ -38,32 +39,52 @@ impl Ended {
     }
 }
 
-/// Runs `program` with `args` as `ranks` ranks, and waits for all of them.
-pub(crate) fn run(program: &str, ranks: u32, args: &[&str]) -> Ended {
-    let daemon = Daemon::start(Config::on_loopback(ClusterKey([9; 32]))).unwrap();
-    let job = JobId(0x1234_5678_9abc_def0);
-    let nodes = JobSpec::deal(ranks, &[daemon.address().unwrap()]);
-    let mut launcher = ControlSocket::new(daemon.connect().unwrap());
-    let spec = JobSpec { job, nodes, node: NodeId(0) };
-    let reply = launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec }).unwrap();
-    assert_eq!(reply, Reply::JobCreated);
-    let start = |rank: u32| {
+/// A job on a daemon of this process.
+pub(crate) struct Job {
+    daemon: Daemon,
+    ranks: u32,
+    /// Kept open: the job lives as long as it is.
+    _launcher: ControlSocket,
+}
+
+impl Job {
+    pub(crate) fn create(ranks: u32) -> Self {
+        let daemon = Daemon::start(Config::on_loopback(ClusterKey([9; 32]))).unwrap();
+        let nodes = JobSpec::deal(ranks, &[daemon.address().unwrap()]);
+        let mut launcher = ControlSocket::new(daemon.connect().unwrap());
+        let spec = JobSpec { job: JOB, nodes, node: NodeId(0) };
+        let reply = launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec }).unwrap();
+        assert_eq!(reply, Reply::JobCreated);
+        Self { daemon, ranks, _launcher: launcher }
+    }
+
+    /// Becomes a rank, in this process.
+    pub(crate) fn attach(&self, rank: u32) -> Session {
+        Session::attach(self.daemon.connect().unwrap(), JOB, rank).unwrap()
+    }
+
+    fn spawn(&self, rank: u32, program: &str, args: &[&str]) -> Child {
         let mut command = Command::new(program);
         command
             .args(args)
-            .env("ROPEWAY_JOB", format!("{:016x}", job.0))
+            .env("ROPEWAY_JOB", format!("{:016x}", JOB.0))
             .env("ROPEWAY_RANK", rank.to_string())
-            .env("ROPEWAY_SIZE", ranks.to_string())
+            .env("ROPEWAY_SIZE", self.ranks.to_string())
             .env_remove("ROPEWAY_WAIT");
-        spawn(command, daemon.connect().unwrap())
-    };
-    let children: Vec<Child> = (0..ranks).map(start).collect();
+        spawn_connected(command, self.daemon.connect().unwrap())
+    }
+}
+
+/// Runs `program` with `args` as all ranks of a job, and waits for them.
+pub(crate) fn run(program: &str, ranks: u32, args: &[&str]) -> Ended {
+    let job = Job::create(ranks);
+    let children: Vec<Child> = (0..ranks).map(|rank| job.spawn(rank, program, args)).collect();
     // Nobody blocks on a full pipe: what the ranks write is little.
     Ended(children.into_iter().map(|child| child.wait_with_output().unwrap()).collect())
 }
 
 /// Starts a rank, which inherits the connection to its daemon, and no other one's.
-fn spawn(mut command: Command, connection: UnixStream) -> Child {
+fn spawn_connected(mut command: Command, connection: UnixStream) -> Child {
     static SPAWNING: Mutex<()> = Mutex::new(());
     let _alone = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
     fcntl(&connection, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
@@ -72,3 +93,5 @@ fn spawn(mut command: Command, connection: UnixStream) -> Child {
     drop(connection);
     child
 }
+
+const JOB: JobId = JobId(0x1234_5678_9abc_def0);

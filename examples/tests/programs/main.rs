@@ -5,3 +5,4 @@ mod compositing;
 mod fft;
 mod job;
 mod radix_sort;
+mod variant;
