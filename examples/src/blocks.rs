@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Those of `count` things that rank `rank` of `ranks` has: the first `count % ranks` ranks have one more than the others.
+/// Those of `count` things that rank `rank` of `ranks` has: the first `count % ranks` ranks have one more.
 pub fn block(count: usize, rank: u32, ranks: u32) -> Range<usize> {
     let (rank, ranks) = (rank as usize, ranks as usize);
     let (each, more) = (count / ranks, count % ranks);

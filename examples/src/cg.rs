@@ -9,11 +9,11 @@
 //! ```
 //!
 //! What can be done meanwhile is handed to the [`Exchange`], which does it beside the communication or after it: see
-//! [`Variant`](crate::Variant). The arithmetic is the same, in the same order, so both variants give the same x to the bit. Sums depend on
-//! the number of ranks in their last bits.
+//! [`Variant`](crate::Variant). The arithmetic is the same, in the same order, so both variants give the same x to the
+//! bit. Sums depend on the number of ranks in their last bits.
 //!
-//! M. R. Hestenes and E. Stiefel, *Methods of Conjugate Gradients for Solving Linear Systems*, 1952; as a test of overlap and
-//! early binding R. Dimitrov, *Overlapping of Communication and Computation and Early Binding*, 2001.
+//! M. R. Hestenes and E. Stiefel, *Methods of Conjugate Gradients for Solving Linear Systems*, 1952; as a test of
+//! overlap and early binding R. Dimitrov, *Overlapping of Communication and Computation and Early Binding*, 2001.
 
 mod exchange;
 mod matrix;

@@ -1,4 +1,4 @@
-//! Sort-last compositing: each rank has drawn what lies in its range of depths, and the pictures are laid over each other.
+//! Sort-last compositing: each rank has drawn what lies in its range of depths; the pictures are laid over each other.
 //!
 //! ```text
 //!   rank 0 ▒▒░░      strip 0 ──► rank 0: over, over, over ─┐
@@ -7,11 +7,13 @@
 //!          layers                from front to back
 //! ```
 //!
-//! Rank order is depth order, rank 0 in front. [`over`] is not commutative, and it rounds, so it is not quite associative either. Here each
-//! pixel is blended by one rank, from front to back as a serial program does it; so the result is the same to the bit.
+//! Rank order is depth order, rank 0 in front. [`over`] is not commutative, and it rounds, so it is not quite
+//! associative either. Here each pixel is blended by one rank, from front to back as a serial program does it; so the
+//! result is the same to the bit.
 //!
-//! T. Porter and T. Duff, *Compositing Digital Images*, 1984. As a reduction: V. Marendić, *Distributed memory reduction operations
-//! in presence of process desynchronization*, 2016, where the layers come from a particle simulation.
+//! T. Porter and T. Duff, *Compositing Digital Images*, 1984. As a reduction: V. Marendić, *Distributed memory
+//! reduction operations in presence of process desynchronization*, 2016, where the layers come from a particle
+//! simulation.
 
 mod compositor;
 mod image;

@@ -1,6 +1,7 @@
 //! A one-dimensional Fourier transform of points that are dealt in blocks to the ranks, by six steps.
 //!
-//! The n = R·C points are a matrix of R rows and C columns, stored by rows; a rank has some rows. With j = r·C + c and k = s + R·d
+//! The n = R·C points are a matrix of R rows and C columns, stored by rows; a rank has some rows. With j = r·C + c for
+//! the places of points, and k = s + R·d for those of the result:
 //!
 //! ```text
 //!   X[s + R·d]  =  Σ over c  ω_C^(c·d) · ω_n^(c·s) · Σ over r  ω_R^(r·s) · x[r·C + c]           ω_m = e^(−2πi/m)
@@ -10,12 +11,12 @@
 //!   4 transpose: ranks have rows       5 transform each row        6 transpose: the result is in order
 //! ```
 //!
-//! A transposition is an all-to-all. Each is cut in segments that travel while others are computed: of the first, a segment
-//! brings some columns, which are transformed while the next ones come; of the second and third, a segment takes away what has
-//! been transformed while the next lines are.
+//! A transposition is an all-to-all. Each is cut in segments that travel while others are computed: of the first, a
+//! segment brings some columns, which are transformed while the next ones come; of the second and third, a segment
+//! takes away what has been transformed while the next lines are.
 //!
-//! D. H. Bailey, *FFTs in External or Hierarchical Memory*, 1990; on segments R. Dimitrov, *Overlapping of Communication and
-//! Computation and Early Binding*, 2001.
+//! D. H. Bailey, *FFTs in External or Hierarchical Memory*, 1990; on segments R. Dimitrov, *Overlapping of
+//! Communication and Computation and Early Binding*, 2001.
 
 mod transform;
 mod transpose;

@@ -11,7 +11,8 @@
 //! | `radix_sort` | an allgather with work beside it, then messages whose sizes change each time |
 //! | `compositing` | pictures laid over each other: a reduction whose operator is not commutative |
 //!
-//! Start them with `ropeway run -n 4 -- target/release/ring`. Where there is more than a page of a program, it is a module here.
+//! Start them with `ropeway run -n 4 -- target/release/ring`. Where there is more than a page of a program, it is a
+//! module here.
 #![forbid(unsafe_code)]
 
 mod blocks;

@@ -11,10 +11,11 @@
 //!   6 send the keys there
 //! ```
 //!
-//! The keys a rank has after step 3 are in the order in which they will be among all keys, so what another rank gets of them is one
-//! piece, whose size both know after step 5. That is step 6: one message at most from each rank to each.
+//! The keys a rank has after step 3 are in the order in which they will be among all keys, so what another rank gets of
+//! them is one piece, whose size both know after step 5. That is step 6: one message at most from each rank to each.
 //!
-//! G. Inozemtsev, *Overlapping Computation and Communication through Offloading in MPI over InfiniBand*, 2014, chapter 4.
+//! G. Inozemtsev, *Overlapping Computation and Communication through Offloading in MPI over InfiniBand*, 2014, chapter
+//! 4.
 
 mod digits;
 mod pass;

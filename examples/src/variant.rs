@@ -18,8 +18,8 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// Runs the collective and `meanwhile`, one after the other or both at once. Adds the time within the collective's start
-    /// and wait to `communication`.
+    /// Runs the collective and `meanwhile`, one after the other or both at once. Adds the time within the collective's
+    /// start and wait to `communication`.
     pub fn run<T: Plain, R>(
         self,
         collective: &mut Collective<T>,

@@ -15,10 +15,10 @@ use ropeway_examples::matrix_market::{self, ReadError, SparseMatrix};
 use ropeway_examples::{Table, Variant, block, together};
 use serde::Serialize;
 
-/// Solves a sparse, symmetric, positive definite system whose solution is all ones, and compares with a serial solution.
+/// Solves a sparse, symmetric, positive definite system whose solution is all ones, and compares with a serial solver.
 ///
-/// In each iteration all ranks need all of one vector, and the sums of two scalar products. The overlapped variant computes what
-/// it can while they travel; both variants find the same solution to the bit.
+/// In each iteration all ranks need all of one vector, and the sums of two scalar products. The overlapped variant
+/// computes what it can while they travel; both variants find the same solution to the bit.
 #[derive(Parser)]
 #[command(version, after_help = "Start it with: ropeway run -n 4 -- cg --grid 256")]
 struct Flags {

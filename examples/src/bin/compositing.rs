@@ -53,7 +53,7 @@ enum Failure {
     Directory { path: PathBuf, source: io::Error },
     #[error("there are {layers} layers, but {ranks} ranks; start it with -n {layers}")]
     Layers { layers: usize, ranks: usize },
-    #[error("{} has {found:?} pixels, but {} has {first:?}; all layers must be alike", path.display(), first_path.display())]
+    #[error("{} has {found:?} pixels, {} has {first:?}; they must be alike", path.display(), first_path.display())]
     Sizes { path: PathBuf, found: [u32; 2], first_path: PathBuf, first: [u32; 2] },
     #[error("row {row}, column {column} differs from the serial blend")]
     Differs { row: usize, column: usize },

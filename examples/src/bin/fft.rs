@@ -14,8 +14,8 @@ use ropeway_examples::fft::{
 use ropeway_examples::{Size, Table, together};
 use serde::Serialize;
 
-/// Transforms a signal with the all-to-alls cut in segments, so that one travels while another is computed; compares with a
-/// serial transform.
+/// Transforms a signal with the all-to-alls cut in segments, so that one travels while another is computed; compares
+/// with a serial transform.
 #[derive(Parser)]
 #[command(version, after_help = "Start it with: ropeway run -n 4 -- fft --size 1M --segments 1,4,16")]
 struct Flags {

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 /// Sorts 32-bit keys by their digits, blocking and overlapped, and compares with a serial sort.
 ///
-/// Each digit needs an allgather of everybody's counts. The overlapped variant puts its own keys in order meanwhile. The table says by how
-/// many percent it is faster than the blocking one; a negative number says that it is slower.
+/// Each digit needs an allgather of everybody's counts. The overlapped variant puts its own keys in order meanwhile.
+/// The table says by how many percent it is faster than the blocking one; a negative number says that it is slower.
 #[derive(Parser)]
 #[command(version, after_help = "Start it with: ropeway run -n 4 -- radix_sort --keys 4K,64K --bits 2,4,8,16")]
 struct Flags {

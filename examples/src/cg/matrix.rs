@@ -22,7 +22,8 @@ pub struct SparseRows {
 /// Conjugate gradients are for symmetric matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the matrix is not symmetric: element {row}, {column} differs from element {column}, {row}; conjugate gradients need it to be"
+    "the matrix is not symmetric: element {row}, {column} differs from element {column}, {row}; conjugate gradients need \
+     it to be"
 )]
 pub struct NotSymmetric {
     /// Row of an element, counted from 1.
@@ -44,8 +45,8 @@ impl SparseRows {
         self.first.push(self.columns.len());
     }
 
-    /// Rows `rows` of the discrete Poisson equation on a grid of `side` by `side` points with fixed borders: 4 on the diagonal, −1
-    /// for each neighbour.
+    /// Rows `rows` of the discrete Poisson equation on a grid of `side` by `side` points with fixed borders: 4 on the
+    /// diagonal, −1 for each neighbour.
     pub fn poisson(side: usize, rows: Range<usize>) -> Self {
         let mut matrix = Self::new();
         for point in rows {
@@ -99,8 +100,8 @@ impl SparseRows {
         (0..self.len()).map(|row| self.elements(row).map(|(_, value)| value).sum()).collect()
     }
 
-    /// How far `x` is from solving the system whose solution is all ones: the length of `b − A·x` relative to that of `b`. These
-    /// have to be all rows.
+    /// How far `x` is from solving the system whose solution is all ones: the length of `b − A·x` relative to that of
+    /// `b`. These have to be all rows.
     pub fn residual(&self, x: &[f64]) -> f64 {
         let mut product = vec![0.0; self.len()];
         self.multiply_add(x, &mut product);
@@ -113,7 +114,8 @@ impl SparseRows {
     }
 }
 
-/// A rank's rows of the system `A·x = b`, in two halves: what needs this rank's own part of a vector only, and what needs the others'.
+/// A rank's rows of the system `A·x = b`, in two halves: what needs this rank's own part of a vector only, and what
+/// needs the others'.
 ///
 /// The right-hand side is `A·(1, …, 1)`, so the solution is known: all ones.
 #[derive(Clone, Debug)]

@@ -29,7 +29,7 @@ impl Compositor {
         Ok(Self { rank, ranks, width, height, exchange, gather })
     }
 
-    /// Lays the layers of all ranks over each other, rank 0's in front. The picture is rank 0's; the others get nothing.
+    /// Lays the layers of all ranks over each other, rank 0's in front. The picture is on rank 0; the others get nothing.
     ///
     /// # Panics
     /// If the layer has not the size that was prepared for.
@@ -39,8 +39,8 @@ impl Compositor {
         Ok(self.gather.output())
     }
 
-    /// Gives each rank its strip of the result: a reduce-scatter whose operator is `over`, by direct send. It is written out because
-    /// `over` is none of the predefined operators.
+    /// Gives each rank its strip of the result: a reduce-scatter whose operator is `over`, by direct send. It is
+    /// written out because `over` is none of the predefined operators.
     fn reduce_scatter(&mut self, layer: &[Pixel]) -> Result<(), Error> {
         self.exchange.input_mut().copy_from_slice(layer);
         self.exchange.start()?.wait()?;

@@ -1,7 +1,7 @@
 //! Something to look at: three rings in a row, each through the next, so that none is in front of another as a whole.
 //!
-//! What lies in a range of depths is drawn by marching through it. So layers blend into the same picture however many there are,
-//! but for rounding; and only in the right order.
+//! What lies in a range of depths is drawn by marching through it. So layers blend into the same picture however many
+//! there are, but for rounding; and only in the right order.
 
 use std::ops::Range;
 

@@ -145,7 +145,7 @@ impl Pieces {
 mod tests {
     use super::*;
 
-    /// Exchanges all segments between all ranks without any, and returns what they have in the end, one behind the other.
+    /// Exchanges all segments between all ranks, without any, and returns what they have in the end.
     fn transposed(lines: usize, columns: usize, cut: Cut, segments: u32, ranks: u32) -> Vec<Complex32> {
         let pieces = |rank| Pieces { lines, columns, cut, segments, rank, ranks };
         let element = |index: usize| Complex32 { re: index as f32, im: -(index as f32) };

@@ -33,7 +33,8 @@ impl Digit {
         keys.iter().for_each(|&key| counts[self.of(key)] += 1);
     }
 
-    /// Puts the keys in order of their values, equal ones as they were. Their `counts` become where those with each value end.
+    /// Puts the keys in order of their values, equal ones as they were. Their `counts` become where those with each
+    /// value end.
     pub(super) fn order(self, keys: &[u32], counts: &mut [u32], ordered: &mut [u32]) {
         let mut begin = 0;
         for count in &mut *counts {

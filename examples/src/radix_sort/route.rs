@@ -14,11 +14,11 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// The route of `rank`. All ranks have `keys` keys each; `counts` has everybody's counts of the values of the digit, rank by
-    /// rank.
+    /// The route of `rank`. All ranks have `keys` keys each; `counts` has everybody's counts of the values of the
+    /// digit, rank by rank.
     ///
-    /// All keys in order are those of the least value, rank by rank, then those of the next value, and so on. Each rank gets the
-    /// next `keys` of them.
+    /// All keys in order are those of the least value, rank by rank, then those of the next value, and so on. Each rank
+    /// gets the next `keys` of them.
     pub(super) fn new(counts: &[u32], radix: usize, keys: usize, rank: usize) -> Self {
         let ranks = counts.len() / radix;
         let block_of = |rank: usize| rank * keys..(rank + 1) * keys;
