@@ -209,7 +209,7 @@ fn judge(
         print_table(&reports)
     }
     // The iteration only follows the residual, and drifts from it by rounding.
-    let tolerance = 10.0 * settings.tolerance;
+    let tolerance = (10.0 * settings.tolerance).max(1e-13);
     let is_wrong = |report: &&Report| report.residual > tolerance || report.residual.is_nan();
     if let Some(&Report { variant, residual, .. }) = reports.iter().find(is_wrong) {
         return Err(Failure::Wrong { variant, tolerance, residual });
