@@ -39,7 +39,6 @@ mod skew;
 mod statistics;
 mod stream;
 mod streams;
-mod table;
 mod together;
 mod trip;
 mod unparking;
@@ -53,11 +52,10 @@ pub use cpu::s_per_gib;
 pub use error::BenchError;
 pub use gather::gather;
 pub use idle::cpu_time;
-pub use plan::{Bench, Plan, Size};
+pub use plan::{Bench, Plan};
 pub use record::{Floor, Measured, Record, Setting, Side};
-pub use ropeway_examples::Mode;
+pub use ropeway_examples::{Mode, Size, Table};
 pub use statistics::{Summary, significant};
-pub use table::Table;
 
 use ropeway::Session;
 

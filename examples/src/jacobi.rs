@@ -17,4 +17,4 @@ mod system;
 
 pub use exchange::{AmongRanks, Exchange, OneShot, OneShotSwap, Persistent, PersistentSwap, Swap};
 pub use solver::{Extremes, Settings, Solution, relative_difference, solve, solve_serially};
-pub use system::{NotDominant, System, row_block};
+pub use system::{NotDominant, System};

@@ -1,4 +1,4 @@
-//! Reads square matrices in the Matrix Market format, densely.
+//! Reads square matrices in the Matrix Market format, densely or sparsely.
 //!
 //! ```text
 //! %%MatrixMarket matrix coordinate real symmetric     or: array; integer; general
@@ -10,20 +10,35 @@
 //! 3 3 4.0
 //! ```
 //!
-//! A file has a matrix, but no right-hand side. [`System`](crate::jacobi::System) chooses it so that the solution is all ones.
+//! A file has a matrix, but no right-hand side. Our solvers choose it so that the solution is all ones.
 
+mod elements;
+mod lines;
+
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-/// A square matrix.
+use elements::{Dense, Elements, Sparse};
+use lines::{Banner, Lines, number, words};
+
+/// A square matrix, all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
     /// Rows, and columns.
     pub size: usize,
     /// All elements, row by row.
     pub elements: Vec<f32>,
+}
+
+/// A square matrix of which the file gives some elements; the others are zero.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SparseMatrix {
+    /// Rows, and columns.
+    pub size: usize,
+    /// Elements by row and column, counted from 0. In a symmetric matrix both halves.
+    pub elements: BTreeMap<(usize, usize), f64>,
 }
 
 /// Why a file has no matrix for us.
@@ -51,21 +66,21 @@ pub enum Problem {
     /// Not the numbers that have to be here.
     #[error("expected {0}")]
     Expected(&'static str),
-    /// Jacobi's method is for square ones.
+    /// Solvers are for square ones.
     #[error("the matrix has {rows} rows and {columns} columns; it must be square")]
     NotSquare { rows: usize, columns: usize },
     /// Too large, or nothing at all.
-    #[error("a matrix of {0} rows can't be solved densely; 1 to {SIZE_MAX} rows can")]
-    BadSize(usize),
+    #[error("the matrix has {size} rows; 1 to {size_max} are possible")]
+    BadSize { size: usize, size_max: usize },
     /// An index outside of the matrix.
     #[error("there is no element {row}, {column} in a matrix of {size} rows; indices begin at 1")]
     OutOfRange { row: usize, column: usize, size: usize },
     /// Two values for one element.
     #[error("element {row}, {column} occurs twice (in a symmetric matrix also counts {column}, {row})")]
     Twice { row: usize, column: usize },
-    /// NaN, or infinite, also when it is so in single precision only.
-    #[error("{0} is not a finite number in single precision")]
-    NotFinite(String),
+    /// NaN, or infinite, also when it is so in the precision of the solver only.
+    #[error("{word} is not a finite number in {precision} precision")]
+    NotFinite { word: String, precision: &'static str },
     /// The file has ended.
     #[error("the file ends after {found} of {expected} entries")]
     TooFew { found: usize, expected: usize },
@@ -77,189 +92,83 @@ pub enum Problem {
     Io(#[from] io::Error),
 }
 
-/// Reads a file.
+/// Reads a whole matrix.
 pub fn read(path: &Path) -> Result<Matrix, ReadError> {
+    let dense = read_into::<Dense>(path)?;
+    Ok(Matrix { size: dense.size, elements: dense.values })
+}
+
+/// Reads the elements that the file gives.
+pub fn read_sparse(path: &Path) -> Result<SparseMatrix, ReadError> {
+    let sparse = read_into::<Sparse>(path)?;
+    Ok(SparseMatrix { size: sparse.size, elements: sparse.values })
+}
+
+fn read_into<E: Elements>(path: &Path) -> Result<E, ReadError> {
     let file = File::open(path).map_err(|source| ReadError::Open { path: path.to_owned(), source })?;
     let mut lines = Lines::new(BufReader::new(file));
-    let matrix = parse(&mut lines);
-    matrix.map_err(|problem| ReadError::Line { path: path.to_owned(), line: lines.number, problem })
+    let elements = parse(&mut lines);
+    elements.map_err(|problem| ReadError::Line { path: path.to_owned(), line: lines.number(), problem })
 }
 
-fn parse<R: BufRead>(lines: &mut Lines<R>) -> Result<Matrix, Problem> {
+fn parse<E: Elements, R: BufRead>(lines: &mut Lines<R>) -> Result<E, Problem> {
     let banner = Banner::parse(lines.next_raw()?.ok_or(Problem::NoBanner)?)?;
-    let size = banner.parse_size(lines.next()?.ok_or(Problem::Expected(banner.size_line()))?)?;
-    let mut elements = Elements::new(size.rows, banner.is_symmetric);
-    for found in 0..size.entries {
-        let line = lines.next()?.ok_or(Problem::TooFew { found, expected: size.entries })?;
-        if banner.is_coordinate {
+    let (size, given) = banner.parse_size(lines.next()?.ok_or(Problem::Expected(banner.size_line()))?)?;
+    if !(1..=E::SIZE_MAX).contains(&size) {
+        return Err(Problem::BadSize { size, size_max: E::SIZE_MAX });
+    }
+    let expected = given.unwrap_or_else(|| banner.entries_of_array(size));
+    let mut elements = E::new(size);
+    let mut next_of_array = (1, 1);
+    for found in 0..expected {
+        let line = lines.next()?.ok_or(Problem::TooFew { found, expected })?;
+        let (place, value) = if banner.is_coordinate {
             let [row, column, value] = words(line, "row, column and value")?;
-            let (row, column) = (number(row, "a row number")?, number(column, "a column number")?);
-            elements.put(row, column, finite(value)?)?;
+            ((number(row, "a row number")?, number(column, "a column number")?), value)
         } else {
             let [value] = words(line, "one value")?;
-            let (row, column) = elements.next_of_array;
-            elements.put(row, column, finite(value)?)?;
-            elements.advance();
-        }
+            let place = next_of_array;
+            next_of_array = banner.below(size, place);
+            (place, value)
+        };
+        put(&mut elements, size, place, banner.is_symmetric, value)?;
     }
     match lines.next()? {
-        None => Ok(Matrix { size: size.rows, elements: elements.values }),
-        Some(_) => Err(Problem::TooMany(size.entries)),
+        None => Ok(elements),
+        Some(_) => Err(Problem::TooMany(expected)),
     }
 }
 
-struct Banner {
-    is_coordinate: bool,
-    is_symmetric: bool,
-}
-
-struct Size {
-    rows: usize,
-    entries: usize,
-}
-
-impl Banner {
-    fn parse(line: &str) -> Result<Self, Problem> {
-        let line = line.to_ascii_lowercase();
-        let mut words = line.split_whitespace();
-        if words.next() != Some("%%matrixmarket") || words.next() != Some("matrix") {
-            return Err(Problem::NoBanner);
-        }
-        let mut choose = |supported: &'static str, choices: &[&str]| {
-            let word = words.next().unwrap_or("");
-            let unsupported = || Problem::Unsupported { word: word.to_owned(), supported };
-            choices.iter().position(|&choice| choice == word).ok_or_else(unsupported)
-        };
-        let format = choose("coordinate and array", &["coordinate", "array"])?;
-        choose("real and integer", &["real", "integer", "double"])?;
-        let symmetry = choose("general and symmetric", &["general", "symmetric"])?;
-        Ok(Self { is_coordinate: format == 0, is_symmetric: symmetry == 1 })
-    }
-
-    fn size_line(&self) -> &'static str {
-        if self.is_coordinate { "rows, columns and number of entries" } else { "rows and columns" }
-    }
-
-    fn parse_size(&self, line: &str) -> Result<Size, Problem> {
-        let count = |word| number::<usize>(word, self.size_line());
-        let (rows, columns, entries) = if self.is_coordinate {
-            let [rows, columns, entries] = words(line, self.size_line())?;
-            (count(rows)?, count(columns)?, Some(count(entries)?))
-        } else {
-            let [rows, columns] = words(line, self.size_line())?;
-            (count(rows)?, count(columns)?, None)
-        };
-        if rows != columns {
-            return Err(Problem::NotSquare { rows, columns });
-        }
-        if !(1..=SIZE_MAX).contains(&rows) {
-            return Err(Problem::BadSize(rows));
-        }
-        let all = if self.is_symmetric { rows * (rows + 1) / 2 } else { rows * rows };
-        Ok(Size { rows, entries: entries.unwrap_or(all) })
-    }
-}
-
-/// The matrix while it is filled.
-struct Elements {
+/// Sets the element at `place`, counted from 1, and in a symmetric matrix its mirror image.
+fn put<E: Elements>(
+    elements: &mut E,
     size: usize,
+    (row, column): (usize, usize),
     is_symmetric: bool,
-    values: Vec<f32>,
-    is_set: Vec<bool>,
-    /// Where the next value of an array file belongs: row and column, from 1.
-    next_of_array: (usize, usize),
-}
-
-impl Elements {
-    fn new(size: usize, is_symmetric: bool) -> Self {
-        let count = size * size;
-        Self { size, is_symmetric, values: vec![0.0; count], is_set: vec![false; count], next_of_array: (1, 1) }
+    value: &str,
+) -> Result<(), Problem> {
+    if !(1..=size).contains(&row) || !(1..=size).contains(&column) {
+        return Err(Problem::OutOfRange { row, column, size });
     }
-
-    /// Sets an element, with indices from 1, and in a symmetric matrix its mirror image.
-    fn put(&mut self, row: usize, column: usize, value: f32) -> Result<(), Problem> {
-        if !(1..=self.size).contains(&row) || !(1..=self.size).contains(&column) {
-            return Err(Problem::OutOfRange { row, column, size: self.size });
-        }
-        let index = (row - 1) * self.size + column - 1;
-        let mirrored = if self.is_symmetric { (column - 1) * self.size + row - 1 } else { index };
-        if self.is_set[index] {
-            return Err(Problem::Twice { row, column });
-        }
-        for index in [index, mirrored] {
-            self.values[index] = value;
-            self.is_set[index] = true;
-        }
-        Ok(())
+    let value = E::parse(value)?;
+    let mut is_new = elements.put(row - 1, column - 1, value);
+    if is_symmetric && row != column {
+        is_new &= elements.put(column - 1, row - 1, value);
     }
-
-    /// Down the column; in a symmetric matrix the columns begin at the diagonal.
-    fn advance(&mut self) {
-        let (row, column) = self.next_of_array;
-        let top_of_next = if self.is_symmetric { column + 1 } else { 1 };
-        self.next_of_array = if row < self.size { (row + 1, column) } else { (top_of_next, column + 1) };
-    }
+    if is_new { Ok(()) } else { Err(Problem::Twice { row, column }) }
 }
-
-/// Lines that mean something, and how far we are.
-struct Lines<R> {
-    reader: R,
-    line: String,
-    number: usize,
-}
-
-impl<R: BufRead> Lines<R> {
-    fn new(reader: R) -> Self {
-        Self { reader, line: String::new(), number: 0 }
-    }
-
-    fn next_raw(&mut self) -> Result<Option<&str>, Problem> {
-        self.line.clear();
-        self.number += 1;
-        let bytes = self.reader.read_line(&mut self.line)?;
-        Ok((bytes > 0).then_some(self.line.as_str()))
-    }
-
-    /// The next line that is neither empty nor a comment.
-    fn next(&mut self) -> Result<Option<&str>, Problem> {
-        while self.next_raw()?.is_some() {
-            let content = self.line.trim();
-            if !content.is_empty() && !content.starts_with('%') {
-                return Ok(Some(self.line.trim()));
-            }
-        }
-        Ok(None)
-    }
-}
-
-fn words<'a, const N: usize>(line: &'a str, expected: &'static str) -> Result<[&'a str; N], Problem> {
-    let mut words = line.split_whitespace();
-    let found = std::array::from_fn(|_| words.next().unwrap_or(""));
-    if found[N - 1].is_empty() || words.next().is_some() {
-        return Err(Problem::Expected(expected));
-    }
-    Ok(found)
-}
-
-fn number<T: FromStr>(word: &str, expected: &'static str) -> Result<T, Problem> {
-    word.parse().map_err(|_| Problem::Expected(expected))
-}
-
-fn finite(word: &str) -> Result<f32, Problem> {
-    let value: f32 = number(word, "a number")?;
-    if value.is_finite() { Ok(value) } else { Err(Problem::NotFinite(word.to_owned())) }
-}
-
-/// Four gigabytes of elements.
-const SIZE_MAX: usize = 1 << 15;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Matrix, String> {
+    fn read_text<E: Elements>(text: &str) -> Result<E, String> {
         let mut lines = Lines::new(text.as_bytes());
-        parse(&mut lines).map_err(|problem| format!("{}: {problem}", lines.number))
+        parse(&mut lines).map_err(|problem| format!("{}: {problem}", lines.number()))
+    }
+
+    fn parsed(text: &str) -> Result<Matrix, String> {
+        read_text::<Dense>(text).map(|dense| Matrix { size: dense.size, elements: dense.values })
     }
 
     fn refusal(text: &str) -> String {
@@ -285,6 +194,19 @@ mod tests {
         let coordinate =
             "%%MatrixMarket matrix coordinate real symmetric\n3 3 6\n1 1 9\n2 1 1\n3 1 2\n2 2 8\n3 2 3\n3 3 7\n";
         assert_eq!(parsed(coordinate), complete);
+    }
+
+    #[test]
+    fn sparse_matrices_have_what_the_file_gives() {
+        let header = "%%MatrixMarket matrix coordinate real";
+        let sparse =
+            |text: String| read_text::<Sparse>(&text).map(|sparse| sparse.values.into_iter().collect::<Vec<_>>());
+        let symmetric = sparse(format!("{header} symmetric\n1000000 1000000 2\n7 7 4\n1000000 3 1e-300\n"));
+        assert_eq!(symmetric.unwrap(), [((2, 999_999), 1e-300), ((6, 6), 4.0), ((999_999, 2), 1e-300)]);
+        let twice = sparse(format!("{header} symmetric\n2 2 2\n2 1 4\n1 2 4\n"));
+        assert!(twice.unwrap_err().starts_with("4: element 1, 2 occurs twice"));
+        let infinite = sparse(format!("{header} general\n2 2 1\n2 1 1e309\n"));
+        assert_eq!(infinite.unwrap_err(), "3: 1e309 is not a finite number in double precision");
     }
 
     #[test]

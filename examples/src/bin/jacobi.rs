@@ -8,11 +8,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use ropeway::{Communicator, Error};
-use ropeway_examples::Mode;
 use ropeway_examples::jacobi::{
-    NotDominant, OneShot, Persistent, Settings, Solution, System, relative_difference, row_block, solve,
+    NotDominant, OneShot, Persistent, Settings, Solution, System, relative_difference, solve,
 };
 use ropeway_examples::matrix_market::{self, ReadError};
+use ropeway_examples::{Mode, block};
 
 /// Solves a dense, diagonally dominant system whose solution is all ones.
 #[derive(Parser)]
@@ -88,7 +88,7 @@ fn my_rows(flags: &Flags, world: &Communicator) -> Result<System, Failure> {
     if ranks as usize > unknowns {
         return Err(Failure::TooManyRanks { ranks, unknowns });
     }
-    let rows = row_block(unknowns, rank, ranks);
+    let rows = block(unknowns, rank, ranks);
     Ok(match whole {
         None => System::generate(unknowns, rows, flags.seed),
         Some(system) => system.block(rows),

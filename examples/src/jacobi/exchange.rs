@@ -2,8 +2,8 @@
 
 use ropeway::{Buffer, Communicator, Error, Pending, Plain, RecvRequest, SendRequest, start_all};
 
-use super::row_block;
 use super::solver::Extremes;
+use crate::block;
 
 /// What the ranks tell each other in an iteration.
 pub trait Exchange {
@@ -39,7 +39,7 @@ impl<P: Swap<f32>, E: Swap<f64>> AmongRanks<P, E> {
     /// Prepares everything that can be prepared for a system of `unknowns`.
     pub fn new(world: &Communicator, unknowns: usize) -> Result<Self, Error> {
         let (rank, ranks) = (world.rank(), world.size());
-        let parts = P::new(world, PARTS, |rank| row_block(unknowns, rank, ranks).len())?;
+        let parts = P::new(world, PARTS, |rank| block(unknowns, rank, ranks).len())?;
         let extremes = E::new(world, EXTREMES, |_| 2)?;
         Ok(Self { parts, extremes, unknowns, rank, ranks })
     }
@@ -50,7 +50,7 @@ impl<P: Swap<f32>, E: Swap<f64>> Exchange for AmongRanks<P, E> {
 
     fn gather_parts(&mut self, part: &[f32], x: &mut [f32]) -> Result<(), Error> {
         let (unknowns, ranks) = (self.unknowns, self.ranks);
-        let mut place = |rank, part: &[f32]| x[row_block(unknowns, rank, ranks)].copy_from_slice(part);
+        let mut place = |rank, part: &[f32]| x[block(unknowns, rank, ranks)].copy_from_slice(part);
         place(self.rank, part);
         self.parts.swap(part, place)
     }

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    use super::super::row_block;
+    use crate::block;
 
     #[test]
     fn the_known_solution_is_found() {
@@ -207,7 +207,7 @@ mod tests {
         }
         let run = |(rank, (to, from)): (usize, _)| {
             std::thread::spawn(move || {
-                let system = System::generate(unknowns, row_block(unknowns, rank as u32, ranks), 5);
+                let system = System::generate(unknowns, block(unknowns, rank as u32, ranks), 5);
                 let Ok(solution) =
                     solve(&system, &mut Threads { to, from, extremes: Extremes::default() }, Settings::default());
                 solution

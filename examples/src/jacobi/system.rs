@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::random::SplitMix;
+
 /// Some consecutive rows of a dense system `A·x = b`, or all of them.
 ///
 /// The right-hand side is `A·(1, …, 1)`, so the solution is known: all ones.
@@ -37,7 +39,7 @@ impl System {
     pub fn generate(unknowns: usize, rows: Range<usize>, seed: u64) -> Self {
         let mut coefficients = Vec::with_capacity(rows.len() * unknowns);
         for row in rows.clone() {
-            let mut random = SplitMix(seed ^ (row as u64).wrapping_mul(0xd134_2543_de82_ef95));
+            let mut random = SplitMix::stream(seed, row as u64);
             let begin = coefficients.len();
             coefficients.extend((0..unknowns).map(|_| random.next_unit()));
             let line = &mut coefficients[begin..];
@@ -97,43 +99,13 @@ impl System {
     }
 }
 
-/// The rows of rank `rank` of `ranks`: the first `unknowns % ranks` ranks have one more.
-pub fn row_block(unknowns: usize, rank: u32, ranks: u32) -> Range<usize> {
-    let (rank, ranks) = (rank as usize, ranks as usize);
-    let (each, more) = (unknowns / ranks, unknowns % ranks);
-    let begin = rank * each + rank.min(more);
-    begin..begin + each + usize::from(rank < more)
-}
-
 fn magnitude(elements: &[f32]) -> f64 {
     elements.iter().map(|element| f64::from(element.abs())).sum()
-}
-
-/// Sebastiano Vigna's SplitMix64: tiny, and the same everywhere.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next_unit(&mut self) -> f32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^= word >> 31;
-        (word >> 40) as f32 / (1u32 << 24) as f32
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn blocks_cover_all_rows_in_order() {
-        for (unknowns, ranks) in [(10, 4), (3, 3), (2048, 7), (2, 5)] {
-            let blocks: Vec<_> = (0..ranks).flat_map(|rank| row_block(unknowns, rank, ranks)).collect();
-            assert_eq!(blocks, (0..unknowns).collect::<Vec<_>>());
-        }
-    }
 
     #[test]
     fn a_row_does_not_depend_on_its_block() {

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use ropeway::Communicator;
 use ropeway_bench::{Console, cpu_time, gather};
-use ropeway_examples::Mode;
 use ropeway_examples::jacobi::{
-    Exchange, Extremes, NotDominant, OneShot, Persistent, Settings, Solution, System, row_block, solve,
+    Exchange, Extremes, NotDominant, OneShot, Persistent, Settings, Solution, System, solve,
 };
 use ropeway_examples::matrix_market::{self, ReadError};
+use ropeway_examples::{Mode, block};
 use serde::{Deserialize, Serialize};
 
 /// Solves a system again and again, with both kinds of messages in turns.
@@ -75,7 +75,7 @@ impl JacobiTask {
     }
 
     fn my_rows(&self, world: &Communicator) -> Result<System, TaskError> {
-        let rows = |unknowns| row_block(unknowns, world.rank(), world.size());
+        let rows = |unknowns| block(unknowns, world.rank(), world.size());
         match &self.matrix {
             None => Ok(System::generate(self.size as usize, rows(self.size as usize), self.seed)),
             Some(path) => {

@@ -1,0 +1,26 @@
+//! Sort-last compositing: each rank has drawn what lies in its range of depths; the pictures are laid over each other.
+//!
+//! ```text
+//!   rank 0 ▒▒░░      strip 0 ──► rank 0: over, over, over ─┐
+//!   rank 1 ░▒▒░      strip 1 ──► rank 1: over, over, over ─┼─► rank 0: the picture
+//!   rank 2 ░░▓▓      strip 2 ──► rank 2: over, over, over ─┘
+//!          layers                from front to back
+//! ```
+//!
+//! Rank order is depth order, rank 0 in front. [`over`] is not commutative, and it rounds, so it is not quite
+//! associative either. Here each pixel is blended by one rank, from front to back as a serial program does it; so the
+//! result is the same to the bit.
+//!
+//! T. Porter and T. Duff, *Compositing Digital Images*, 1984. As a reduction: V. Marendić, *Distributed memory
+//! reduction operations in presence of process desynchronization*, 2016, where the layers come from a particle
+//! simulation.
+
+mod compositor;
+mod image;
+mod over;
+mod scene;
+
+pub use compositor::Compositor;
+pub use image::{Image, ImageError};
+pub use over::{Pixel, blend, over};
+pub use scene::draw;
