@@ -48,6 +48,8 @@ counters! {
     Sleeps = "sleeps",
     /// Times it woke a client.
     WakeUps = "wake_ups",
+    /// Collectives registered, by each member.
+    CollectivesRegistered = "collectives_registered",
     /// Clients cut off.
     ClientsEvicted = "clients_evicted",
 }
