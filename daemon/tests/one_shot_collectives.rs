@@ -290,21 +290,25 @@ fn it_ends_though_some_compute() {
 
 #[test]
 fn what_runs_when_its_kind_is_forgotten_ends_all_the_same() {
-    let one_begun = Barrier::new(2);
+    let one_has_begun = Barrier::new(2);
     everybody(2, |world| {
         let rank = world.rank();
         let mut total = [0];
+        // More kinds than are remembered; rank 1 begins them all before rank 0 comes, and asks for the first only.
+        let mut arrays: Vec<_> = (0..200).map(|count| vec![rank; count]).collect();
         if rank == 0 {
-            one_begun.wait();
+            one_has_begun.wait();
         }
         let summing = world.iallreduce(&[1], &mut total, SUM).unwrap();
-        drop(world.iallgather(&[rank], &mut [0; 2]).unwrap());
-        if rank == 1 {
-            one_begun.wait();
+        for (count, array) in arrays.iter_mut().enumerate() {
+            let running = world.ibcast(array, count as u32 % 2).unwrap();
+            if rank == 0 {
+                running.wait().unwrap();
+                assert!(array.iter().all(|&root| root == count as u32 % 2));
+            }
         }
-        // More kinds than are remembered.
-        for count in 0..200 {
-            world.bcast(&mut vec![rank; count], count as u32 % 2).unwrap();
+        if rank == 1 {
+            one_has_begun.wait();
         }
         summing.wait().unwrap();
         assert_eq!(total, [2]);
