@@ -1,8 +1,7 @@
 //! What a process shares with its daemon: segments, command ring, control socket. Everything public holds one.
 
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 
@@ -37,8 +36,6 @@ pub(crate) struct Attachment {
     line: ControlLine,
     wait_mode: AtomicU8,
     presence: Presence,
-    /// How many collectives of each communicator were registered.
-    collectives: Mutex<HashMap<CommId, Arc<AtomicU32>>>,
     /// The daemon, if it was started for this process alone. Dropped, and so ended, after the line is closed.
     _private_daemon: Option<PrivateDaemon>,
 }
@@ -75,18 +72,12 @@ impl Attachment {
             line,
             wait_mode: AtomicU8::new(WaitMode::default() as u8),
             presence: Presence::default(),
-            collectives: Mutex::default(),
             _private_daemon: private_daemon,
         }))
     }
 
     pub(crate) fn rank(&self) -> Rank {
         self.rank
-    }
-
-    /// Counts the collectives of a communicator, for all its clones.
-    pub(crate) fn collectives(&self, comm: CommId) -> Arc<AtomicU32> {
-        Arc::clone(self.collectives.lock().expect(NO_PANIC).entry(comm).or_default())
     }
 
     /// Registers a collective with the daemon, and waits for its answer.

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use ropeway_proto::limits::TAG_MAX;
 use ropeway_proto::{CommId, Command, End, Endpoint, Rank, Tag};
 
 use crate::attachment::Attachment;
+use crate::collective::Collectives;
 use crate::plain::element_bytes;
 use crate::request::Persistent;
 use crate::terms::Terms;
@@ -20,14 +20,13 @@ use crate::{Buffer, Error, Pending, Plain, RecvRequest, SendRequest, Source, Sta
 pub struct Communicator {
     attachment: Arc<Attachment>,
     comm: CommId,
-    /// Collectives registered so far: all ranks count alike.
-    collectives: Arc<AtomicU32>,
+    collectives: Arc<Collectives>,
 }
 
 impl Communicator {
+    /// To be called once for each communicator; further handles are clones, which count its collectives together.
     pub(crate) fn new(attachment: Arc<Attachment>, comm: CommId) -> Self {
-        let collectives = attachment.collectives(comm);
-        Self { attachment, comm, collectives }
+        Self { attachment, comm, collectives: Arc::default() }
     }
 
     pub(crate) fn attachment(&self) -> &Arc<Attachment> {
@@ -43,8 +42,8 @@ impl Communicator {
         (0..self.size()).collect()
     }
 
-    pub(crate) fn next_collective(&self) -> u32 {
-        self.collectives.fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn collectives(&self) -> &Collectives {
+        &self.collectives
     }
 
     /// This process's number, `0..size`.

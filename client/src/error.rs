@@ -49,6 +49,16 @@ pub enum Error {
     /// The buffer belongs to another session.
     #[error("the buffer belongs to another session")]
     ForeignBuffer,
+    /// An array is not as long as the collective has it.
+    #[error("the collective has an {array} of {expected} elements, not of {elements}")]
+    WrongLength {
+        /// Which one: `input`, `output`, or `array` if one is both.
+        array: &'static str,
+        /// Elements of the array that was given.
+        elements: usize,
+        /// Elements it has to have.
+        expected: usize,
+    },
     /// Requests that are started together must belong to one session.
     #[error("requests of different sessions can't be started together")]
     MixedSessions,

@@ -39,6 +39,8 @@
 //! * **One-shot messages** ([`Communicator::send`], [`recv`](Communicator::recv), [`isend`](Communicator::isend),
 //!   [`irecv`](Communicator::irecv), [`probe`](Communicator::probe)) are matched one by one, also with [`ANY_SOURCE`] and
 //!   [`ANY_TAG`].
+//! * **Collectives** are registered too ([`Communicator::allreduce_init`] and others); or called just so, blocking
+//!   ([`allreduce`](Communicator::allreduce)) or not ([`iallreduce`](Communicator::iallreduce)).
 //! * **Waiting** costs as much CPU time as you allow: see [`WaitMode`].
 //! * **Threads** may share everything; no lock is held while waiting.
 //! * **Failures** are errors: a dead rank, a lost node, a daemon gone. No call blocks for ever after one.
@@ -76,7 +78,7 @@ mod watch;
 mod wires;
 
 pub use buffer::Buffer;
-pub use collective::{Collective, Numeric};
+pub use collective::{Collective, Located, Numeric, PendingCollective, Reducible};
 pub use communicator::Communicator;
 pub use error::Error;
 pub use future::{ActiveFuture, PendingFuture};
@@ -110,6 +112,9 @@ mod tests {
         is_shared::<Active<'_>>();
         is_shared::<ActiveSet<'_, SendRequest<f64>>>();
         is_shared::<Pending<f64>>();
+        is_shared::<Collective<f64>>();
+        is_shared::<PendingCollective<'_, f64>>();
+        is_shared::<Located<f64>>();
         is_shared::<Error>();
     }
 }

@@ -58,15 +58,21 @@ pub fn init() -> Result<Session, Error> {
 #[derive(Clone)]
 pub struct Session {
     attachment: Arc<Attachment>,
+    world: Communicator,
 }
 
 impl Session {
+    fn new(attachment: Arc<Attachment>) -> Self {
+        let world = Communicator::new(attachment.clone(), CommId::WORLD);
+        Self { attachment, world }
+    }
+
     /// Becomes `rank` of `job` over a connection to its node's daemon.
     ///
     /// Programs call [`init`]; this is for launchers, and for tests, where a process may well hold several sessions.
     pub fn attach(stream: UnixStream, job: JobId, rank: u32) -> Result<Self, Error> {
         let attachment = Attachment::open(ControlSocket::new(stream), job, rank, None)?;
-        Ok(Self { attachment })
+        Ok(Self::new(attachment))
     }
 
     /// Creates a job with this process as its only rank.
@@ -76,12 +82,12 @@ impl Session {
         let spec = JobSpec::single_node(job, 1);
         let reply = socket.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec })?;
         let Reply::JobCreated = reply else { return Err(unexpected(&reply)) };
-        Ok(Self { attachment: Attachment::open(socket, job, 0, daemon)? })
+        Ok(Self::new(Attachment::open(socket, job, 0, daemon)?))
     }
 
     /// The communicator of all ranks of the job.
     pub fn world(&self) -> Communicator {
-        Communicator::new(self.attachment.clone(), CommId::WORLD)
+        self.world.clone()
     }
 
     /// Sets how threads of this process wait, from now on.

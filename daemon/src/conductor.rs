@@ -200,7 +200,10 @@ impl Server {
         for (client, offence) in offenders {
             self.evict(client, &offence.to_string());
         }
-        registered.map(|()| Reply::Registered)
+        registered.map(|()| {
+            self.counters.add(Counter::CollectivesRegistered, 1);
+            Reply::Registered
+        })
     }
 
     fn detach(&mut self, index: usize) -> Reply {

@@ -6,19 +6,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Cluster, soon};
+use common::{Cluster, everybody, soon};
 use ropeway::{Collective, Communicator, Error, Favor, Operator, Session, WaitMode, start_all};
-
-/// Runs `act` as each of `size` ranks on `nodes` nodes at once.
-fn everybody((nodes, size): (usize, u32), act: impl Fn(Communicator) + Sync) {
-    let cluster = Cluster::start(nodes, size);
-    let sessions: Vec<Session> = (0..size).map(|rank| cluster.attach(rank)).collect();
-    std::thread::scope(|scope| {
-        for session in &sessions {
-            scope.spawn(|| act(session.world()));
-        }
-    });
-}
 
 /// Nothing, one element, odd numbers, and more than one rank should do alone.
 const COUNTS: [usize; 5] = [0, 1, 7, 1000, 30_001];

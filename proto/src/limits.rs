@@ -64,6 +64,19 @@ pub const FRAME_PAYLOAD_MAX: u32 = 1 << 20;
 /// One message on the control socket.
 pub const CONTROL_BYTES_MAX: usize = 1 << 20;
 
+/// Kinds of calls of collectives for which a communicator keeps what it has registered. All ranks keep alike, so this and what
+/// follows is part of the protocol.
+pub const ONE_SHOT_SHAPES_MAX: usize = 64;
+
+/// The largest arrays of all of them together, of one rank.
+pub const ONE_SHOT_BYTES_MAX: u64 = 64 << 20;
+
+/// Calls alike that may be on their way at once.
+pub const ONE_SHOT_LANES_MAX: u64 = 8;
+
+/// The same, of arrays however large.
+pub const ONE_SHOT_LANES_MIN: u64 = 2;
+
 /// Alignment of registered buffers: a cache line, so that neighbours never share one.
 pub const BUFFER_ALIGN: u64 = 64;
 

@@ -160,6 +160,21 @@ pub(crate) fn soon<T>(act: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Runs `act` as each of `size` ranks on `nodes` nodes at once.
+pub(crate) fn everybody((nodes, size): (usize, u32), act: impl Fn(Communicator) + Sync) {
+    everybody_of(&Cluster::start(nodes, size), size, act);
+}
+
+/// The same, in a cluster.
+pub(crate) fn everybody_of(cluster: &Cluster, size: u32, act: impl Fn(Communicator) + Sync) {
+    let sessions: Vec<Session> = (0..size).map(|rank| cluster.attach(rank)).collect();
+    std::thread::scope(|scope| {
+        for session in &sessions {
+            scope.spawn(|| act(session.world()));
+        }
+    });
+}
+
 /// Ranks 0 and 1.
 pub(crate) fn pair(cluster: &Cluster) -> (Session, Session) {
     (cluster.attach(0), cluster.attach(1))

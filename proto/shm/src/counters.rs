@@ -50,6 +50,8 @@ counters! {
     WakeUps = "wake_ups",
     /// Schedules of collectives between nodes that were made.
     SchedulesBuilt = "schedules_built",
+    /// Collectives registered, by each member.
+    CollectivesRegistered = "collectives_registered",
     /// Clients cut off.
     ClientsEvicted = "clients_evicted",
 }

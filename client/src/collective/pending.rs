@@ -1,0 +1,102 @@
+//! Collectives that run while the program does something else, and were not registered.
+
+use std::fmt;
+use std::sync::Arc;
+
+use zerocopy::IntoBytes;
+
+use super::form::Form;
+use super::lane::Lane;
+use crate::{Communicator, Error, Plain, WaitMode};
+
+/// A running collective, such as an [`iallreduce`](Communicator::iallreduce), which fills its output when it is waited for.
+///
+/// Once it was begun this rank is not needed any more: the input may be changed, and the program may compute. Dropping it
+/// lets it end by itself, as long as there is a handle of its communicator; its output then stays as it was.
+///
+/// Up to eight that are alike (the same operation, root, operator, element type and counts) may be on their way, of arrays
+/// larger than 8 MiB fewer, but always two. To begin a further one waits for the oldest, and so for all ranks to begin that.
+#[must_use = "the output is filled by `wait`"]
+pub struct PendingCollective<'a, T: Plain> {
+    lane: Arc<Lane>,
+    turn: u64,
+    /// The part of the program's array that is filled.
+    output: &'a mut [T],
+    is_over: bool,
+}
+
+impl<T: Plain> PendingCollective<'_, T> {
+    /// Waits until the collective has ended, and fills the output.
+    pub fn wait(self) -> Result<(), Error> {
+        self.finish(None)
+    }
+
+    /// As [`wait`](Self::wait), in this mode.
+    pub fn wait_with(self, mode: WaitMode) -> Result<(), Error> {
+        self.finish(Some(mode))
+    }
+
+    /// Whether the collective has ended. If so, the output is filled, and [`wait`](Self::wait) returns at once.
+    pub fn test(&mut self) -> Result<bool, Error> {
+        if !self.is_over {
+            let tested = self.lane.test(self.turn, |bytes| fill(self.output, bytes));
+            self.is_over = !matches!(tested, Ok(false));
+            tested?;
+        }
+        Ok(self.is_over)
+    }
+
+    fn finish(mut self, mode: Option<WaitMode>) -> Result<(), Error> {
+        if std::mem::replace(&mut self.is_over, true) {
+            return Ok(());
+        }
+        self.lane.wait(self.turn, mode, |bytes| fill(self.output, bytes))
+    }
+}
+
+/// What this rank gets begins what comes, if it gets anything.
+fn fill<T: Plain>(output: &mut [T], bytes: &[u8]) {
+    let output = output.as_mut_bytes();
+    output.copy_from_slice(&bytes[..output.len()]);
+}
+
+impl<T: Plain> Drop for PendingCollective<'_, T> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.lane.abandon(self.turn);
+        }
+    }
+}
+
+impl<T: Plain> fmt::Debug for PendingCollective<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingCollective").field("is_over", &self.is_over).finish_non_exhaustive()
+    }
+}
+
+impl Communicator {
+    /// Starts a call on a lane of its own.
+    pub(super) fn begin<'o, T: Plain>(&self, form: Form<'_, 'o, T>) -> Result<PendingCollective<'o, T>, Error> {
+        self.start_call(form, false)
+    }
+
+    /// Starts a call and waits for its end.
+    pub(super) fn call<T: Plain>(&self, form: Form<'_, '_, T>) -> Result<(), Error> {
+        self.start_call(form, true)?.wait()
+    }
+
+    fn start_call<'o, T: Plain>(
+        &self,
+        form: Form<'_, 'o, T>,
+        is_blocking: bool,
+    ) -> Result<PendingCollective<'o, T>, Error> {
+        // The lock ends here: waiting for a lane is nobody else's business.
+        let (lane, extent) = self.collectives().cache().turn(self, &form, is_blocking)?;
+        let input = match form.input {
+            Some(input) => &input[..extent.input],
+            None => &form.output[extent.input_in_place..][..extent.input],
+        };
+        let turn = lane.start(input.as_bytes())?;
+        Ok(PendingCollective { lane, turn, output: &mut form.output[..extent.filled], is_over: false })
+    }
+}
