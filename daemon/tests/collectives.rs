@@ -2,8 +2,8 @@
 
 mod common;
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{Cluster, everybody, soon};
@@ -152,6 +152,25 @@ fn inputs_are_combined() {
                 rounds(&mut world.reduce_scatter_init(&counts, Operator::Sum).unwrap(), rank, own);
             }
         });
+    }
+}
+
+/// Sums of floats depend on how they are grouped; programs that decide by them must all decide alike.
+#[test]
+fn everybody_gets_the_same_sum_to_the_bit() {
+    for (nodes, size) in PLACES {
+        let sums = Mutex::new(Vec::new());
+        everybody((nodes, size), |world| {
+            let sum = COUNTS.map(|count| {
+                let mut sum = vec![if world.rank() == 0 { 1e16 } else { 1.0 }; count];
+                world.allreduce_in_place(&mut sum, Operator::Sum).unwrap();
+                sum
+            });
+            sums.lock().unwrap().push(sum);
+        });
+        let mut sums = sums.into_inner().unwrap();
+        sums.dedup();
+        assert_eq!(sums.len(), 1, "{size} ranks on {nodes} nodes");
     }
 }
 

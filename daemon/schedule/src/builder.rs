@@ -119,12 +119,35 @@ impl Accumulator {
 
     /// Takes in what a peer sends. It lands in memory of its own, so it may come at any time.
     pub(crate) fn recv(&mut self, builder: &mut Builder, peer: u32, side: Side) {
-        if self.is_home {
-            let operand = builder.scratch(self.home.length);
+        let operand = self.landing(builder);
+        builder.recv(peer, operand);
+        self.take_in(builder, operand, side);
+    }
+
+    /// Takes in what these peers send, on its left, combined in their order and from the left.
+    pub(crate) fn recv_before(&mut self, builder: &mut Builder, peers: impl IntoIterator<Item = u32>) {
+        let mut peers = peers.into_iter();
+        let Some(first) = peers.next() else { return };
+        let before = self.landing(builder);
+        builder.recv(first, before);
+        for peer in peers {
+            let operand = builder.scratch(before.length);
             builder.recv(peer, operand);
-            builder.combine(operand, self.home, side);
+            builder.combine(operand, before, Side::Right);
+        }
+        self.take_in(builder, before, Side::Left);
+    }
+
+    /// Where the next operand lands: home, if nothing is there yet.
+    fn landing(&self, builder: &mut Builder) -> Slice {
+        if self.is_home { builder.scratch(self.home.length) } else { self.home }
+    }
+
+    /// Combines what has landed with what is there.
+    fn take_in(&mut self, builder: &mut Builder, landed: Slice, side: Side) {
+        if self.is_home {
+            builder.combine(landed, self.home, side);
         } else {
-            builder.recv(peer, self.home);
             let opposite = if side == Side::Left { Side::Right } else { Side::Left };
             builder.combine(self.operand, self.home, opposite);
             self.is_home = true;

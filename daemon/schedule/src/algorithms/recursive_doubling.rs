@@ -101,7 +101,8 @@ pub(super) fn folded(
     }
 }
 
-/// Everybody of a group tells all it has to all others of it, digit by digit; rank order is kept.
+/// Everybody of a group tells all it has to all others of it, digit by digit. All combine that in rank order and from the left,
+/// so that they get the same to the bit.
 pub(super) fn exchange(
     b: &mut Builder,
     rounds: &[Digit],
@@ -115,7 +116,7 @@ pub(super) fn exchange(
         for distance in 1..round.radix {
             b.send(peer((mine + distance) % round.radix), sum.value());
         }
-        (0..mine).rev().for_each(|digit| sum.recv(b, peer(digit), Side::Left));
+        sum.recv_before(b, (0..mine).map(peer));
         (mine + 1..round.radix).for_each(|digit| sum.recv(b, peer(digit), Side::Right));
     }
 }

@@ -102,6 +102,18 @@ pub(super) fn compare(shape: &Shape, execution: &Execution) -> Result<(), CheckE
     Ok(())
 }
 
+/// Whether everybody has the same output.
+pub(super) fn check_equal(execution: &Execution, size: u32) -> Result<(), CheckError> {
+    let first = execution.output(0);
+    for me in 1..size {
+        let output = execution.output(me);
+        if let Some(element) = (0..first.len()).find(|&element| output.get(element) != first.get(element)) {
+            return Err(CheckError::Unequal { me, element });
+        }
+    }
+    Ok(())
+}
+
 /// All prefixes of a reduction's operands, by rank.
 struct Prefixes(Vec<Vec<Value>>);
 
