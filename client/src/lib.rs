@@ -44,6 +44,8 @@
 //! * **Waiting** costs as much CPU time as you allow: see [`WaitMode`].
 //! * **Threads** may share everything; no lock is held while waiting.
 //! * **Failures** are errors: a dead rank, a lost node, a daemon gone. No call blocks for ever after one.
+//!
+#![cfg_attr(any(doc, doctest), doc = "The [guide] has a chapter for each family of operations, with programs to run.")]
 #![forbid(unsafe_code)]
 
 mod attachment;
@@ -57,6 +59,9 @@ mod direct;
 mod environment;
 mod error;
 mod future;
+// Only documentation: chapters as Markdown, and the programs of `examples` that belong to them.
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod notifier;
 mod one_shot;
 mod operation;

@@ -3,6 +3,7 @@
 mod cg;
 mod compositing;
 mod fft;
+mod guide;
 mod job;
 mod point_to_point;
 mod radix_sort;
