@@ -1,8 +1,7 @@
 //! What a process shares with its daemon: segments, command ring, control socket. Everything public holds one.
 
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 
@@ -14,7 +13,9 @@ use ropeway_shm::{Arena, ArenaSlot, ControlSegment, JobGeometry, JobSegment, Req
 
 use crate::Error;
 use crate::commands::{Commands, Entry};
+use crate::communicator::{Block, Context, Share};
 use crate::control::{ControlSocket, io_error, unexpected};
+use crate::memory::Memory;
 use crate::notifier::Notifier;
 use crate::presence::Presence;
 use crate::private_daemon::PrivateDaemon;
@@ -37,8 +38,10 @@ pub(crate) struct Attachment {
     line: ControlLine,
     wait_mode: AtomicU8,
     presence: Presence,
-    /// How many collectives of each communicator were registered.
-    collectives: Mutex<HashMap<CommId, Arc<AtomicU32>>>,
+    /// Of the communicator of all ranks.
+    world: Arc<Context>,
+    /// For communicators this rank founds.
+    share: Share,
     /// The daemon, if it was started for this process alone. Dropped, and so ended, after the line is closed.
     _private_daemon: Option<PrivateDaemon>,
 }
@@ -75,7 +78,8 @@ impl Attachment {
             line,
             wait_mode: AtomicU8::new(WaitMode::default() as u8),
             presence: Presence::default(),
-            collectives: Mutex::default(),
+            world: Arc::new(Context::new(Block::of_world(attached.size))),
+            share: Share::of(rank, attached.size),
             _private_daemon: private_daemon,
         }))
     }
@@ -84,9 +88,14 @@ impl Attachment {
         self.rank
     }
 
-    /// Counts the collectives of a communicator, for all its clones.
-    pub(crate) fn collectives(&self, comm: CommId) -> Arc<AtomicU32> {
-        Arc::clone(self.collectives.lock().expect(NO_PANIC).entry(comm).or_default())
+    /// What all handles of the communicator of all ranks share.
+    pub(crate) fn world(&self) -> &Arc<Context> {
+        &self.world
+    }
+
+    /// The contexts this rank can give away.
+    pub(crate) fn share(&self) -> &Share {
+        &self.share
     }
 
     /// Registers a collective with the daemon, and waits for its answer.
@@ -234,11 +243,9 @@ impl Attachment {
     }
 
     /// Gives a slot back, and with it the buffer that its operation `epoch` may still use.
-    pub(crate) fn give_back(&self, slot: Slot, epoch: Epoch, memory: Option<ArenaSlot>) {
+    pub(crate) fn give_back(&self, slot: Slot, epoch: Epoch, memory: Memory) {
         if self.is_done(slot, epoch) {
-            if let Some(memory) = memory {
-                memory.reclaim();
-            }
+            memory.reclaim();
             self.lock_slots().release(slot, epoch);
         } else {
             self.lock_slots().retire(slot, epoch, memory);

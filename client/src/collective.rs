@@ -275,7 +275,7 @@ impl Communicator {
         let number = self.next_collective();
         let member = CollectiveMember { shape, number, rank, input: input_offset, output: output_offset };
         let persistent =
-            Persistent::register(self.attachment(), buffer.into_memory(), Terms::Collective, self.id(), member)?;
+            Persistent::register(self.membership(), buffer.into_memory(), Terms::Collective, self.id(), member)?;
         Ok(Collective { persistent, input, output, output_at, input_at, element: PhantomData })
     }
 }

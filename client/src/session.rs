@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
+use ropeway_proto::JobId;
 use ropeway_proto::control::{JobSpec, Reply, Request};
 use ropeway_proto::hello::VersionRange;
-use ropeway_proto::{CommId, JobId};
 use ropeway_shm::descriptor::take_inherited;
 
 use crate::attachment::Attachment;
@@ -81,7 +81,7 @@ impl Session {
 
     /// The communicator of all ranks of the job.
     pub fn world(&self) -> Communicator {
-        Communicator::new(self.attachment.clone(), CommId::WORLD)
+        Communicator::world(self.attachment.clone())
     }
 
     /// Sets how threads of this process wait, from now on.
