@@ -258,7 +258,10 @@ impl Communicator {
     }
 
     fn endpoint(&self, peer: Option<u32>, tag: Option<Tag>) -> Result<Endpoint, Error> {
-        check(self.size(), peer, tag)?;
+        let size = self.size();
+        check(size, peer, tag)?;
+        // Anybody in a communicator of one is ourselves: whether others are gone does not matter.
+        let peer = if size == 1 { Some(0) } else { peer };
         Ok(Endpoint { comm: self.id(), peer: peer.map(|rank| self.group().rank_of(rank)), tag })
     }
 }

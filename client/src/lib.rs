@@ -39,6 +39,10 @@
 //! * **One-shot messages** ([`Communicator::send`], [`recv`](Communicator::recv), [`isend`](Communicator::isend),
 //!   [`irecv`](Communicator::irecv), [`probe`](Communicator::probe)) are matched one by one, also with [`ANY_SOURCE`] and
 //!   [`ANY_TAG`].
+//! * **Communicators** keep messages apart: [`dup`](Communicator::dup), [`split`](Communicator::split),
+//!   [`create`](Communicator::create) of a [`Group`].
+//! * **Topologies** are communicators whose ranks know their neighbours, as a [`Cartesian`] grid or a graph ([`Neighborhood`]), and
+//!   exchange data with all of them at once ([`NeighborCollective`]).
 //! * **Waiting** costs as much CPU time as you allow: see [`WaitMode`].
 //! * **Threads** may share everything; no lock is held while waiting.
 //! * **Failures** are errors: a dead rank, a lost node, a daemon gone. No call blocks for ever after one.
@@ -117,6 +121,10 @@ mod tests {
         is_shared::<Active<'_>>();
         is_shared::<ActiveSet<'_, SendRequest<f64>>>();
         is_shared::<Pending<f64>>();
+        is_shared::<Group>();
+        is_shared::<Cartesian>();
+        is_shared::<NeighborCollective<f64>>();
+        is_shared::<ActiveExchange<'_>>();
         is_shared::<Error>();
     }
 }

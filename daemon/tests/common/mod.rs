@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -145,6 +146,19 @@ pub(crate) fn soon<T>(act: impl FnOnce() -> T) -> T {
     let result = act();
     assert!(start.elapsed() < NOTICE, "took {:?}", start.elapsed());
     result
+}
+
+/// Runs `body` as every rank of a job, on one node and then on two.
+pub(crate) fn everywhere(ranks: u32, body: impl Fn(Communicator) + Sync) {
+    for nodes in [1, 2] {
+        let cluster = &Cluster::start(nodes, ranks);
+        thread::scope(|scope| {
+            for rank in 0..ranks {
+                let body = &body;
+                scope.spawn(move || body(cluster.attach(rank).world()));
+            }
+        });
+    }
 }
 
 /// Ranks 0 and 1.
