@@ -8,6 +8,7 @@ use ropeway_proto::{Command, End};
 
 use crate::buffer;
 use crate::memory::SharedMemory;
+use crate::operation::Operation;
 use crate::plain::element_bytes;
 use crate::request::Persistent;
 use crate::set::{ActiveSet, start_all};
@@ -151,51 +152,56 @@ impl Exchange {
         }
     }
 
+    fn running(&mut self) -> impl Iterator<Item = &mut Operation> {
+        self.requests.iter_mut().map(Persistent::operation_mut).filter(|operation| operation.is_active())
+    }
+
     /// Waits for all requests, or for the first that fails.
     fn wait(&mut self, mode: WaitMode) -> Result<(), Error> {
+        self.running().for_each(Operation::come_to_wires);
+        if self.take_ended(0)? {
+            return Ok(());
+        }
+        self.running().for_each(Operation::begin_wait);
+        let waited = self.wait_long(mode);
+        self.requests.iter().for_each(|request| request.operation().end_wait());
+        waited
+    }
+
+    fn wait_long(&mut self, mode: WaitMode) -> Result<(), Error> {
+        while !self.take_ended(u32::MAX)? {
+            ActiveSet::new(&mut self.requests, mode).wait_for_one()?;
+        }
+        Ok(())
+    }
+
+    /// Takes what has ended, copying up to `pieces` pieces of each large message. Whether that is all.
+    fn take_ended(&mut self, pieces: u32) -> Result<bool, Error> {
         let mut is_over = true;
-        for operation in self.requests.iter_mut().map(Persistent::operation_mut) {
-            operation.come_to_wires();
-            match operation.take_outcome(0) {
+        for operation in self.running() {
+            match operation.take_outcome(pieces) {
                 Some(outcome) => drop(outcome?),
                 None => is_over = false,
             }
         }
-        if is_over {
-            return Ok(());
-        }
-        self.requests.iter_mut().for_each(|request| request.operation_mut().begin_wait());
-        let mut running = ActiveSet::new(&mut self.requests, mode);
-        let waited = loop {
-            match running.wait_any() {
-                Ok(Some(_)) => {}
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            }
-        };
-        self.requests.iter().for_each(|request| request.operation().end_wait());
-        waited
+        Ok(is_over)
     }
 
     /// Whether all requests have ended.
     fn test(&mut self) -> Result<bool, Error> {
         let mut is_over = true;
-        for operation in self.requests.iter_mut().map(Persistent::operation_mut) {
-            if operation.is_active() {
-                is_over &= operation.test()?.is_some();
-            }
+        for operation in self.running() {
+            is_over &= operation.test()?.is_some();
         }
         Ok(is_over)
     }
 
     /// Ends what still runs after a failure, and takes the memory back.
     fn end(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
-        for operation in self.requests.iter_mut().map(Persistent::operation_mut) {
-            if operation.is_active() {
-                let mode = operation.attachment().wait_mode();
-                // It has failed already, and this one may well fail for the same reason.
-                let _ = operation.cancel(mode);
-            }
+        for operation in self.running() {
+            let mode = operation.attachment().wait_mode();
+            // The exchange has failed already, and this one may well fail for the same reason.
+            let _ = operation.cancel(mode);
         }
         self.input.slot().reclaim();
         self.output.slot().reclaim();

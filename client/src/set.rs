@@ -131,7 +131,7 @@ impl<'a, R: Request> ActiveSet<'a, R> {
     }
 
     /// Waits until some operation has ended; `false` if none is left.
-    fn wait_for_one(&mut self) -> Result<bool, Error> {
+    pub(crate) fn wait_for_one(&mut self) -> Result<bool, Error> {
         let Some(first) = self.running().next() else { return Ok(false) };
         let attachment = first.persistent().operation().attachment();
         attachment.look(Reach::Nowhere);
