@@ -7,14 +7,13 @@ use std::ops::Range;
 use ropeway_proto::{Command, End};
 
 use crate::buffer;
+use crate::exchange::{ActiveExchange, Exchange};
 use crate::memory::SharedMemory;
-use crate::operation::Operation;
 use crate::plain::element_bytes;
 use crate::request::Persistent;
-use crate::set::{ActiveSet, start_all};
 use crate::terms::Terms;
 use crate::topology::Edge;
-use crate::{Error, Favor, Neighborhood, Plain, Strided, WaitMode};
+use crate::{Error, Favor, Neighborhood, Plain, Strided};
 
 /// A registered collective between the ranks of a [`Neighborhood`], and its buffers.
 ///
@@ -49,22 +48,6 @@ pub struct NeighborCollective<T: Plain> {
     element: PhantomData<T>,
 }
 
-/// A running exchange with all neighbours.
-///
-/// Dropping it lets the messages travel on; [`NeighborCollective::active`] finds it again. Leaking it is no different.
-#[must_use = "the exchange has to be waited for"]
-pub struct ActiveExchange<'a> {
-    exchange: &'a mut Exchange,
-}
-
-/// All but the type of the elements. The memory is lent as long as a request is active.
-struct Exchange {
-    /// Receives first, so that sends find them.
-    requests: Vec<Persistent>,
-    input: SharedMemory,
-    output: SharedMemory,
-}
-
 impl<T: Plain> NeighborCollective<T> {
     /// What this rank sends. Panics if an exchange runs whose [`ActiveExchange`] was dropped.
     pub fn input(&self) -> &[T] {
@@ -88,124 +71,18 @@ impl<T: Plain> NeighborCollective<T> {
 
     /// Says what large messages are optimised for.
     pub fn favor(mut self, favor: Favor) -> Self {
-        self.exchange.requests.iter_mut().for_each(|request| request.operation_mut().set_favor(favor));
+        self.exchange.set_favor(favor);
         self
     }
 
     /// Starts all receives and sends with one publication. No allocation, and no system call while the daemon is awake.
     pub fn start(&mut self) -> Result<ActiveExchange<'_>, Error> {
-        self.exchange.start()?;
-        Ok(ActiveExchange { exchange: &mut self.exchange })
+        self.exchange.start()
     }
 
     /// The running exchange, if its [`ActiveExchange`] was dropped without waiting.
     pub fn active(&mut self) -> Option<ActiveExchange<'_>> {
-        self.exchange.is_lent().then_some(ActiveExchange { exchange: &mut self.exchange })
-    }
-}
-
-impl ActiveExchange<'_> {
-    /// Waits until all messages have come and gone, in the session's wait mode.
-    ///
-    /// If one can't, because a neighbour is gone, the others are withdrawn.
-    pub fn wait(self) -> Result<(), Error> {
-        let first = self.exchange.requests.first();
-        let mode = first.map_or_else(WaitMode::default, |request| request.operation().attachment().wait_mode());
-        self.wait_with(mode)
-    }
-
-    /// As [`wait`](Self::wait), in this mode.
-    pub fn wait_with(self, mode: WaitMode) -> Result<(), Error> {
-        if !self.exchange.is_lent() {
-            return Err(Error::Inactive);
-        }
-        let waited = self.exchange.wait(mode);
-        self.exchange.end(waited)
-    }
-
-    /// Whether all messages have come and gone. That can be learnt once.
-    pub fn test(&mut self) -> Result<bool, Error> {
-        if !self.exchange.is_lent() {
-            return Err(Error::Inactive);
-        }
-        match self.exchange.test() {
-            Ok(false) => Ok(false),
-            ended => self.exchange.end(ended.map(drop)).map(|()| true),
-        }
-    }
-}
-
-impl Exchange {
-    fn is_lent(&self) -> bool {
-        self.input.slot().is_lent()
-    }
-
-    fn start(&mut self) -> Result<(), Error> {
-        if self.is_lent() {
-            return Err(Error::AlreadyActive);
-        }
-        self.input.slot_mut().lend();
-        self.output.slot_mut().lend();
-        match start_all(&mut self.requests) {
-            Ok(_) => Ok(()),
-            Err(error) => self.end(Err(error)),
-        }
-    }
-
-    fn running(&mut self) -> impl Iterator<Item = &mut Operation> {
-        self.requests.iter_mut().map(Persistent::operation_mut).filter(|operation| operation.is_active())
-    }
-
-    /// Waits for all requests, or for the first that fails.
-    fn wait(&mut self, mode: WaitMode) -> Result<(), Error> {
-        self.running().for_each(Operation::come_to_wires);
-        if self.take_ended(0)? {
-            return Ok(());
-        }
-        self.running().for_each(Operation::begin_wait);
-        let waited = self.wait_long(mode);
-        self.requests.iter().for_each(|request| request.operation().end_wait());
-        waited
-    }
-
-    fn wait_long(&mut self, mode: WaitMode) -> Result<(), Error> {
-        while !self.take_ended(u32::MAX)? {
-            ActiveSet::new(&mut self.requests, mode).wait_for_one()?;
-        }
-        Ok(())
-    }
-
-    /// Takes what has ended, copying up to `pieces` pieces of each large message. Whether that is all.
-    fn take_ended(&mut self, pieces: u32) -> Result<bool, Error> {
-        let mut is_over = true;
-        for operation in self.running() {
-            match operation.take_outcome(pieces) {
-                Some(outcome) => drop(outcome?),
-                None => is_over = false,
-            }
-        }
-        Ok(is_over)
-    }
-
-    /// Whether all requests have ended.
-    fn test(&mut self) -> Result<bool, Error> {
-        let mut is_over = true;
-        for operation in self.running() {
-            is_over &= operation.test()?.is_some();
-        }
-        Ok(is_over)
-    }
-
-    /// Ends what still runs after a failure, and takes the memory back.
-    fn end(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
-        for operation in self.running() {
-            let mode = operation.attachment().wait_mode();
-            // The exchange has failed already, and this one may well fail for the same reason.
-            let _ = operation.cancel(mode);
-        }
-        self.input.slot().reclaim();
-        self.output.slot().reclaim();
-        outcome
+        self.exchange.active()
     }
 }
 
@@ -256,19 +133,19 @@ impl Neighborhood {
                 return Err(Error::BadCollective { why });
             }
         }
-        let mut exchange = Exchange {
-            requests: Vec::new(),
-            input: SharedMemory::new(self.alloc::<T>(input)?.into_memory()),
-            output: SharedMemory::new(self.alloc::<T>(output)?.into_memory()),
-        };
-        for (end, edges, blocks) in [(End::Recv, self.edges_in(), &received[..]), (End::Send, self.edges_out(), sent)] {
+        let memory = |elements| Ok::<_, Error>(SharedMemory::new(self.alloc::<T>(elements)?.into_memory()));
+        let (from, to) = (memory(input)?, memory(output)?);
+        let mut requests = Vec::new();
+        for (end, memory, edges, blocks) in
+            [(End::Recv, &to, self.edges_in(), &received[..]), (End::Send, &from, self.edges_out(), sent)]
+        {
             for (edge, block) in edges.iter().zip(blocks) {
-                let Some(edge) = edge else { continue };
-                let memory = if end == End::Send { &exchange.input } else { &exchange.output };
-                let request = self.edge_init::<T>(end, edge, memory, block)?;
-                exchange.requests.push(request);
+                if let Some(edge) = edge {
+                    requests.push(self.edge_init::<T>(end, edge, memory, block)?);
+                }
             }
         }
+        let exchange = Exchange::new(self.attachment(), requests, from, to);
         Ok(NeighborCollective { exchange, input, output, element: PhantomData })
     }
 
@@ -309,15 +186,9 @@ fn one_behind_the_other(counts: &[usize]) -> (Vec<Range<usize>>, usize) {
 impl<T: Plain> fmt::Debug for NeighborCollective<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NeighborCollective")
-            .field("requests", &self.exchange.requests)
+            .field("exchange", &self.exchange)
             .field("input", &self.input)
             .field("output", &self.output)
             .finish()
-    }
-}
-
-impl fmt::Debug for ActiveExchange<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ActiveExchange").field(&self.exchange.requests).finish()
     }
 }
