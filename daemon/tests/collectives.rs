@@ -15,6 +15,17 @@ const COUNTS: [usize; 5] = [0, 1, 7, 1000, 30_001];
 const PLACES: [(usize, u32); 10] = [(1, 1), (1, 2), (1, 3), (1, 4), (1, 7), (1, 8), (2, 2), (2, 5), (3, 7), (4, 4)];
 const ROUNDS: u64 = 3;
 
+/// Runs `act` as each rank of a communicator whose ranks are in the order of their nodes, and of one whose are not.
+fn in_both_orders((nodes, size): (usize, u32), act: impl Fn(Communicator) + Sync) {
+    everybody((nodes, size), |world| {
+        act(world.clone());
+        if nodes > 1 {
+            // 0, 3, …, 1, 4, …, 2, 5, …
+            act(world.split(Some(0), world.rank() as i32 % 3).unwrap().unwrap());
+        }
+    });
+}
+
 /// What rank `rank` contributes in a round, as element `index`.
 fn element(rank: usize, round: u64, index: usize) -> u64 {
     (rank as u64 + 1) * 1_000_003 + round * 7919 + index as u64 * 31
@@ -55,7 +66,7 @@ fn part_of(counts: &[usize], mut index: usize) -> (usize, usize) {
 #[test]
 fn a_broadcast_gives_everybody_what_the_root_has() {
     for (nodes, size) in PLACES {
-        everybody((nodes, size), |world| {
+        in_both_orders((nodes, size), |world| {
             let rank = world.rank() as usize;
             for (root, count) in (0..size).flat_map(|root| COUNTS.map(|count| (root, count))) {
                 let mut bcast = world.bcast_init::<u64>(count, root).unwrap();
@@ -75,7 +86,7 @@ fn a_broadcast_gives_everybody_what_the_root_has() {
 #[test]
 fn parts_are_gathered_and_scattered() {
     for (nodes, size) in PLACES {
-        everybody((nodes, size), |world| {
+        in_both_orders((nodes, size), |world| {
             let rank = world.rank() as usize;
             for count in COUNTS {
                 let counts = uneven(size, count);
@@ -106,7 +117,7 @@ fn parts_are_gathered_and_scattered() {
 #[test]
 fn everybody_gets_a_part_of_everybody() {
     for (nodes, size) in PLACES {
-        everybody((nodes, size), |world| {
+        in_both_orders((nodes, size), |world| {
             let rank = world.rank() as usize;
             for count in COUNTS.map(|count| count / size as usize) {
                 let alike = |round, index: usize| {
@@ -131,7 +142,7 @@ fn everybody_gets_a_part_of_everybody() {
 #[test]
 fn inputs_are_combined() {
     for (nodes, size) in PLACES {
-        everybody((nodes, size), |world| {
+        in_both_orders((nodes, size), |world| {
             let (rank, all) = (world.rank() as usize, size as usize);
             let sum = |ranks: std::ops::Range<usize>, round, index| -> u64 {
                 ranks.map(|rank| element(rank, round, index)).fold(0, u64::wrapping_add)
