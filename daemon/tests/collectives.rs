@@ -83,6 +83,50 @@ fn a_broadcast_gives_everybody_what_the_root_has() {
     }
 }
 
+/// It may be ahead by as many messages as there are cells, and nobody else is needed for them.
+#[test]
+fn a_root_gets_ahead_with_small_messages() {
+    let cluster = Cluster::start(1, 3);
+    let sessions: Vec<Session> = (0..3).map(|rank| cluster.attach(rank)).collect();
+    let init = |session: &Session| session.world().bcast_init::<u64>(5, 1).unwrap();
+    let mut casts: Vec<_> = std::thread::scope(|scope| {
+        let inits: Vec<_> = sessions.iter().map(|session| scope.spawn(move || init(session))).collect();
+        inits.into_iter().map(|cast| cast.join().unwrap()).collect()
+    });
+    let mut root = casts.remove(1);
+    for first in (0..40).step_by(5) {
+        for number in first..first + 4 {
+            root.output_mut().fill(number);
+            root.start().unwrap().wait().unwrap();
+        }
+        // There is no room for the fifth before everybody has taken the first.
+        root.output_mut().fill(first + 4);
+        let mut parked = root.start().unwrap();
+        assert!(parked.test().unwrap().is_none());
+        for number in first..first + 5 {
+            for (receiver, cast) in casts.iter_mut().enumerate() {
+                assert_eq!(number == first && receiver < 2, root_waits(&mut root), "{number} {receiver}");
+                cast.start().unwrap().wait().unwrap();
+                assert_eq!(cast.output(), [number; 5]);
+            }
+        }
+    }
+    // What it has sent before it leaves can still be had.
+    root.output_mut().fill(99);
+    root.start().unwrap().wait().unwrap();
+    drop(root);
+    for cast in &mut casts {
+        cast.start().unwrap().wait().unwrap();
+        assert_eq!(cast.output(), [99; 5]);
+        let error = soon(|| cast.start().and_then(|active| active.wait()).unwrap_err());
+        assert!(matches!(error, Error::PeerFreed), "{error}");
+    }
+}
+
+fn root_waits(root: &mut Collective<u64>) -> bool {
+    root.active().is_some_and(|mut active| active.test().unwrap().is_none())
+}
+
 #[test]
 fn parts_are_gathered_and_scattered() {
     for (nodes, size) in PLACES {
