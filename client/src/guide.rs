@@ -24,6 +24,12 @@ pub mod reductions {}
 #[doc = "```"]
 pub mod gather_scatter {}
 
+#[doc = include_str!("guide/communicators.md")]
+#[doc = "```no_run"]
+#[doc = include_str!("../../examples/src/bin/guide_communicators.rs")]
+#[doc = "```"]
+pub mod communicators {}
+
 #[doc = include_str!("guide/overlap.md")]
 #[doc = "```no_run"]
 #[doc = include_str!("../../examples/src/bin/guide_overlap.rs")]

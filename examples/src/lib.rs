@@ -10,6 +10,7 @@
 //! | `fft` | a parallel FFT whose all-to-alls are cut in segments that travel while others are computed |
 //! | `radix_sort` | an allgather with work beside it, then messages whose sizes change each time |
 //! | `compositing` | pictures laid over each other: a reduction whose operator is not commutative |
+//! | `guide_messages`, … | a family of operations each, for the chapters of the guide (`ropeway::guide`) |
 //!
 //! Start them with `ropeway run -n 4 -- target/release/ring`. Where there is more than a page of a program, it is a
 //! module here.

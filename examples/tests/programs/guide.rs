@@ -47,6 +47,13 @@ fn gather_and_scatter() {
 }
 
 #[test]
+fn communicators() {
+    everywhere(env!("CARGO_BIN_EXE_guide_communicators"), |ranks| {
+        format!("{ranks} ranks as a grid of {:?}: no heat is lost\n", ropeway::dims_create(ranks, 2))
+    });
+}
+
+#[test]
 fn overlap() {
     everywhere(env!("CARGO_BIN_EXE_guide_overlap"), |ranks| {
         format!("8 pieces of 10000 elements, 10 times; the ranks sum up to {}\n", (0..ranks).sum::<u32>())

@@ -12,9 +12,9 @@ use crate::words::one_of;
 
 /// Says which algorithm a collective between nodes would get, what each candidate would cost, and what each participant does.
 ///
-/// Nothing runs: schedules are made and checked. Programs have collectives within a node so far, which need none; those between
-/// nodes, which will use these, are to come, and the costs are defaults, not measured here. Within a node ranks meet
-/// in its memory, so that a node's ranks are one participant; with as many nodes as ranks every rank is.
+/// Nothing runs: schedules are made and checked, as daemons make them for the collectives of programs. The costs are the defaults
+/// that daemons use, not measured here. Within a node ranks meet in its memory and need no schedule, so that a node's ranks are
+/// one participant; with as many nodes as ranks every rank is. Between nodes a scan is an exscan.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
