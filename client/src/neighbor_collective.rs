@@ -86,15 +86,19 @@ impl<T: Plain> NeighborCollective<T> {
     }
 }
 
-/// Collectives between neighbours. Each has to be registered by all ranks, in the same order.
+/// Collectives between neighbours. Each has to be registered by all ranks, in the same order. Counts are elements, and may be 0.
+///
+/// # Errors
+/// [`Error::BadCollective`] if there are more or fewer counts than neighbours, [`Error::OutOfMemory`] if there is no room for the
+/// buffers. A block of another length than the one that is sent is [`Error::Truncated`] when it is waited for, if it is too short.
 impl Neighborhood {
-    /// Registers that `count` elements go to all destinations; the output has a block for each source.
+    /// Registers that the input of `count` elements goes to all destinations; the output has a block of `count` for each source.
     pub fn neighbor_allgather_init<T: Plain>(&self, count: usize) -> Result<NeighborCollective<T>, Error> {
         self.neighbor_allgatherv_init(count, &vec![count; self.edges_in().len()])
     }
 
-    /// As [`neighbor_allgather_init`](Self::neighbor_allgather_init) where ranks have different counts: `count` elements of this
-    /// one, and those of the sources.
+    /// As [`neighbor_allgather_init`](Self::neighbor_allgather_init) where ranks have different counts: `count` of this one, and `from`,
+    /// one for each source.
     pub fn neighbor_allgatherv_init<T: Plain>(
         &self,
         count: usize,
@@ -103,12 +107,14 @@ impl Neighborhood {
         self.neighbor_collective(&vec![0..count; self.edges_out().len()], count, from)
     }
 
-    /// Registers that `count` elements go to each destination, from a block of the input for each.
+    /// Registers that `count` elements go to each destination: the input has a block for each destination, the output one for each
+    /// source.
     pub fn neighbor_alltoall_init<T: Plain>(&self, count: usize) -> Result<NeighborCollective<T>, Error> {
         self.neighbor_alltoallv_init(&vec![count; self.edges_out().len()], &vec![count; self.edges_in().len()])
     }
 
-    /// As [`neighbor_alltoall_init`](Self::neighbor_alltoall_init), with a count for each destination and for each source.
+    /// As [`neighbor_alltoall_init`](Self::neighbor_alltoall_init), with a count for each destination (`to`) and for each source
+    /// (`from`).
     pub fn neighbor_alltoallv_init<T: Plain>(
         &self,
         to: &[usize],

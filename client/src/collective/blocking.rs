@@ -11,8 +11,13 @@ use crate::{Communicator, Error, Plain, Reducible};
 ///
 /// Arrays may lie anywhere; they are copied into registered memory, which the communicator keeps for calls that are alike: of 64
 /// kinds, and up to 64 MiB. A program that repeats itself saves the copies by the persistent forms, such as
-/// [`allreduce_init`](Self::allreduce_init). An array whose length does not fit is an error before anything is sent, and arrays
-/// may be empty.
+/// [`allreduce_init`](Self::allreduce_init). Arrays may be empty; counts are elements.
+///
+/// # Errors
+/// Before anything is sent, and without a trace: [`Error::WrongLength`] if an array's length does not fit,
+/// [`Error::BadCollective`] if there is no such root, if there are too many or too few counts, or if the operator is not defined
+/// for the elements. Later, whatever may befall a registered collective: another rank has called something else
+/// ([`Error::Mismatch`]), is gone ([`Error::RankFailed`], [`Error::RankLeft`]), or its node is ([`Error::PeerLost`]).
 ///
 /// ```no_run
 /// # fn example() -> Result<(), ropeway::Error> {
@@ -52,7 +57,7 @@ impl Communicator {
         self.call(Form::reduce_in_place(array, operator, root))
     }
 
-    /// Combines everybody's inputs into everybody's output.
+    /// Combines everybody's inputs into everybody's output. All get the same to the bit.
     pub fn allreduce<T: Reducible>(&self, input: &[T], output: &mut [T], operator: Operator) -> Result<(), Error> {
         self.call(Form::reduction(CollectiveKind::Allreduce, input, output, operator))
     }
@@ -62,7 +67,8 @@ impl Communicator {
         self.call(Form::reduction_in_place(CollectiveKind::Allreduce, array, operator))
     }
 
-    /// Combines everybody's inputs; rank `r` gets the `counts[r]` elements that are its. All ranks give all counts.
+    /// Combines everybody's inputs, which are as long as all counts together; rank `r` gets the part of `counts[r]` elements behind
+    /// those of the ranks before it. All ranks give all counts.
     pub fn reduce_scatter<T: Reducible>(
         &self,
         input: &[T],
@@ -73,7 +79,7 @@ impl Communicator {
         self.call(Form::reduce_scatter(input, output, counts, operator))
     }
 
-    /// As [`reduce_scatter`](Self::reduce_scatter), in parts as long as the output.
+    /// As [`reduce_scatter`](Self::reduce_scatter), in parts as long as the output: the input has one for each rank.
     pub fn reduce_scatter_block<T: Reducible>(
         &self,
         input: &[T],
@@ -154,7 +160,8 @@ impl Communicator {
         self.call(Form::alltoall_in_place(array, self.size()))
     }
 
-    /// Gives `counts[from * size + to]` elements of rank `from`'s input to rank `to`. All ranks give all counts.
+    /// Gives `counts[from * size + to]` elements of rank `from`'s input to rank `to`: inputs have a part for each rank that gets it,
+    /// outputs one of each that gives it, in order. All ranks give all counts.
     pub fn alltoallv<T: Plain>(&self, input: &[T], output: &mut [T], counts: &[usize]) -> Result<(), Error> {
         self.check_pairs(counts)?;
         self.call(Form::alltoallv(input, output, counts))

@@ -31,19 +31,27 @@ pub(super) fn input_in_place(shape: &CollectiveShape, rank: u32) -> u64 {
     if shape.kind == CollectiveKind::Allgather { shape.before(rank) } else { 0 }
 }
 
-/// The registrations. Each has to be called by all ranks, in the same order.
+/// The registrations of collectives, which are then started again and again. All ranks make the same ones in the same order,
+/// with equal counts, roots and operators. Counts are elements, and may be 0. Who has no input or no output sees an empty one.
+///
+/// # Errors
+/// [`Error::BadCollective`] if there is no such root, if there are too many or too few counts, if they add up to more than
+/// 1 TiB, or if the operator is not defined for the elements; [`Error::OutOfMemory`] if there is no room for the buffers. That
+/// the ranks have registered different things is said by the first [`wait`](crate::Active::wait): [`Error::Mismatch`].
 impl Communicator {
     /// Registers a barrier: nobody gets past it before everybody has come.
     pub fn barrier_init(&self) -> Result<Collective<u8>, Error> {
         self.collective(CollectiveKind::Barrier, 0, None, vec![], Placement::Apart)
     }
 
-    /// Registers a broadcast of `count` elements: the root's output becomes everybody's.
+    /// Registers a broadcast: everybody's output becomes the `count` elements of the root's, which are its input too. Others have
+    /// no input.
     pub fn bcast_init<T: Plain>(&self, count: usize, root: u32) -> Result<Collective<T>, Error> {
         self.collective(CollectiveKind::Bcast, root, None, vec![count as u64], Placement::Apart)
     }
 
-    /// Registers a reduction: the root's output is everybody's input, combined.
+    /// Registers a reduction: the root's output of `count` elements is everybody's input of as many, combined. Others have no
+    /// output.
     pub fn reduce_init<T: Reducible>(
         &self,
         count: usize,
@@ -53,7 +61,7 @@ impl Communicator {
         self.reduction(CollectiveKind::Reduce, count, operator, root, Placement::Apart)
     }
 
-    /// Registers a reduction whose result goes to everybody.
+    /// Registers a reduction whose result goes to everybody: input and output have `count` elements. All get the same to the bit.
     pub fn allreduce_init<T: Reducible>(&self, count: usize, operator: Operator) -> Result<Collective<T>, Error> {
         self.reduction(CollectiveKind::Allreduce, count, operator, 0, Placement::Apart)
     }
@@ -67,7 +75,8 @@ impl Communicator {
         self.reduction(CollectiveKind::Allreduce, count, operator, 0, Placement::InPlace)
     }
 
-    /// Registers a reduction of which each rank gets a part: rank `r` the `counts[r]` elements that are its.
+    /// Registers a reduction of which each rank gets a part: inputs are as long as all counts together, and the output of rank `r`
+    /// is the part of `counts[r]` elements behind those of the ranks before it.
     pub fn reduce_scatter_init<T: Reducible>(
         &self,
         counts: &[usize],
@@ -77,7 +86,8 @@ impl Communicator {
         self.collective(kind, 0, combination::<T>(operator), each(counts), Placement::Apart)
     }
 
-    /// Registers a prefix reduction: each rank gets the inputs up to and with its own, combined.
+    /// Registers a prefix reduction: each rank gets the inputs up to and with its own, combined. Input and output have `count`
+    /// elements.
     pub fn scan_init<T: Reducible>(&self, count: usize, operator: Operator) -> Result<Collective<T>, Error> {
         self.reduction(CollectiveKind::Scan, count, operator, 0, Placement::Apart)
     }
@@ -87,7 +97,8 @@ impl Communicator {
         self.reduction(CollectiveKind::Scan, count, operator, 0, Placement::InPlace)
     }
 
-    /// Registers a prefix reduction without one's own input. The first rank's output stays as it is.
+    /// Registers a prefix reduction without one's own input: each rank gets the inputs before its own, combined. Rank 0's output
+    /// stays as it is. Input and output have `count` elements.
     pub fn exscan_init<T: Reducible>(&self, count: usize, operator: Operator) -> Result<Collective<T>, Error> {
         self.reduction(CollectiveKind::Exscan, count, operator, 0, Placement::Apart)
     }
@@ -97,17 +108,19 @@ impl Communicator {
         self.reduction(CollectiveKind::Exscan, count, operator, 0, Placement::InPlace)
     }
 
-    /// Registers that everybody's `counts[rank]` elements go to the root, one behind the other.
+    /// Registers that everybody's inputs of `counts[rank]` elements go to the root, whose output has them one behind the other.
+    /// Others have no output.
     pub fn gather_init<T: Plain>(&self, counts: &[usize], root: u32) -> Result<Collective<T>, Error> {
         self.collective(CollectiveKind::Gather, root, None, each(counts), Placement::Apart)
     }
 
-    /// Registers that each rank gets its `counts[rank]` elements of the root's input.
+    /// Registers that the root's input, as long as all counts together, goes to all: rank `r` gets the part of `counts[r]` elements
+    /// behind those of the ranks before it. Others have no input.
     pub fn scatter_init<T: Plain>(&self, counts: &[usize], root: u32) -> Result<Collective<T>, Error> {
         self.collective(CollectiveKind::Scatter, root, None, each(counts), Placement::Apart)
     }
 
-    /// Registers that everybody's `counts[rank]` elements go to everybody, one behind the other.
+    /// Registers that everybody's inputs of `counts[rank]` elements go to everybody, whose outputs have them one behind the other.
     pub fn allgather_init<T: Plain>(&self, counts: &[usize]) -> Result<Collective<T>, Error> {
         self.collective(CollectiveKind::Allgather, 0, None, each(counts), Placement::Apart)
     }
@@ -117,12 +130,13 @@ impl Communicator {
         self.collective(CollectiveKind::Allgather, 0, None, each(counts), Placement::InPlace)
     }
 
-    /// Registers that `count` elements go from each rank to each.
+    /// Registers that `count` elements go from each rank to each: input and output have a part of `count` for each rank, in order.
     pub fn alltoall_init<T: Plain>(&self, count: usize) -> Result<Collective<T>, Error> {
         self.collective(CollectiveKind::Alltoall, 0, None, vec![count as u64], Placement::Apart)
     }
 
-    /// Registers that `counts[from * size + to]` elements go from rank to rank; all ranks give all counts.
+    /// Registers that `counts[from * size + to]` elements go from rank `from` to rank `to`: inputs have a part for each rank that gets
+    /// it, outputs one of each that gives it, in order. All ranks give all counts.
     pub fn alltoallv_init<T: Plain>(&self, counts: &[usize]) -> Result<Collective<T>, Error> {
         self.check_pairs(counts)?;
         self.collective(CollectiveKind::Alltoall, 0, None, each(counts), Placement::Apart)

@@ -95,3 +95,14 @@ fn what_can_not_be_explained_says_what_can() {
     refused(&["bcast", "-n", "4", "--svg", "/nonexistent/a.svg"], 1, "can't draw into /nonexistent/a.svg");
     refused(&["bcast", "-n", "4", "--participant", "4"], 1, "participant 4 does not exist: name one of 0 to 3");
 }
+
+#[test]
+fn the_guide_shows_what_is_said() {
+    let guide = include_str!("../../../client/src/guide/inside.md");
+    let command = guide.lines().find_map(|line| line.strip_prefix("ropeway explain ")).unwrap();
+    let said = stdout(&explain(&command.split(' ').collect::<Vec<_>>()));
+    let shown = guide.split("```").find_map(|block| block.strip_prefix("text\nallreduce of")).unwrap();
+    for line in shown.lines().filter(|line| !line.is_empty() && *line != "…") {
+        assert!(said.contains(line), "{line} in {said}");
+    }
+}
