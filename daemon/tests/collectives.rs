@@ -418,6 +418,28 @@ fn member_leaves(nodes: usize) {
     assert!(matches!(error, Error::RankLeft { rank: 1 }), "{error}");
 }
 
+/// A reduction needs nothing of those who don't have the root: they may end before others have begun.
+#[test]
+fn who_has_done_its_part_may_leave_before_others_come() {
+    let cluster = Cluster::start(3, 3);
+    let [zero, one, two] = [0, 1, 2].map(|rank| cluster.attach(rank));
+    let init = |session: &Session| session.world().reduce_init::<u64>(1, Operator::Sum, 0).unwrap();
+    let (mut root, mut early) = (init(&zero), init(&one));
+    root.input_mut()[0] = 1;
+    early.input_mut()[0] = 20;
+    let reducing = root.start().unwrap();
+    soon(|| early.start().unwrap().wait().unwrap());
+    drop((early, one));
+    // So its node has heard of it.
+    let error = soon(|| two.world().recv(&mut [0u8], 1, 0).unwrap_err());
+    assert!(matches!(error, Error::RankLeft { rank: 1 }), "{error}");
+    let mut late = init(&two);
+    late.input_mut()[0] = 300;
+    soon(|| late.start().unwrap().wait().unwrap());
+    soon(|| reducing.wait().unwrap());
+    assert_eq!(root.output(), [321]);
+}
+
 /// The part of this file that runs in processes of their own.
 #[test]
 fn rank_role() {

@@ -67,7 +67,10 @@ impl Engine {
             self.desert(from, failure);
             self.end_wire_if_lost(from);
         }
-        self.fail_gatherings(|other| other == rank, failure);
+        // Who has left another node may have done its part before; if not, its node says so.
+        if has_failed || from == self.config.spec.node {
+            self.fail_gatherings(|other| other == rank, failure);
+        }
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use ropeway_proto::{ChannelId, CommId, Completion, Endpoint, Epoch, Layout, Rank
 
 use crate::collective::NodeCollective;
 use crate::direct::ChannelWork;
-use crate::engine::Engine;
+use crate::engine::{Engine, RankState};
 use crate::error::Violation;
 use crate::request::Kind;
 
@@ -111,16 +111,18 @@ impl Engine {
     }
 
     fn gather(&mut self, key: (CommId, u32), id: ChannelId, member: CollectiveMember) {
-        let gone = member.shape.members.iter().find_map(|&rank| self.why_gone(rank));
         let ranks = &member.shape.members;
         let local = self.config.spec.local_ranks();
+        // Of others who have left see `handle_rank_gone`.
+        let matters = |&&rank: &&Rank| local.contains(&rank) || self.ranks[rank as usize] != RankState::Left;
+        let gone = ranks.iter().filter(matters).find_map(|&rank| self.why_gone(rank));
         let here = ranks.iter().filter(|rank| local.contains(rank)).count();
         let gathering = self.gatherings.waiting.entry(key).or_insert_with(|| Gathering {
             members: vec![None; ranks.len()],
             missing: here,
             first: member.clone(),
             is_spanning: here < ranks.len(),
-            failure: gone,
+            failure: None,
         });
         let place = member.rank as usize;
         let is_alike = gathering.first.shape == member.shape;
@@ -130,6 +132,9 @@ impl Engine {
         }
         if !is_alike {
             return self.fail_gathering(key, Completion::bare(Status::Mismatch));
+        }
+        if let Some(gone) = gone {
+            return self.fail_gathering(key, gone);
         }
         if gathering.missing == 0 && gathering.failure.is_none() {
             let gathering = self.gatherings.waiting.remove(&key).expect("it was just there");
