@@ -40,7 +40,8 @@
 //!   [`irecv`](Communicator::irecv), [`probe`](Communicator::probe)) are matched one by one, also with [`ANY_SOURCE`] and
 //!   [`ANY_TAG`].
 //! * **Collectives** are registered too ([`Communicator::allreduce_init`] and others); or called just so, blocking
-//!   ([`allreduce`](Communicator::allreduce)) or not ([`iallreduce`](Communicator::iallreduce)).
+//!   ([`allreduce`](Communicator::allreduce)) or not ([`iallreduce`](Communicator::iallreduce)). Reductions combine by an [`Operator`],
+//!   a [`Reproducible`] one, or a function of the program, a [`UserOperator`].
 //! * **Waiting** costs as much CPU time as you allow: see [`WaitMode`].
 //! * **Threads** may share everything; no lock is held while waiting.
 //! * **Failures** are errors: a dead rank, a lost node, a daemon gone. No call blocks for ever after one.
@@ -50,6 +51,7 @@ mod attachment;
 mod attendance;
 mod buffer;
 mod collective;
+mod combiner;
 mod commands;
 mod communicator;
 pub mod control;
@@ -78,7 +80,7 @@ mod watch;
 mod wires;
 
 pub use buffer::Buffer;
-pub use collective::{Collective, Located, Numeric, PendingCollective, Reducible};
+pub use collective::{Collective, Combine, Located, Numeric, PendingCollective, Reducible, Reproducible, UserOperator};
 pub use communicator::Communicator;
 pub use error::Error;
 pub use future::{ActiveFuture, PendingFuture};
@@ -115,6 +117,7 @@ mod tests {
         is_shared::<Collective<f64>>();
         is_shared::<PendingCollective<'_, f64>>();
         is_shared::<Located<f64>>();
+        is_shared::<UserOperator<f64>>();
         is_shared::<Error>();
     }
 }

@@ -1,4 +1,4 @@
-//! Runs a program as the ranks of a job, on a daemon of this process.
+//! Runs a program as the ranks of a job, on daemons of this process.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -39,28 +39,38 @@ impl Ended {
     }
 }
 
-/// A job on a daemon of this process.
+/// A job on daemons of this process.
 pub(crate) struct Job {
-    daemon: Daemon,
-    ranks: u32,
-    /// Kept open: the job lives as long as it is.
-    _launcher: ControlSocket,
+    daemons: Vec<Daemon>,
+    spec: JobSpec,
+    /// Kept open: the job lives as long as they are.
+    _launchers: Vec<ControlSocket>,
 }
 
 impl Job {
-    pub(crate) fn create(ranks: u32) -> Self {
-        let daemon = Daemon::start(Config::on_loopback(ClusterKey([9; 32]))).unwrap();
-        let nodes = JobSpec::deal(ranks, &[daemon.address().unwrap()]);
-        let mut launcher = ControlSocket::new(daemon.connect().unwrap());
-        let spec = JobSpec { job: JOB, nodes, node: NodeId(0) };
-        let reply = launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec }).unwrap();
-        assert_eq!(reply, Reply::JobCreated);
-        Self { daemon, ranks, _launcher: launcher }
+    pub(crate) fn create(nodes: u16, ranks: u32) -> Self {
+        let start = |_| Daemon::start(Config::on_loopback(ClusterKey([9; 32]))).unwrap();
+        let daemons: Vec<Daemon> = (0..nodes).map(start).collect();
+        let addresses: Vec<_> = daemons.iter().map(|daemon| daemon.address().unwrap()).collect();
+        let spec = JobSpec { job: JOB, nodes: JobSpec::deal(ranks, &addresses), node: NodeId(0) };
+        let create = |(node, daemon): (u16, &Daemon)| {
+            let mut launcher = ControlSocket::new(daemon.connect().unwrap());
+            let spec = JobSpec { node: NodeId(node), ..spec.clone() };
+            let reply = launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec }).unwrap();
+            assert_eq!(reply, Reply::JobCreated);
+            launcher
+        };
+        let launchers = (0..nodes).zip(&daemons).map(create).collect();
+        Self { daemons, spec, _launchers: launchers }
     }
 
     /// Becomes a rank, in this process.
     pub(crate) fn attach(&self, rank: u32) -> Session {
-        Session::attach(self.daemon.connect().unwrap(), JOB, rank).unwrap()
+        Session::attach(self.connect(rank), JOB, rank).unwrap()
+    }
+
+    fn connect(&self, rank: u32) -> UnixStream {
+        self.daemons[usize::from(self.spec.node_of(rank).unwrap().0)].connect().unwrap()
     }
 
     fn spawn(&self, rank: u32, program: &str, args: &[&str]) -> Child {
@@ -69,15 +79,20 @@ impl Job {
             .args(args)
             .env("ROPEWAY_JOB", format!("{:016x}", JOB.0))
             .env("ROPEWAY_RANK", rank.to_string())
-            .env("ROPEWAY_SIZE", self.ranks.to_string())
+            .env("ROPEWAY_SIZE", self.spec.size().to_string())
             .env_remove("ROPEWAY_WAIT");
-        spawn_connected(command, self.daemon.connect().unwrap())
+        spawn_connected(command, self.connect(rank))
     }
 }
 
-/// Runs `program` with `args` as all ranks of a job, and waits for them.
+/// Runs `program` with `args` as all ranks of a job on one node, and waits for them.
 pub(crate) fn run(program: &str, ranks: u32, args: &[&str]) -> Ended {
-    let job = Job::create(ranks);
+    run_on(1, program, ranks, args)
+}
+
+/// The same, on several nodes.
+pub(crate) fn run_on(nodes: u16, program: &str, ranks: u32, args: &[&str]) -> Ended {
+    let job = Job::create(nodes, ranks);
     let children: Vec<Child> = (0..ranks).map(|rank| job.spawn(rank, program, args)).collect();
     // Nobody blocks on a full pipe: what the ranks write is little.
     Ended(children.into_iter().map(|child| child.wait_with_output().unwrap()).collect())

@@ -11,7 +11,7 @@ use crate::job::Job;
 
 /// Rank 0 runs an allreduce in a variant with something to do meanwhile; rank 1 does `before` and then comes too.
 fn run(variant: Variant, meanwhile: impl FnOnce(), before: impl FnOnce() + Send) {
-    let job = Job::create(2);
+    let job = Job::create(1, 2);
     let [zero, one] = [0, 1].map(|rank| job.attach(rank));
     let sum = |world: &Communicator| world.allreduce_init::<u32>(1, Operator::Sum).unwrap();
     std::thread::scope(|scope| {
