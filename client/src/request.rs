@@ -1,16 +1,16 @@
 //! Persistent requests: registered once, then started and waited for again and again.
 
 use std::fmt;
-use std::sync::Arc;
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::{CommId, Command, End, Epoch, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
-use crate::attachment::Attachment;
 use crate::attendance::Member;
 use crate::collective::Function;
 use crate::commands::Entry;
+use crate::communicator::Membership;
+use crate::memory::Memory;
 use crate::operation::Operation;
 use crate::terms::Terms;
 use crate::wait::WaitMode;
@@ -126,13 +126,13 @@ impl Persistent {
     /// Registers with the daemon, without waiting for it: the ring keeps order, so it has registered before it starts.
     /// Everything it could object to was checked here.
     pub(crate) fn init(
-        attachment: &Arc<Attachment>,
-        memory: ArenaSlot,
+        membership: &Membership,
+        memory: impl Into<Memory>,
         terms: Terms,
         (end, tag): (End, Tag),
         command: impl FnOnce(Slot, Epoch) -> Command,
     ) -> Result<Self, Error> {
-        let mut operation = Operation::new(attachment, Some(memory), terms)?.with_end(end, tag);
+        let mut operation = Operation::new(membership, memory, terms)?.with_end(end, tag);
         operation.begin(command)?;
         // Nothing moves yet: the buffer is still the application's.
         operation.retract();
@@ -141,7 +141,7 @@ impl Persistent {
 
     /// Registers a collective with the daemon, which checks it. `function` combines, if the operator is the program's.
     pub(crate) fn register(
-        attachment: &Arc<Attachment>,
+        membership: &Membership,
         memory: ArenaSlot,
         comm: CommId,
         member: CollectiveMember,
@@ -149,10 +149,11 @@ impl Persistent {
     ) -> Result<Self, Error> {
         let number = member.rank;
         let role = Member { number, function: function.cloned() };
-        let mut operation = Operation::new(attachment, Some(memory), Terms::Collective)?.with_member(role);
+        let mut operation = Operation::new(membership, memory, Terms::Collective)?.with_member(role);
         let place = operation.begin_registration();
-        let combiner = function.map(|function| Ok((attachment.combiner()?, function.clone()))).transpose()?;
-        attachment.register(place, comm, member)?;
+        let combiner =
+            function.map(|function| Ok((membership.attachment.combiner()?, function.clone()))).transpose()?;
+        membership.attachment.register(place, comm, member)?;
         if let Some((combiner, function)) = combiner {
             combiner.add(place.0, number, function);
         }
@@ -200,6 +201,18 @@ impl Persistent {
     pub(crate) fn into_memory(mut self) -> ArenaSlot {
         assert!(!self.operation.is_active(), "the request is active: the daemon may be using its buffer");
         self.operation.take_memory().expect(HAS_MEMORY)
+    }
+}
+
+impl Request for Persistent {}
+
+impl sealed::Sealed for Persistent {
+    fn persistent(&self) -> &Persistent {
+        self
+    }
+
+    fn persistent_mut(&mut self) -> &mut Persistent {
+        self
     }
 }
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape};
+use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape, ShapeError};
 use ropeway_proto::limits::BUFFER_ALIGN;
 
 use super::call::{Call, Counts};
@@ -129,7 +129,15 @@ impl Communicator {
 
     /// Registers that `counts[from * size + to]` elements go from rank to rank; all ranks give all counts.
     pub fn alltoallv_init<T: Plain>(&self, counts: &[usize]) -> Result<Collective<T>, Error> {
+        self.check_pairs(counts)?;
         self.collective(&Call::new::<T>(CollectiveKind::Alltoall, 0, Counts::each(counts)), Placement::Apart)
+    }
+
+    /// One count would be taken for everybody's.
+    pub(super) fn check_pairs(&self, counts: &[usize]) -> Result<(), Error> {
+        let (found, expected) = (counts.len(), self.size() as usize * self.size() as usize);
+        let why = || ShapeError::Counts { found, expected }.to_string();
+        if found == expected { Ok(()) } else { Err(Error::BadCollective { why: why() }) }
     }
 
     fn collective<T: Plain>(&self, call: &Call<'_>, placement: Placement) -> Result<Collective<T>, Error> {
@@ -154,7 +162,7 @@ impl Communicator {
         let offset = |range: &Range<usize>| memory.offset() + range.start as u64;
         let (number, begin) = (self.collectives().next_number(), (offset(&input), offset(&output)));
         let member = CollectiveMember { shape, number, rank, input: begin.0, output: begin.1 };
-        let persistent = Persistent::register(self.attachment(), memory, self.id(), member, function)?;
+        let persistent = Persistent::register(self.membership(), memory, self.id(), member, function)?;
         Ok(Collective { persistent, input, output, element: PhantomData })
     }
 }

@@ -105,7 +105,7 @@ fn the_daemon_leaves_pieces_to_members_though_it_comes_last() {
         assert_eq!((daemon.working_round(), daemon.help(NOBODY, 0, 1)), (None, Helped::default()));
         assert_eq!(member.working_round(), Some(0));
         while member.help(1, 0, 1).pieces > 0 {}
-        assert!(daemon.is_over(0));
+        assert!(daemon.poll(0, 0));
         node.assert_outputs(3 + 2);
     }
 }
@@ -137,7 +137,7 @@ fn between_nodes_the_daemon_copies_and_members_combine() {
         assert!(daemon.resume(0), "it is not over");
         assert_eq!(daemon.help(NOBODY, 0, 1), Helped::default());
         while member.help(0, 0, 1).pieces > 0 {}
-        assert!(daemon.is_over(0));
+        assert!(daemon.poll(0, 0));
         node.assert_outputs(((3 + 2) * 3 + 1) * 3 + 2);
     }
 }
