@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::{Cluster, everybody, everybody_of, soon};
 use nix::sys::signal::{Signal, raise};
-use ropeway::{Collective, Communicator, Error, Favor, Operator, Plain, Reproducible, Session, UserOperator};
+use ropeway::{Collective, Communicator, Error, Favor, Operator, Plain, Reproducible, Session, UserOperator, WaitMode};
 
 /// Nodes and ranks.
 const PLACES: [(usize, u32); 9] = [(1, 1), (1, 2), (1, 3), (1, 8), (2, 2), (2, 5), (3, 7), (4, 4), (4, 8)];
@@ -111,6 +111,21 @@ fn ranks_are_combined_in_order() {
 }
 
 #[test]
+fn the_order_is_that_of_the_communicator() {
+    let chain = Case::new(chain, number);
+    for (nodes, size) in [(1, 3), (2, 5), (3, 7)] {
+        everybody((nodes, size), |world| {
+            // Neighbours are on different nodes.
+            let key = (world.rank() * 3 % 7) as i32;
+            let shuffled = world.split(Some(0), key).unwrap().unwrap();
+            for count in [1, 9001] {
+                chain.all_kinds(&shuffled, count);
+            }
+        });
+    }
+}
+
+#[test]
 fn elements_may_be_large_and_need_no_power_of_two() {
     let row = Case::<Row>::new(
         |left, right| left.iter_mut().zip(right).for_each(|(left, right)| *left = left.wrapping_mul(31) ^ right),
@@ -186,14 +201,14 @@ fn calls_by_one_operator_are_alike() {
     }
 }
 
-/// What tells that so many elements were combined in threads of the library.
+/// A sum that tells when so many elements other than zero were added in threads of the library.
 fn counted(combinations: usize) -> (UserOperator<u64>, Receiver<()>) {
     let (tell, told) = channel();
     let left = AtomicUsize::new(combinations);
     let operator = UserOperator::new(move |sum: &mut u64, other: &u64| {
         *sum += other;
-        let is_ours = thread::current().name() == Some("ropeway-combine");
-        if is_ours && left.fetch_sub(1, Ordering::Relaxed) == 1 {
+        let counts = *other != 0 && thread::current().name() == Some("ropeway-combine");
+        if counts && left.fetch_sub(1, Ordering::Relaxed) == 1 {
             tell.send(()).unwrap();
         }
     });
@@ -256,6 +271,32 @@ fn rank_role() {
             let _ = sum.start().and_then(|summing| summing.wait());
         }
         other => panic!("no such role: {other}"),
+    }
+}
+
+/// Whose wait began before all had registered does not count as waiting when it is over.
+#[test]
+fn who_has_waited_is_not_taken_to_wait_on() {
+    const COUNT: usize = 50_000;
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = (cluster.attach(0).world(), cluster.attach(1).world());
+    let (operator, is_combined) = counted(COUNT);
+    let mut first = zero.allreduce_init::<u64>(COUNT, &operator).unwrap().favor(Favor::Overlap);
+    let mut second = thread::scope(|scope| {
+        let waiting = first.start().unwrap();
+        scope.spawn(|| waiting.wait_with(WaitMode::Blocking).unwrap());
+        thread::sleep(Duration::from_millis(5));
+        let mut second = one.allreduce_init::<u64>(COUNT, &operator).unwrap().favor(Favor::Latency);
+        second.start().unwrap().wait().unwrap();
+        second.favor(Favor::Overlap)
+    });
+    for sum in [&mut first, &mut second] {
+        sum.input_mut().fill(1);
+        drop(sum.start().unwrap());
+    }
+    soon(|| is_combined.recv().unwrap());
+    for sum in [&mut first, &mut second] {
+        soon(|| while sum.active().unwrap().test().unwrap().is_none() {});
     }
 }
 

@@ -8,7 +8,7 @@
 //! | reduce-scatter | combine the inputs | the same, with the parts of a node as one | a part to each |
 //! | scan, exscan | combine the inputs | exscan | scan what came and the inputs |
 //! | gather(v), scatter(v), allgather(v), alltoall(v) | pack, by node | the same, with the parts of a node as one | unpack |
-//! | a reduction that is reproducible or by a user's operator, a scan whose members are mixed | pack | gather or allgather of all inputs | combine |
+//! | a reduction in rank order: reproducible, by a user's operator, or a scan of mixed members | pack | gather or allgather of all inputs | combine |
 //!
 //! Participants are numbered in the order in which their first members come, and what is packed lies in the order of
 //! participants: *node by node*.
