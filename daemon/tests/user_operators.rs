@@ -242,6 +242,28 @@ fn it_ends_though_everybody_computes() {
     }
 }
 
+/// Memory is given back, and used for what is registered next, while combiners may be at it.
+#[test]
+fn freeing_what_is_being_combined_harms_nobody() {
+    const COUNT: usize = 20_000;
+    let chain = UserOperator::new(chain);
+    for nodes in [1, 2] {
+        everybody((nodes, 3), |world| {
+            for round in 0..40 {
+                let mut links = world.allreduce_init::<u64>(COUNT, &chain).unwrap().favor(Favor::Overlap);
+                links.input_mut().fill(1);
+                let linking = links.start().unwrap();
+                if world.rank() != round % 3 {
+                    match linking.wait() {
+                        Ok(_) => assert!(links.output().iter().all(|&link| link == (31 + 1) * 31 + 1)),
+                        Err(error) => assert!(matches!(error, Error::PeerFreed), "{error}"),
+                    }
+                }
+            }
+        });
+    }
+}
+
 /// The part of this file that runs in processes of their own.
 #[test]
 fn rank_role() {
