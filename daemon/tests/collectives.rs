@@ -83,12 +83,13 @@ fn a_broadcast_gives_everybody_what_the_root_has() {
     }
 }
 
-/// It may be ahead by as many messages as there are cells, and nobody else is needed for them.
+/// It may be ahead by as many messages as there are cells, four of this size, and nobody else is needed for them.
 #[test]
 fn a_root_gets_ahead_with_small_messages() {
+    const CAST: usize = 300;
     let cluster = Cluster::start(1, 3);
     let sessions: Vec<Session> = (0..3).map(|rank| cluster.attach(rank)).collect();
-    let init = |session: &Session| session.world().bcast_init::<u64>(5, 1).unwrap();
+    let init = |session: &Session| session.world().bcast_init::<u64>(CAST, 1).unwrap();
     let mut casts: Vec<_> = std::thread::scope(|scope| {
         let inits: Vec<_> = sessions.iter().map(|session| scope.spawn(move || init(session))).collect();
         inits.into_iter().map(|cast| cast.join().unwrap()).collect()
@@ -107,7 +108,7 @@ fn a_root_gets_ahead_with_small_messages() {
             for (receiver, cast) in casts.iter_mut().enumerate() {
                 assert_eq!(number == first && receiver < 2, root_waits(&mut root), "{number} {receiver}");
                 cast.start().unwrap().wait().unwrap();
-                assert_eq!(cast.output(), [number; 5]);
+                assert_eq!(cast.output(), [number; CAST]);
             }
         }
     }
@@ -117,7 +118,7 @@ fn a_root_gets_ahead_with_small_messages() {
     drop(root);
     for cast in &mut casts {
         cast.start().unwrap().wait().unwrap();
-        assert_eq!(cast.output(), [99; 5]);
+        assert_eq!(cast.output(), [99; CAST]);
         let error = soon(|| cast.start().and_then(|active| active.wait()).unwrap_err());
         assert!(matches!(error, Error::PeerFreed), "{error}");
     }

@@ -10,9 +10,6 @@
 use crate::eager::{CellWord, Progress};
 use crate::primitive::{AtomicU32, Ordering, fence};
 
-/// Messages the root may be ahead. The model checker gets to full cells sooner with fewer.
-pub const CELLS: u32 = if cfg!(loom) { 1 } else { 4 };
-
 /// The root's word.
 #[repr(C, align(64))]
 pub struct RelayWords {
@@ -31,6 +28,8 @@ pub struct TakenWord {
 pub trait RelayMemory {
     /// The root's word.
     fn words(&self) -> &RelayWords;
+    /// How many cells there are: so far ahead may the root be.
+    fn cells(&self) -> u32;
     /// The word of the cell that message `number` uses.
     fn cell(&self, number: u32) -> &CellWord;
     /// The words of all receivers.
@@ -120,7 +119,7 @@ pub fn receive(memory: &impl RelayMemory, own: &TakenWord, number: u32) -> Progr
     own.taken.store(number.wrapping_add(1), Ordering::Release);
     // SYNC relay-full: see `send`.
     fence(Ordering::SeqCst);
-    let next = number.wrapping_add(CELLS);
+    let next = number.wrapping_add(memory.cells());
     if memory.words().parked.load(Ordering::Relaxed) == phase(next, WAITING) {
         move_parked(memory, next);
     }
@@ -147,5 +146,5 @@ fn move_parked(memory: &impl RelayMemory, number: u32) {
 #[inline]
 fn has_room(memory: &impl RelayMemory, number: u32) -> bool {
     // SYNC relay-taken (load): they have read what was in the cell.
-    memory.receivers().all(|own| number.wrapping_sub(own.taken.load(Ordering::Acquire)) < CELLS)
+    memory.receivers().all(|own| number.wrapping_sub(own.taken.load(Ordering::Acquire)) < memory.cells())
 }

@@ -1,7 +1,7 @@
 //! Where the relay of a meeting lies in the job segment.
 //!
 //! ```text
-//!  0        64                  64 + 64 × members          + 4 × cell
+//!  0        64                  64 + 64 × members          + cells   
 //!  +--------+-------------------+--------------------------+
 //!  | root's | a line for each   | cells: a word, and bytes |
 //!  +--------+-------------------+--------------------------+
@@ -15,10 +15,14 @@ use crate::eager::{CellWord, Progress};
 use crate::job::JobSegment;
 use crate::mapped;
 use crate::meeting::{Meeting, MeetingPlan};
-use crate::relay::{self, CELLS, RelayMemory, RelayWords, TakenWord};
+use crate::relay::{self, RelayMemory, RelayWords, TakenWord};
 
 /// Larger messages are copied from the root's buffer when all have come.
 const RELAYED_BYTES_MAX: u64 = 8 << 10;
+/// What all cells take together, if their number is not limited otherwise.
+const CELLS_BYTES: u64 = 4 << 10;
+/// Of large messages fewer would make a root wait.
+const CELLS_MIN: u64 = 4;
 const LINE_BYTES: u64 = 64;
 /// A cell's word, before its payload.
 const WORD_BYTES: u64 = 8;
@@ -28,6 +32,8 @@ pub(crate) struct RelayArea {
     words: NonNull<RelayWords>,
     taken: NonNull<TakenWord>,
     cells: NonNull<u8>,
+    /// How many.
+    count: u32,
     cell_bytes: usize,
     /// Of each member.
     buffers: Vec<NonNull<u8>>,
@@ -46,7 +52,7 @@ impl RelayArea {
     /// What the relay of such a meeting needs: nothing if it has none.
     pub(crate) fn footprint(plan: &MeetingPlan) -> u64 {
         message_bytes(plan)
-            .map_or(0, |bytes| LINE_BYTES * (1 + plan.members.len() as u64) + u64::from(CELLS) * cell_bytes(bytes))
+            .map_or(0, |bytes| LINE_BYTES * (1 + plan.members.len() as u64) + cells(bytes) * cell_bytes(bytes))
     }
 
     /// The relay at `at`, if such a meeting has one. Its memory is checked here, once.
@@ -54,13 +60,14 @@ impl RelayArea {
         let bytes = message_bytes(plan)?;
         let members = plan.members.len() as u64;
         let lines = job.range(at, LINE_BYTES * (1 + members))?;
-        let cells = job.range(at + LINE_BYTES * (1 + members), u64::from(CELLS) * cell_bytes(bytes))?;
+        let all_cells = job.range(at + LINE_BYTES * (1 + members), cells(bytes) * cell_bytes(bytes))?;
         let buffer = |member: &CollectiveMember| job.range(member.output, bytes);
         Some(Self {
             words: lines.cast(),
             // SAFETY: the range has a line for each member behind the first one.
             taken: unsafe { lines.add(LINE_BYTES as usize) }.cast(),
-            cells,
+            cells: all_cells,
+            count: cells(bytes) as u32,
             cell_bytes: cell_bytes(bytes) as usize,
             buffers: plan.members.iter().map(buffer).collect::<Option<_>>()?,
             bytes: bytes as usize,
@@ -72,7 +79,7 @@ impl RelayArea {
     pub(crate) fn reset(&self) {
         self.words().reset();
         (0..self.buffers.len()).for_each(|member| self.taken(member).reset());
-        (0..CELLS).for_each(|number| self.cell(number).reset());
+        (0..self.count).for_each(|number| self.cell(number).reset());
     }
 
     fn words(&self) -> &RelayWords {
@@ -92,7 +99,7 @@ impl RelayArea {
     }
 
     fn payload(&self, number: u32) -> NonNull<u8> {
-        let at = (number % CELLS) as usize * self.cell_bytes + WORD_BYTES as usize;
+        let at = (number % self.count) as usize * self.cell_bytes + WORD_BYTES as usize;
         // SAFETY: it is inside of the cells.
         unsafe { self.cells.add(at) }
     }
@@ -140,6 +147,10 @@ impl RelayMemory for Relayed<'_> {
         self.area.words()
     }
 
+    fn cells(&self) -> u32 {
+        self.area.count
+    }
+
     fn cell(&self, number: u32) -> &CellWord {
         self.area.cell(number)
     }
@@ -178,6 +189,11 @@ fn message_bytes(plan: &MeetingPlan) -> Option<u64> {
     let shape = &plan.members.first().filter(|_| plan.span.is_none() && plan.members.len() > 1)?.shape;
     let bytes = shape.counts.first()?.checked_mul(shape.element_bytes.into())?;
     (shape.kind == CollectiveKind::Bcast && (1..=RELAYED_BYTES_MAX).contains(&bytes)).then_some(bytes)
+}
+
+/// A power of two, so that message numbers may overflow.
+fn cells(bytes: u64) -> u64 {
+    (CELLS_BYTES / cell_bytes(bytes)).max(CELLS_MIN).next_power_of_two()
 }
 
 fn cell_bytes(bytes: u64) -> u64 {

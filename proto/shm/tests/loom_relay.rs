@@ -85,6 +85,10 @@ impl RelayMemory for View<'_> {
         &self.shared.words
     }
 
+    fn cells(&self) -> u32 {
+        1
+    }
+
     fn cell(&self, _: u32) -> &CellWord {
         &self.shared.cell
     }
