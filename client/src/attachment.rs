@@ -12,6 +12,7 @@ use ropeway_proto::{CommId, Command, Epoch, JobId, Rank, Slot};
 use ropeway_shm::{Arena, ArenaSlot, ControlSegment, JobGeometry, JobSegment, RequestSlot, SegmentError};
 
 use crate::Error;
+use crate::combiner::Combiner;
 use crate::commands::{Commands, Entry};
 use crate::communicator::Share;
 use crate::control::{ControlSocket, io_error, unexpected};
@@ -32,6 +33,7 @@ pub(crate) struct Attachment {
     arena: Arc<Arena>,
     waiting: WaitingRoom,
     notifier: OnceLock<Notifier>,
+    combiner: OnceLock<Combiner>,
     commands: Arc<Commands>,
     wires: Arc<Wires>,
     slots: Mutex<SlotTable>,
@@ -71,6 +73,7 @@ impl Attachment {
             waiting: WaitingRoom::new(job.clone(), segment, wires.clone(), attached.local_index),
             wires,
             notifier: OnceLock::new(),
+            combiner: OnceLock::new(),
             job,
             slots: Mutex::default(),
             line,
@@ -182,6 +185,17 @@ impl Attachment {
         let started = started.map_err(io_error("starting the thread that tells event loops"))?;
         // Another thread may have been faster; ours then ends.
         Ok(self.notifier.get_or_init(|| started))
+    }
+
+    /// What combines by the program's operators while it computes, started when it is first needed.
+    pub(crate) fn combiner(&self) -> Result<&Combiner, Error> {
+        if let Some(combiner) = self.combiner.get() {
+            return Ok(combiner);
+        }
+        let started = Combiner::start(self.job.clone(), self.attached.local_index, self.commands.clone());
+        let started = started.map_err(io_error("starting the thread that combines by user-defined operators"))?;
+        // Another thread may have been faster; ours then ends.
+        Ok(self.combiner.get_or_init(|| started))
     }
 
     /// The notifier, if it was needed.

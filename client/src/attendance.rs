@@ -5,8 +5,17 @@ use std::sync::Arc;
 use ropeway_proto::Status;
 use ropeway_shm::{Arrival, JobSegment, Meeting};
 
+use crate::collective::Function;
 use crate::direct::Started;
 use crate::presence::{Favor, Habit, Presence};
+
+/// A member of a collective.
+pub(crate) struct Member {
+    /// Its number among the members.
+    pub(crate) number: u32,
+    /// By which elements are combined, if it is the program's.
+    pub(crate) function: Option<Function>,
+}
 
 /// A member, and where it stands.
 pub(crate) struct Attendance {
@@ -16,13 +25,15 @@ pub(crate) struct Attendance {
     habit: Habit,
     /// We have done the last piece before the daemon's turn, and it does not know yet.
     has_passed: bool,
+    is_watching: bool,
 }
 
 impl Attendance {
     /// The member of the meeting at `block`, before or in its first round. `None` if there is no meeting.
-    pub(crate) fn open(job: &Arc<JobSegment>, block: u64, member: u32) -> Option<Self> {
-        let meeting = Meeting::read(job, block)?;
-        Some(Self { meeting, member, round: 0, habit: Habit::default(), has_passed: false })
+    pub(crate) fn open(job: &Arc<JobSegment>, block: u64, member: &Member) -> Option<Self> {
+        let meeting = Meeting::read(job, block, member.function.as_ref().map(Function::prepare))?;
+        let member = member.number;
+        Some(Self { meeting, member, round: 0, habit: Habit::default(), has_passed: false, is_watching: false })
     }
 
     /// Arrives for the next round. `Err` says why there will never be one, and which rank is the cause.
@@ -83,12 +94,13 @@ impl Attendance {
         if !self.meeting.is_small() {
             self.habit.learn(presence);
             self.meeting.watch();
+            self.is_watching = true;
         }
     }
 
-    /// The program waits no more.
-    pub(crate) fn end_wait(&self) {
-        if !self.meeting.is_small() {
+    /// The program waits no more. It may have begun to before it knew of the meeting.
+    pub(crate) fn end_wait(&mut self) {
+        if std::mem::take(&mut self.is_watching) {
             self.meeting.look_away();
         }
     }

@@ -10,6 +10,7 @@ mod element;
 mod form;
 mod lane;
 mod nonblocking;
+mod operator;
 mod pending;
 mod registration;
 
@@ -24,6 +25,8 @@ use crate::{Active, Error, Favor, Plain};
 
 pub(crate) use cache::Collectives;
 pub use element::{Located, Numeric, Reducible};
+pub(crate) use operator::Function;
+pub use operator::{Combine, Reproducible, UserOperator};
 pub use pending::PendingCollective;
 
 /// A registered collective and its buffers.

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 use std::thread;
 
+use ropeway_proto::Command;
 use ropeway_proto::command::COMMAND_WORDS;
 use ropeway_shm::{Producer, eventfd};
 
@@ -47,4 +48,16 @@ impl Commands {
         }
         false
     }
+
+    /// Asks the daemon to look after something. Without a daemon nothing can be done, and waiting will tell.
+    pub(crate) fn call(&self, command: Command) {
+        let mut tries = CALL_TRIES;
+        self.push_all(&[command.encode()], || {
+            tries -= 1;
+            tries > 0
+        });
+    }
 }
+
+/// A daemon that does not empty its ring for so long is gone or stopped.
+const CALL_TRIES: u32 = 1 << 16;

@@ -133,7 +133,7 @@ impl Exchange {
         }
         self.running().for_each(Operation::begin_wait);
         let waited = self.wait_long(mode);
-        self.requests.iter().for_each(|request| request.operation().end_wait());
+        self.requests.iter_mut().for_each(|request| request.operation_mut().end_wait());
         waited
     }
 

@@ -40,7 +40,8 @@
 //!   [`irecv`](Communicator::irecv), [`probe`](Communicator::probe)) are matched one by one, also with [`ANY_SOURCE`] and
 //!   [`ANY_TAG`].
 //! * **Collectives** are registered too ([`Communicator::allreduce_init`] and others); or called just so, blocking
-//!   ([`allreduce`](Communicator::allreduce)) or not ([`iallreduce`](Communicator::iallreduce)).
+//!   ([`allreduce`](Communicator::allreduce)) or not ([`iallreduce`](Communicator::iallreduce)). Reductions combine by an [`Operator`],
+//!   a [`Reproducible`] one, or a function of the program, a [`UserOperator`].
 //! * **Communicators** keep messages apart: [`dup`](Communicator::dup), [`split`](Communicator::split),
 //!   [`create`](Communicator::create) of a [`Group`].
 //! * **Topologies** are communicators whose ranks know their neighbours, as a [`Cartesian`] grid or a graph ([`Neighborhood`]), and
@@ -56,6 +57,7 @@ mod attachment;
 mod attendance;
 mod buffer;
 mod collective;
+mod combiner;
 mod commands;
 mod communicator;
 pub mod control;
@@ -92,7 +94,7 @@ mod watch;
 mod wires;
 
 pub use buffer::Buffer;
-pub use collective::{Collective, Located, Numeric, PendingCollective, Reducible};
+pub use collective::{Collective, Combine, Located, Numeric, PendingCollective, Reducible, Reproducible, UserOperator};
 pub use communicator::Communicator;
 pub use error::Error;
 pub use exchange::ActiveExchange;
@@ -133,6 +135,7 @@ mod tests {
         is_shared::<Collective<f64>>();
         is_shared::<PendingCollective<'_, f64>>();
         is_shared::<Located<f64>>();
+        is_shared::<UserOperator<f64>>();
         is_shared::<Group>();
         is_shared::<Cartesian>();
         is_shared::<NeighborCollective<f64>>();

@@ -8,7 +8,7 @@ use ropeway_proto::{Command, Completion, End, Epoch, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
 use crate::attachment::Attachment;
-use crate::attendance::Attendance;
+use crate::attendance::{Attendance, Member};
 use crate::commands::Entry;
 use crate::communicator::Membership;
 use crate::direct::{DirectEnd, Started};
@@ -35,8 +35,8 @@ pub(crate) struct Operation {
     direct: Option<DirectEnd>,
     /// It has a direct channel to a rank of this node.
     is_neighbourly: bool,
-    /// Its number among the members, if it is a collective, and where they meet.
-    member: Option<u32>,
+    /// Which member it is, if it is a collective, and where they meet.
+    member: Option<Member>,
     attendance: Option<Attendance>,
     /// Over which it goes to another node.
     wire: Option<Arc<Wire>>,
@@ -90,8 +90,8 @@ impl Operation {
         self
     }
 
-    /// A member of a collective, with this number.
-    pub(crate) fn with_member(mut self, member: u32) -> Self {
+    /// A member of a collective.
+    pub(crate) fn with_member(mut self, member: Member) -> Self {
         self.member = Some(member);
         self
     }
@@ -202,7 +202,7 @@ impl Operation {
     #[cold]
     fn finds_meeting(&mut self) -> bool {
         let channel = self.attachment.request_slot(self.slot).channel();
-        if let (Some(member), Some((block, _))) = (self.member, channel) {
+        if let (Some(member), Some((block, _))) = (&self.member, channel) {
             self.attendance = Attendance::open(self.attachment.job(), block, member);
         }
         self.attendance.is_some()
@@ -312,11 +312,11 @@ impl Operation {
     }
 
     /// The program waits no more.
-    pub(crate) fn end_wait(&self) {
+    pub(crate) fn end_wait(&mut self) {
         if let Some(direct) = &self.direct {
             direct.end_wait();
         }
-        if let Some(attendance) = &self.attendance {
+        if let Some(attendance) = &mut self.attendance {
             attendance.end_wait();
         }
     }
@@ -502,6 +502,11 @@ impl Operation {
     pub(crate) fn free(&mut self) {
         if self.run == Run::Direct {
             self.take_back();
+        }
+        if self.member.as_ref().is_some_and(|member| member.function.is_some())
+            && let Ok(combiner) = self.attachment.combiner()
+        {
+            combiner.remove(self.slot);
         }
         self.epoch = self.epoch.wrapping_add(1);
         // Without a daemon everything is free anyway.

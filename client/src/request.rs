@@ -6,6 +6,8 @@ use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::{CommId, Command, End, Epoch, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
+use crate::attendance::Member;
+use crate::collective::Function;
 use crate::commands::Entry;
 use crate::communicator::Membership;
 use crate::memory::Memory;
@@ -137,17 +139,24 @@ impl Persistent {
         Ok(Self { operation })
     }
 
-    /// Registers a collective with the daemon, which checks it.
+    /// Registers a collective with the daemon, which checks it. `function` combines, if the operator is the program's.
     pub(crate) fn register(
         membership: &Membership,
         memory: ArenaSlot,
-        terms: Terms,
         comm: CommId,
         member: CollectiveMember,
+        function: Option<&Function>,
     ) -> Result<Self, Error> {
-        let mut operation = Operation::new(membership, memory, terms)?.with_member(member.rank);
+        let number = member.rank;
+        let role = Member { number, function: function.cloned() };
+        let mut operation = Operation::new(membership, memory, Terms::Collective)?.with_member(role);
         let place = operation.begin_registration();
+        let combiner =
+            function.map(|function| Ok((membership.attachment.combiner()?, function.clone()))).transpose()?;
         membership.attachment.register(place, comm, member)?;
+        if let Some((combiner, function)) = combiner {
+            combiner.add(place.0, number, function);
+        }
         Ok(Self { operation })
     }
 

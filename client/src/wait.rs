@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ropeway_proto::limits::COMBINER_DOORBELL;
 use ropeway_shm::{ControlSegment, JobSegment};
 
+use crate::Error;
 use crate::patience::Patience;
 use crate::watch::Watch;
 use crate::wires::{Reach, Wires};
-use crate::{Error, notifier};
 
 /// What a thread does while it waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -253,7 +254,7 @@ static NEXT_DOORBELL: AtomicU32 = AtomicU32::new(0);
 thread_local! {
     /// The doorbell this thread sleeps on. Threads beyond those share one and wake up together, which is
     /// harmless.
-    static DOORBELL: u32 = NEXT_DOORBELL.fetch_add(1, Ordering::Relaxed) % notifier::DOORBELL;
+    static DOORBELL: u32 = NEXT_DOORBELL.fetch_add(1, Ordering::Relaxed) % COMBINER_DOORBELL;
 }
 
 #[cfg(test)]

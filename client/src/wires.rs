@@ -158,12 +158,7 @@ impl Wires {
 
     /// Asks the daemon to look after a wire.
     fn call(&self, wire: &Wire) {
-        // Without a daemon nothing can be done, and waiting will tell.
-        let mut tries = CALL_TRIES;
-        self.commands.push_all(&[Command::Tend { node: wire.node }.encode()], || {
-            tries -= 1;
-            tries > 0
-        });
+        self.commands.call(Command::Tend { node: wire.node });
     }
 
     fn each(&self, reach: Reach<'_>, mut act: impl FnMut(&Wire)) {
@@ -202,6 +197,4 @@ impl Wire {
     }
 }
 
-/// A daemon that does not empty its ring for so long is gone or stopped.
-const CALL_TRIES: u32 = 1 << 16;
 const NO_PANIC: &str = "nothing panics under this lock";

@@ -2,7 +2,7 @@
 //!
 //! Members arrive, and do little work, by themselves. The daemon does what is more while all of them compute, piece by piece
 //! and in turn, and sees to it that members learn when one is gone, and that nobody's buffers are given back while others
-//! have their hands on them.
+//! have their hands on them. What only members can do, who have the functions of the program's operators, it hands over.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -92,7 +92,7 @@ impl Meetings {
         }
     }
 
-    /// Does a piece of each meeting that has work. Says how many.
+    /// Does a piece of each meeting that has work, or calls those who can. Says how many it did.
     pub(crate) fn do_pieces(&mut self) -> usize {
         let mut pieces = 0;
         for _ in 0..self.working.len() {
@@ -106,6 +106,7 @@ impl Meetings {
                 self.working.push_back(index);
             } else {
                 entry.is_working = false;
+                entry.meeting.call_combiners();
             }
         }
         pieces

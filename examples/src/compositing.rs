@@ -7,9 +7,9 @@
 //!          layers                from front to back
 //! ```
 //!
-//! Rank order is depth order, rank 0 in front. [`over`] is not commutative, and it rounds, so it is not quite
-//! associative either. Here each pixel is blended by one rank, from front to back as a serial program does it; so the
-//! result is the same to the bit.
+//! Rank order is depth order, rank 0 in front: a reduction whose operator is [`over`]. It is not commutative, and it rounds,
+//! so it is not quite associative either. But a [`UserOperator`](ropeway::UserOperator) is applied in rank order, one by one, from
+//! front to back as a serial program does it; so the result is the same to the bit.
 //!
 //! T. Porter and T. Duff, *Compositing Digital Images*, 1984. As a reduction: V. Marendić, *Distributed memory
 //! reduction operations in presence of process desynchronization*, 2016, where the layers come from a particle

@@ -48,6 +48,15 @@ impl CollectiveKind {
     }
 }
 
+/// How elements are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Combination {
+    /// By a predefined operator: codes of operator and type of an element.
+    Predefined(u8, u8),
+    /// By a function of the program, which its processes have and no daemon has. Elements are bytes. Always reproducible.
+    User,
+}
+
 /// What all members say alike.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
@@ -57,8 +66,8 @@ pub struct CollectiveShape {
     pub members: Vec<Rank>,
     /// Number of the root; zero if there is none.
     pub root: u32,
-    /// Codes of operator and type of an element, if elements are combined.
-    pub combination: Option<(u8, u8)>,
+    /// How elements are combined, if they are.
+    pub combination: Option<Combination>,
     pub element_bytes: u32,
     /// Elements: of the vector; or of each member's part, where the operation deals in parts; or, of an alltoall, from each
     /// member to each, row by row of senders, or one for all of them.
@@ -106,10 +115,15 @@ impl CollectiveShape {
         self.members.len() as u32
     }
 
-    /// Operator and elements; `None` if nothing is combined.
+    /// Predefined operator and elements; `None` if there is none, or nothing is combined.
     pub fn combination(&self) -> Option<(Operator, ElementType)> {
-        let (operator, element) = self.combination?;
+        let Some(Combination::Predefined(operator, element)) = self.combination else { return None };
         Operator::from_code(operator).zip(ElementType::from_code(element))
+    }
+
+    /// Whether elements are combined by a function of the program.
+    pub fn has_user_operator(&self) -> bool {
+        self.combination == Some(Combination::User)
     }
 
     /// Checks what can be checked without the other members.
@@ -142,12 +156,12 @@ impl CollectiveShape {
         if self.element_bytes == 0 || bytes.is_none_or(|bytes| bytes > MESSAGE_BYTES_MAX) {
             return Err(ShapeError::TooLarge);
         }
-        match (self.kind.combines(), self.combination.is_some(), self.combination()) {
-            (false, false, _) => Ok(()),
-            (true, true, Some((operator, element))) if !operator.is_defined_for(element) => {
+        match (self.kind.combines(), self.combination, self.combination()) {
+            (false, None, _) | (true, Some(Combination::User), _) => Ok(()),
+            (true, _, Some((operator, element))) if !operator.is_defined_for(element) => {
                 Err(ShapeError::Operator { operator: operator.to_string() })
             }
-            (true, true, Some((_, element))) if element.bytes() == self.element_bytes as usize => Ok(()),
+            (true, _, Some((_, element))) if element.bytes() == self.element_bytes as usize => Ok(()),
             _ => Err(ShapeError::Combination),
         }
     }

@@ -8,7 +8,7 @@
 //! | reduce-scatter | combine the inputs | the same, with the parts of a node as one | a part to each |
 //! | scan, exscan | combine the inputs | exscan | scan what came and the inputs |
 //! | gather(v), scatter(v), allgather(v), alltoall(v) | pack, by node | the same, with the parts of a node as one | unpack |
-//! | a reduction in rank order whose members don't lie so | pack | gather or allgather of all inputs | combine |
+//! | a reduction in rank order: reproducible, by a user's operator, or a scan of mixed members | pack | gather or allgather of all inputs | combine |
 //!
 //! Participants are numbered in the order in which their first members come, and what is packed lies in the order of
 //! participants: *node by node*.
@@ -76,7 +76,8 @@ impl<'a> Division<'a> {
     /// on the nodes nor on who lives where.
     pub fn gathers(&self) -> bool {
         let is_prefix = matches!(self.shape.kind, CollectiveKind::Scan | CollectiveKind::Exscan);
-        self.shape.kind.combines() && (self.shape.is_reproducible || (is_prefix && !self.is_in_order()))
+        let keeps_order = self.shape.is_reproducible || self.shape.has_user_operator();
+        self.shape.kind.combines() && (keeps_order || (is_prefix && !self.is_in_order()))
     }
 
     /// Elements of one member's input where all inputs are brought together.
@@ -126,6 +127,7 @@ impl<'a> Division<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collective::Combination;
     use crate::operator::{ElementType, Operator, Scalar};
 
     fn shape(kind: CollectiveKind, counts: &[u64]) -> CollectiveShape {
@@ -134,7 +136,7 @@ mod tests {
             kind,
             members: vec![4, 5, 6, 7, 8],
             root: 0,
-            combination: kind.combines().then(|| (Operator::Sum.code(), element.code())),
+            combination: kind.combines().then(|| Combination::Predefined(Operator::Sum.code(), element.code())),
             element_bytes: 8,
             counts: counts.to_vec(),
             is_reproducible: false,
@@ -167,6 +169,25 @@ mod tests {
         let mixed = Division::new(&scan, &[0, 1, 0, 1, 2]).unwrap().between();
         assert_eq!((mixed.kind, &mixed.counts[..]), (CollectiveKind::Allgather, &[14, 14, 7][..]));
         assert_eq!((in_order.check(), mixed.check()), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn inputs_are_brought_together_if_their_order_counts() {
+        for kind in [CollectiveKind::Reduce, CollectiveKind::Allreduce, CollectiveKind::ReduceScatter] {
+            let counts: &[u64] = if kind == CollectiveKind::ReduceScatter { &[1, 0, 2, 3, 1] } else { &[7] };
+            let free = shape(kind, counts);
+            let reproducible = CollectiveShape { is_reproducible: true, ..free.clone() };
+            let user = CollectiveShape { combination: Some(Combination::User), ..free.clone() };
+            assert_eq!(Division::new(&free, &[0, 0, 1, 1, 2]).unwrap().between().kind, kind);
+            for shape in [reproducible, user] {
+                assert_eq!(shape.check(), Ok(()));
+                let between = Division::new(&shape, &[0, 0, 1, 1, 2]).unwrap().between();
+                let to_root = kind == CollectiveKind::Reduce;
+                assert_eq!(between.kind, if to_root { CollectiveKind::Gather } else { CollectiveKind::Allgather });
+                assert_eq!((&between.counts[..], between.combination), (&[14, 14, 7][..], None));
+                assert_eq!(between.check(), Ok(()));
+            }
+        }
     }
 
     #[test]

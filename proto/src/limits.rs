@@ -9,6 +9,9 @@ pub const SLOTS_PER_RANK: u32 = 1 << 16;
 /// Doorbells in a control segment. Threads beyond that share one, and wake up together.
 pub const DOORBELLS: usize = 64;
 
+/// The doorbell of the thread that combines by user-defined operators while its program computes.
+pub const COMBINER_DOORBELL: u32 = DOORBELLS as u32 - 2;
+
 /// Ranks in a job.
 pub const RANKS_PER_JOB_MAX: u32 = 1 << 17;
 

@@ -1,10 +1,9 @@
 //! Collectives called just so, which return when this rank's part is done.
 
 use ropeway_proto::collective::CollectiveKind;
-use ropeway_proto::operator::Operator;
 
 use super::form::Form;
-use crate::{Communicator, Error, Plain, Reducible};
+use crate::{Combine, Communicator, Error, Plain};
 
 /// Collective calls. All ranks make the same ones in the same order, with equal counts, roots and operators; ranks that don't may
 /// wait for each other for ever.
@@ -42,70 +41,75 @@ impl Communicator {
     }
 
     /// Combines everybody's inputs into the root's output. Other ranks' outputs are not looked at.
-    pub fn reduce<T: Reducible>(
+    pub fn reduce<T: Plain>(
         &self,
         input: &[T],
         output: &mut [T],
-        operator: Operator,
+        operator: impl Combine<T>,
         root: u32,
     ) -> Result<(), Error> {
         self.call(Form::reduce(input, output, operator, root))
     }
 
     /// As [`reduce`](Self::reduce), with one array; those of ranks other than the root stay as they are.
-    pub fn reduce_in_place<T: Reducible>(&self, array: &mut [T], operator: Operator, root: u32) -> Result<(), Error> {
+    pub fn reduce_in_place<T: Plain>(
+        &self,
+        array: &mut [T],
+        operator: impl Combine<T>,
+        root: u32,
+    ) -> Result<(), Error> {
         self.call(Form::reduce_in_place(array, operator, root))
     }
 
     /// Combines everybody's inputs into everybody's output. All get the same to the bit.
-    pub fn allreduce<T: Reducible>(&self, input: &[T], output: &mut [T], operator: Operator) -> Result<(), Error> {
+    pub fn allreduce<T: Plain>(&self, input: &[T], output: &mut [T], operator: impl Combine<T>) -> Result<(), Error> {
         self.call(Form::reduction(CollectiveKind::Allreduce, input, output, operator))
     }
 
     /// As [`allreduce`](Self::allreduce), with one array.
-    pub fn allreduce_in_place<T: Reducible>(&self, array: &mut [T], operator: Operator) -> Result<(), Error> {
+    pub fn allreduce_in_place<T: Plain>(&self, array: &mut [T], operator: impl Combine<T>) -> Result<(), Error> {
         self.call(Form::reduction_in_place(CollectiveKind::Allreduce, array, operator))
     }
 
     /// Combines everybody's inputs, which are as long as all counts together; rank `r` gets the part of `counts[r]` elements behind
     /// those of the ranks before it. All ranks give all counts.
-    pub fn reduce_scatter<T: Reducible>(
+    pub fn reduce_scatter<T: Plain>(
         &self,
         input: &[T],
         output: &mut [T],
         counts: &[usize],
-        operator: Operator,
+        operator: impl Combine<T>,
     ) -> Result<(), Error> {
         self.call(Form::reduce_scatter(input, output, counts, operator))
     }
 
     /// As [`reduce_scatter`](Self::reduce_scatter), in parts as long as the output: the input has one for each rank.
-    pub fn reduce_scatter_block<T: Reducible>(
+    pub fn reduce_scatter_block<T: Plain>(
         &self,
         input: &[T],
         output: &mut [T],
-        operator: Operator,
+        operator: impl Combine<T>,
     ) -> Result<(), Error> {
         self.call(Form::reduce_scatter_block(input, output, operator))
     }
 
     /// Combines the inputs up to and with this rank's.
-    pub fn scan<T: Reducible>(&self, input: &[T], output: &mut [T], operator: Operator) -> Result<(), Error> {
+    pub fn scan<T: Plain>(&self, input: &[T], output: &mut [T], operator: impl Combine<T>) -> Result<(), Error> {
         self.call(Form::reduction(CollectiveKind::Scan, input, output, operator))
     }
 
     /// As [`scan`](Self::scan), with one array.
-    pub fn scan_in_place<T: Reducible>(&self, array: &mut [T], operator: Operator) -> Result<(), Error> {
+    pub fn scan_in_place<T: Plain>(&self, array: &mut [T], operator: impl Combine<T>) -> Result<(), Error> {
         self.call(Form::reduction_in_place(CollectiveKind::Scan, array, operator))
     }
 
     /// Combines the inputs before this rank's. The first rank's output stays as it is.
-    pub fn exscan<T: Reducible>(&self, input: &[T], output: &mut [T], operator: Operator) -> Result<(), Error> {
+    pub fn exscan<T: Plain>(&self, input: &[T], output: &mut [T], operator: impl Combine<T>) -> Result<(), Error> {
         self.call(Form::reduction(CollectiveKind::Exscan, input, output, operator))
     }
 
     /// As [`exscan`](Self::exscan), with one array.
-    pub fn exscan_in_place<T: Reducible>(&self, array: &mut [T], operator: Operator) -> Result<(), Error> {
+    pub fn exscan_in_place<T: Plain>(&self, array: &mut [T], operator: impl Combine<T>) -> Result<(), Error> {
         self.call(Form::reduction_in_place(CollectiveKind::Exscan, array, operator))
     }
 

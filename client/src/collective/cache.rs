@@ -96,7 +96,7 @@ impl Cache {
             let (call, bytes) = (ring.call.clone(), ring.lane_bytes);
             self.make_room(bytes);
             let placement = placement(call.kind);
-            let collective = communicator.register(call.shape(communicator.members()), placement)?;
+            let collective = communicator.register(call.shape(communicator.members()), placement, call.function())?;
             self.bytes += bytes;
             self.rings.last_mut().expect("the last is never removed").lanes.push(Arc::new(Lane::new(collective)));
         }

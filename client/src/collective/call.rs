@@ -4,11 +4,10 @@ use std::borrow::Cow;
 
 use ropeway_proto::Rank;
 use ropeway_proto::collective::{CollectiveKind, CollectiveShape};
-use ropeway_proto::operator::Operator;
 
-use super::registration::combination;
+use super::operator::{Combining, Function};
 use crate::plain::element_bytes;
-use crate::{Plain, Reducible};
+use crate::{Combine, Plain};
 
 /// What all ranks say alike. Equal calls share what is registered for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +15,7 @@ pub(super) struct Call<'a> {
     pub(super) kind: CollectiveKind,
     /// Zero if there is none.
     pub(super) root: u32,
-    pub(super) combination: Option<(u8, u8)>,
+    pub(super) combining: Option<Combining>,
     pub(super) element_bytes: u32,
     pub(super) counts: Counts<'a>,
 }
@@ -30,13 +29,23 @@ pub(super) enum Counts<'a> {
     Each(Cow<'a, [usize]>),
 }
 
+impl<'a> Counts<'a> {
+    pub(super) fn each(counts: &'a [usize]) -> Self {
+        Self::Each(Cow::Borrowed(counts))
+    }
+}
+
 impl<'a> Call<'a> {
     pub(super) fn new<T: Plain>(kind: CollectiveKind, root: u32, counts: Counts<'a>) -> Self {
-        Self { kind, root, combination: None, element_bytes: element_bytes::<T>() as u32, counts }
+        Self { kind, root, combining: None, element_bytes: element_bytes::<T>() as u32, counts }
     }
 
-    pub(super) fn combining<T: Reducible>(kind: CollectiveKind, counts: Counts<'a>, operator: Operator) -> Self {
-        Self { combination: combination::<T>(operator), ..Self::new::<T>(kind, 0, counts) }
+    pub(super) fn combining<T: Plain>(kind: CollectiveKind, counts: Counts<'a>, operator: impl Combine<T>) -> Self {
+        Self { combining: Some(operator.combining()), ..Self::new::<T>(kind, 0, counts) }
+    }
+
+    pub(super) fn with_root(self, root: u32) -> Self {
+        Self { root, ..self }
     }
 
     /// To be remembered.
@@ -56,8 +65,20 @@ impl<'a> Call<'a> {
             Counts::Alike(count) => vec![*count as u64],
             Counts::Each(counts) => counts.iter().map(|&count| count as u64).collect(),
         };
-        let Self { kind, root, combination, element_bytes, .. } = *self;
-        CollectiveShape { kind, members, root, combination, element_bytes, counts, is_reproducible: false }
+        CollectiveShape {
+            kind: self.kind,
+            members,
+            root: self.root,
+            combination: self.combining.as_ref().map(|combining| combining.combination),
+            element_bytes: self.element_bytes,
+            counts,
+            is_reproducible: self.combining.as_ref().is_some_and(|combining| combining.is_reproducible),
+        }
+    }
+
+    /// The function that combines, if it is a user's.
+    pub(super) fn function(&self) -> Option<&Function> {
+        self.combining.as_ref()?.function.as_ref()
     }
 
     /// About the largest array any rank has for it, in bytes. The same on all ranks.

@@ -1,13 +1,10 @@
 //! The forms of calls: which arrays belong to which collective, and how long they have to be.
 
-use std::borrow::Cow;
-
 use ropeway_proto::collective::{CollectiveKind, CollectiveShape};
-use ropeway_proto::operator::Operator;
 
 use super::call::{Call, Counts};
 use super::registration::input_in_place;
-use crate::{Error, Plain, Reducible};
+use crate::{Combine, Error, Plain};
 
 /// A call with this rank's arrays.
 pub(super) struct Form<'i, 'o, T> {
@@ -35,7 +32,7 @@ impl<'i, 'o, T: Plain> Form<'i, 'o, T> {
     }
 
     pub(super) fn gatherv(input: &'i [T], output: &'o mut [T], counts: &'i [usize], root: u32) -> Self {
-        Self::apart(Call::new::<T>(CollectiveKind::Gather, root, each(counts)), input, output)
+        Self::apart(Call::new::<T>(CollectiveKind::Gather, root, Counts::each(counts)), input, output)
     }
 
     pub(super) fn scatter(input: &'i [T], output: &'o mut [T], root: u32) -> Self {
@@ -43,7 +40,7 @@ impl<'i, 'o, T: Plain> Form<'i, 'o, T> {
     }
 
     pub(super) fn scatterv(input: &'i [T], output: &'o mut [T], counts: &'i [usize], root: u32) -> Self {
-        Self::apart(Call::new::<T>(CollectiveKind::Scatter, root, each(counts)), input, output)
+        Self::apart(Call::new::<T>(CollectiveKind::Scatter, root, Counts::each(counts)), input, output)
     }
 
     pub(super) fn allgather(input: &'i [T], output: &'o mut [T]) -> Self {
@@ -56,11 +53,11 @@ impl<'i, 'o, T: Plain> Form<'i, 'o, T> {
     }
 
     pub(super) fn allgatherv(input: &'i [T], output: &'o mut [T], counts: &'i [usize]) -> Self {
-        Self::apart(Call::new::<T>(CollectiveKind::Allgather, 0, each(counts)), input, output)
+        Self::apart(Call::new::<T>(CollectiveKind::Allgather, 0, Counts::each(counts)), input, output)
     }
 
     pub(super) fn allgatherv_in_place(array: &'o mut [T], counts: &'i [usize]) -> Self {
-        Self::in_place(Call::new::<T>(CollectiveKind::Allgather, 0, each(counts)), array)
+        Self::in_place(Call::new::<T>(CollectiveKind::Allgather, 0, Counts::each(counts)), array)
     }
 
     pub(super) fn alltoall(input: &'i [T], output: &'o mut [T], ranks: u32) -> Self {
@@ -74,7 +71,7 @@ impl<'i, 'o, T: Plain> Form<'i, 'o, T> {
     }
 
     pub(super) fn alltoallv(input: &'i [T], output: &'o mut [T], counts: &'i [usize]) -> Self {
-        Self::apart(Call::new::<T>(CollectiveKind::Alltoall, 0, each(counts)), input, output)
+        Self::apart(Call::new::<T>(CollectiveKind::Alltoall, 0, Counts::each(counts)), input, output)
     }
 }
 
@@ -85,40 +82,46 @@ impl Form<'static, 'static, u8> {
 }
 
 /// With `kind` one of allreduce, scan and exscan.
-impl<'i, 'o, T: Reducible> Form<'i, 'o, T> {
-    pub(super) fn reduction(kind: CollectiveKind, input: &'i [T], output: &'o mut [T], operator: Operator) -> Self {
+impl<'i, 'o, T: Plain> Form<'i, 'o, T> {
+    pub(super) fn reduction(
+        kind: CollectiveKind,
+        input: &'i [T],
+        output: &'o mut [T],
+        operator: impl Combine<T>,
+    ) -> Self {
         Self::apart(Call::combining::<T>(kind, Counts::Alike(input.len()), operator), input, output)
     }
 
-    pub(super) fn reduction_in_place(kind: CollectiveKind, array: &'o mut [T], operator: Operator) -> Self {
+    pub(super) fn reduction_in_place(kind: CollectiveKind, array: &'o mut [T], operator: impl Combine<T>) -> Self {
         Self::in_place(Call::combining::<T>(kind, Counts::Alike(array.len()), operator), array)
     }
 
-    pub(super) fn reduce(input: &'i [T], output: &'o mut [T], operator: Operator, root: u32) -> Self {
+    pub(super) fn reduce(input: &'i [T], output: &'o mut [T], operator: impl Combine<T>, root: u32) -> Self {
         Self::reduction(CollectiveKind::Reduce, input, output, operator).with_root(root)
     }
 
-    pub(super) fn reduce_in_place(array: &'o mut [T], operator: Operator, root: u32) -> Self {
+    pub(super) fn reduce_in_place(array: &'o mut [T], operator: impl Combine<T>, root: u32) -> Self {
         Self::reduction_in_place(CollectiveKind::Reduce, array, operator).with_root(root)
     }
 
-    pub(super) fn reduce_scatter(input: &'i [T], output: &'o mut [T], counts: &'i [usize], operator: Operator) -> Self {
-        Self::apart(Call::combining::<T>(CollectiveKind::ReduceScatter, each(counts), operator), input, output)
+    pub(super) fn reduce_scatter(
+        input: &'i [T],
+        output: &'o mut [T],
+        counts: &'i [usize],
+        operator: impl Combine<T>,
+    ) -> Self {
+        Self::apart(Call::combining::<T>(CollectiveKind::ReduceScatter, Counts::each(counts), operator), input, output)
     }
 
-    pub(super) fn reduce_scatter_block(input: &'i [T], output: &'o mut [T], operator: Operator) -> Self {
+    pub(super) fn reduce_scatter_block(input: &'i [T], output: &'o mut [T], operator: impl Combine<T>) -> Self {
         let part = Counts::Alike(output.len());
         Self::apart(Call::combining::<T>(CollectiveKind::ReduceScatter, part, operator), input, output)
     }
 
     fn with_root(mut self, root: u32) -> Self {
-        self.call.root = root;
+        self.call = self.call.with_root(root);
         self
     }
-}
-
-fn each(counts: &[usize]) -> Counts<'_> {
-    Counts::Each(Cow::Borrowed(counts))
 }
 
 /// What a rank's arrays have to be like, in elements.

@@ -1,10 +1,9 @@
 //! Collectives called just so, which go on by themselves.
 
 use ropeway_proto::collective::CollectiveKind;
-use ropeway_proto::operator::Operator;
 
 use super::form::Form;
-use crate::{Communicator, Error, PendingCollective, Plain, Reducible};
+use crate::{Combine, Communicator, Error, PendingCollective, Plain};
 
 /// Collective calls that only begin; [`PendingCollective::wait`] ends them. Blocking calls and these don't belong together: if one
 /// rank begins a collective so, all do.
@@ -31,100 +30,100 @@ impl Communicator {
     }
 
     /// Begins [`reduce`](Self::reduce).
-    pub fn ireduce<'o, T: Reducible>(
+    pub fn ireduce<'o, T: Plain>(
         &self,
         input: &[T],
         output: &'o mut [T],
-        operator: Operator,
+        operator: impl Combine<T>,
         root: u32,
     ) -> Result<PendingCollective<'o, T>, Error> {
         self.begin(Form::reduce(input, output, operator, root))
     }
 
     /// Begins [`reduce_in_place`](Self::reduce_in_place).
-    pub fn ireduce_in_place<'o, T: Reducible>(
+    pub fn ireduce_in_place<'o, T: Plain>(
         &self,
         array: &'o mut [T],
-        operator: Operator,
+        operator: impl Combine<T>,
         root: u32,
     ) -> Result<PendingCollective<'o, T>, Error> {
         self.begin(Form::reduce_in_place(array, operator, root))
     }
 
     /// Begins [`allreduce`](Self::allreduce).
-    pub fn iallreduce<'o, T: Reducible>(
+    pub fn iallreduce<'o, T: Plain>(
         &self,
         input: &[T],
         output: &'o mut [T],
-        operator: Operator,
+        operator: impl Combine<T>,
     ) -> Result<PendingCollective<'o, T>, Error> {
         self.begin(Form::reduction(CollectiveKind::Allreduce, input, output, operator))
     }
 
     /// Begins [`allreduce_in_place`](Self::allreduce_in_place).
-    pub fn iallreduce_in_place<'o, T: Reducible>(
+    pub fn iallreduce_in_place<'o, T: Plain>(
         &self,
         array: &'o mut [T],
-        operator: Operator,
+        operator: impl Combine<T>,
     ) -> Result<PendingCollective<'o, T>, Error> {
         self.begin(Form::reduction_in_place(CollectiveKind::Allreduce, array, operator))
     }
 
     /// Begins [`reduce_scatter`](Self::reduce_scatter).
-    pub fn ireduce_scatter<'o, T: Reducible>(
+    pub fn ireduce_scatter<'o, T: Plain>(
         &self,
         input: &[T],
         output: &'o mut [T],
         counts: &[usize],
-        operator: Operator,
+        operator: impl Combine<T>,
     ) -> Result<PendingCollective<'o, T>, Error> {
         self.begin(Form::reduce_scatter(input, output, counts, operator))
     }
 
     /// Begins [`reduce_scatter_block`](Self::reduce_scatter_block).
-    pub fn ireduce_scatter_block<'o, T: Reducible>(
+    pub fn ireduce_scatter_block<'o, T: Plain>(
         &self,
         input: &[T],
         output: &'o mut [T],
-        operator: Operator,
+        operator: impl Combine<T>,
     ) -> Result<PendingCollective<'o, T>, Error> {
         self.begin(Form::reduce_scatter_block(input, output, operator))
     }
 
     /// Begins [`scan`](Self::scan).
-    pub fn iscan<'o, T: Reducible>(
+    pub fn iscan<'o, T: Plain>(
         &self,
         input: &[T],
         output: &'o mut [T],
-        operator: Operator,
+        operator: impl Combine<T>,
     ) -> Result<PendingCollective<'o, T>, Error> {
         self.begin(Form::reduction(CollectiveKind::Scan, input, output, operator))
     }
 
     /// Begins [`scan_in_place`](Self::scan_in_place).
-    pub fn iscan_in_place<'o, T: Reducible>(
+    pub fn iscan_in_place<'o, T: Plain>(
         &self,
         array: &'o mut [T],
-        operator: Operator,
+        operator: impl Combine<T>,
     ) -> Result<PendingCollective<'o, T>, Error> {
         self.begin(Form::reduction_in_place(CollectiveKind::Scan, array, operator))
     }
 
     /// Begins [`exscan`](Self::exscan).
-    pub fn iexscan<'o, T: Reducible>(
+    pub fn iexscan<'o, T: Plain>(
         &self,
         input: &[T],
         output: &'o mut [T],
-        operator: Operator,
+        operator: impl Combine<T>,
     ) -> Result<PendingCollective<'o, T>, Error> {
         self.begin(Form::reduction(CollectiveKind::Exscan, input, output, operator))
     }
 
     /// Begins [`exscan_in_place`](Self::exscan_in_place).
-    pub fn iexscan_in_place<'o, T: Reducible>(
+    pub fn iexscan_in_place<'o, T: Plain>(
         &self,
         array: &'o mut [T],
-        operator: Operator,
+        operator: impl Combine<T>,
     ) -> Result<PendingCollective<'o, T>, Error> {
         self.begin(Form::reduction_in_place(CollectiveKind::Exscan, array, operator))
     }

@@ -5,12 +5,11 @@ use std::ops::Range;
 
 use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape, ShapeError};
 use ropeway_proto::limits::BUFFER_ALIGN;
-use ropeway_proto::operator::Operator;
 
-use crate::plain::element_bytes;
+use super::call::{Call, Counts};
+use super::operator::Function;
 use crate::request::Persistent;
-use crate::terms::Terms;
-use crate::{Collective, Communicator, Error, Plain, Reducible};
+use crate::{Collective, Combine, Communicator, Error, Plain};
 
 /// Where input and output lie in the memory of a collective.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,11 +18,6 @@ pub(super) enum Placement {
     Apart,
     /// The input is the output, or the part of it that is this rank's.
     InPlace,
-}
-
-/// How elements are combined.
-pub(super) fn combination<T: Reducible>(operator: Operator) -> Option<(u8, u8)> {
-    Some((operator.code(), T::ELEMENT.code()))
 }
 
 /// Elements before this rank's input, in an array that has input and output in place.
@@ -41,105 +35,116 @@ pub(super) fn input_in_place(shape: &CollectiveShape, rank: u32) -> u64 {
 impl Communicator {
     /// Registers a barrier: nobody gets past it before everybody has come.
     pub fn barrier_init(&self) -> Result<Collective<u8>, Error> {
-        self.collective(CollectiveKind::Barrier, 0, None, vec![], Placement::Apart)
+        self.collective(&Call::new::<u8>(CollectiveKind::Barrier, 0, Counts::Alike(0)), Placement::Apart)
     }
 
     /// Registers a broadcast: everybody's output becomes the `count` elements of the root's, which are its input too. Others have
     /// no input.
     pub fn bcast_init<T: Plain>(&self, count: usize, root: u32) -> Result<Collective<T>, Error> {
-        self.collective(CollectiveKind::Bcast, root, None, vec![count as u64], Placement::Apart)
+        self.collective(&Call::new::<T>(CollectiveKind::Bcast, root, Counts::Alike(count)), Placement::Apart)
     }
 
     /// Registers a reduction: the root's output of `count` elements is everybody's input of as many, combined. Others have no
     /// output.
-    pub fn reduce_init<T: Reducible>(
+    pub fn reduce_init<T: Plain>(
         &self,
         count: usize,
-        operator: Operator,
+        operator: impl Combine<T>,
         root: u32,
     ) -> Result<Collective<T>, Error> {
-        self.reduction(CollectiveKind::Reduce, count, operator, root, Placement::Apart)
+        self.collective(
+            &Call::combining(CollectiveKind::Reduce, Counts::Alike(count), operator).with_root(root),
+            Placement::Apart,
+        )
     }
 
     /// Registers a reduction whose result goes to everybody: input and output have `count` elements. All get the same to the bit.
-    pub fn allreduce_init<T: Reducible>(&self, count: usize, operator: Operator) -> Result<Collective<T>, Error> {
-        self.reduction(CollectiveKind::Allreduce, count, operator, 0, Placement::Apart)
+    pub fn allreduce_init<T: Plain>(&self, count: usize, operator: impl Combine<T>) -> Result<Collective<T>, Error> {
+        self.collective(&Call::combining(CollectiveKind::Allreduce, Counts::Alike(count), operator), Placement::Apart)
     }
 
     /// As [`allreduce_init`](Self::allreduce_init), with one buffer for input and output.
-    pub fn allreduce_in_place_init<T: Reducible>(
+    pub fn allreduce_in_place_init<T: Plain>(
         &self,
         count: usize,
-        operator: Operator,
+        operator: impl Combine<T>,
     ) -> Result<Collective<T>, Error> {
-        self.reduction(CollectiveKind::Allreduce, count, operator, 0, Placement::InPlace)
+        self.collective(&Call::combining(CollectiveKind::Allreduce, Counts::Alike(count), operator), Placement::InPlace)
     }
 
     /// Registers a reduction of which each rank gets a part: inputs are as long as all counts together, and the output of rank `r`
     /// is the part of `counts[r]` elements behind those of the ranks before it.
-    pub fn reduce_scatter_init<T: Reducible>(
+    pub fn reduce_scatter_init<T: Plain>(
         &self,
         counts: &[usize],
-        operator: Operator,
+        operator: impl Combine<T>,
     ) -> Result<Collective<T>, Error> {
-        let kind = CollectiveKind::ReduceScatter;
-        self.collective(kind, 0, combination::<T>(operator), each(counts), Placement::Apart)
+        let counts = Counts::each(counts);
+        self.collective(&Call::combining(CollectiveKind::ReduceScatter, counts, operator), Placement::Apart)
     }
 
     /// Registers a prefix reduction: each rank gets the inputs up to and with its own, combined. Input and output have `count`
     /// elements.
-    pub fn scan_init<T: Reducible>(&self, count: usize, operator: Operator) -> Result<Collective<T>, Error> {
-        self.reduction(CollectiveKind::Scan, count, operator, 0, Placement::Apart)
+    pub fn scan_init<T: Plain>(&self, count: usize, operator: impl Combine<T>) -> Result<Collective<T>, Error> {
+        self.collective(&Call::combining(CollectiveKind::Scan, Counts::Alike(count), operator), Placement::Apart)
     }
 
     /// As [`scan_init`](Self::scan_init), with one buffer for input and output.
-    pub fn scan_in_place_init<T: Reducible>(&self, count: usize, operator: Operator) -> Result<Collective<T>, Error> {
-        self.reduction(CollectiveKind::Scan, count, operator, 0, Placement::InPlace)
+    pub fn scan_in_place_init<T: Plain>(
+        &self,
+        count: usize,
+        operator: impl Combine<T>,
+    ) -> Result<Collective<T>, Error> {
+        self.collective(&Call::combining(CollectiveKind::Scan, Counts::Alike(count), operator), Placement::InPlace)
     }
 
     /// Registers a prefix reduction without one's own input: each rank gets the inputs before its own, combined. Rank 0's output
     /// stays as it is. Input and output have `count` elements.
-    pub fn exscan_init<T: Reducible>(&self, count: usize, operator: Operator) -> Result<Collective<T>, Error> {
-        self.reduction(CollectiveKind::Exscan, count, operator, 0, Placement::Apart)
+    pub fn exscan_init<T: Plain>(&self, count: usize, operator: impl Combine<T>) -> Result<Collective<T>, Error> {
+        self.collective(&Call::combining(CollectiveKind::Exscan, Counts::Alike(count), operator), Placement::Apart)
     }
 
     /// As [`exscan_init`](Self::exscan_init), with one buffer for input and output.
-    pub fn exscan_in_place_init<T: Reducible>(&self, count: usize, operator: Operator) -> Result<Collective<T>, Error> {
-        self.reduction(CollectiveKind::Exscan, count, operator, 0, Placement::InPlace)
+    pub fn exscan_in_place_init<T: Plain>(
+        &self,
+        count: usize,
+        operator: impl Combine<T>,
+    ) -> Result<Collective<T>, Error> {
+        self.collective(&Call::combining(CollectiveKind::Exscan, Counts::Alike(count), operator), Placement::InPlace)
     }
 
     /// Registers that everybody's inputs of `counts[rank]` elements go to the root, whose output has them one behind the other.
     /// Others have no output.
     pub fn gather_init<T: Plain>(&self, counts: &[usize], root: u32) -> Result<Collective<T>, Error> {
-        self.collective(CollectiveKind::Gather, root, None, each(counts), Placement::Apart)
+        self.collective(&Call::new::<T>(CollectiveKind::Gather, root, Counts::each(counts)), Placement::Apart)
     }
 
     /// Registers that the root's input, as long as all counts together, goes to all: rank `r` gets the part of `counts[r]` elements
     /// behind those of the ranks before it. Others have no input.
     pub fn scatter_init<T: Plain>(&self, counts: &[usize], root: u32) -> Result<Collective<T>, Error> {
-        self.collective(CollectiveKind::Scatter, root, None, each(counts), Placement::Apart)
+        self.collective(&Call::new::<T>(CollectiveKind::Scatter, root, Counts::each(counts)), Placement::Apart)
     }
 
     /// Registers that everybody's inputs of `counts[rank]` elements go to everybody, whose outputs have them one behind the other.
     pub fn allgather_init<T: Plain>(&self, counts: &[usize]) -> Result<Collective<T>, Error> {
-        self.collective(CollectiveKind::Allgather, 0, None, each(counts), Placement::Apart)
+        self.collective(&Call::new::<T>(CollectiveKind::Allgather, 0, Counts::each(counts)), Placement::Apart)
     }
 
     /// As [`allgather_init`](Self::allgather_init); the input is this rank's part of the output.
     pub fn allgather_in_place_init<T: Plain>(&self, counts: &[usize]) -> Result<Collective<T>, Error> {
-        self.collective(CollectiveKind::Allgather, 0, None, each(counts), Placement::InPlace)
+        self.collective(&Call::new::<T>(CollectiveKind::Allgather, 0, Counts::each(counts)), Placement::InPlace)
     }
 
     /// Registers that `count` elements go from each rank to each: input and output have a part of `count` for each rank, in order.
     pub fn alltoall_init<T: Plain>(&self, count: usize) -> Result<Collective<T>, Error> {
-        self.collective(CollectiveKind::Alltoall, 0, None, vec![count as u64], Placement::Apart)
+        self.collective(&Call::new::<T>(CollectiveKind::Alltoall, 0, Counts::Alike(count)), Placement::Apart)
     }
 
     /// Registers that `counts[from * size + to]` elements go from rank `from` to rank `to`: inputs have a part for each rank that gets
     /// it, outputs one of each that gives it, in order. All ranks give all counts.
     pub fn alltoallv_init<T: Plain>(&self, counts: &[usize]) -> Result<Collective<T>, Error> {
         self.check_pairs(counts)?;
-        self.collective(CollectiveKind::Alltoall, 0, None, each(counts), Placement::Apart)
+        self.collective(&Call::new::<T>(CollectiveKind::Alltoall, 0, Counts::each(counts)), Placement::Apart)
     }
 
     /// One count would be taken for everybody's.
@@ -149,33 +154,19 @@ impl Communicator {
         if found == expected { Ok(()) } else { Err(Error::BadCollective { why: why() }) }
     }
 
-    fn reduction<T: Reducible>(
-        &self,
-        kind: CollectiveKind,
-        count: usize,
-        operator: Operator,
-        root: u32,
-        placement: Placement,
-    ) -> Result<Collective<T>, Error> {
-        self.collective(kind, root, combination::<T>(operator), vec![count as u64], placement)
-    }
-
-    fn collective<T: Plain>(
-        &self,
-        kind: CollectiveKind,
-        root: u32,
-        combination: Option<(u8, u8)>,
-        counts: Vec<u64>,
-        placement: Placement,
-    ) -> Result<Collective<T>, Error> {
-        let (members, element_bytes) = (self.members(), element_bytes::<T>() as u32);
-        let shape = CollectiveShape { kind, members, root, combination, element_bytes, counts, is_reproducible: false };
+    fn collective<T: Plain>(&self, call: &Call<'_>, placement: Placement) -> Result<Collective<T>, Error> {
+        let shape = call.shape(self.members());
         check(&shape)?;
-        self.register(shape, placement).map(Collective::of)
+        self.register(shape, placement, call.function()).map(Collective::of)
     }
 
     /// Registers a shape that was checked. Its elements are bytes so far.
-    pub(super) fn register(&self, shape: CollectiveShape, placement: Placement) -> Result<Collective<u8>, Error> {
+    pub(super) fn register(
+        &self,
+        shape: CollectiveShape,
+        placement: Placement,
+        function: Option<&Function>,
+    ) -> Result<Collective<u8>, Error> {
         let (rank, element_bytes) = (self.rank(), shape.element_bytes as usize);
         let (input, output) = place(&shape, rank, placement);
         let bytes =
@@ -185,7 +176,7 @@ impl Communicator {
         let offset = |range: &Range<usize>| memory.offset() + range.start as u64;
         let (number, begin) = (self.collectives().next_number(), (offset(&input), offset(&output)));
         let member = CollectiveMember { shape, number, rank, input: begin.0, output: begin.1 };
-        let persistent = Persistent::register(self.membership(), memory, Terms::Collective, self.id(), member)?;
+        let persistent = Persistent::register(self.membership(), memory, self.id(), member, function)?;
         Ok(Collective { persistent, input, output, element: PhantomData })
     }
 }
@@ -207,8 +198,4 @@ fn place(shape: &CollectiveShape, rank: u32, placement: Placement) -> (Range<u64
 /// Checks what can be checked without the other ranks.
 pub(super) fn check(shape: &CollectiveShape) -> Result<(), Error> {
     shape.check().map_err(|error| Error::BadCollective { why: error.to_string() })
-}
-
-fn each(counts: &[usize]) -> Vec<u64> {
-    counts.iter().map(|&count| count as u64).collect()
 }

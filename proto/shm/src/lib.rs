@@ -43,6 +43,8 @@ mod segment;
 #[cfg(not(loom))]
 mod share;
 #[cfg(not(loom))]
+mod user_function;
+#[cfg(not(loom))]
 mod vectored;
 #[cfg(not(loom))]
 mod wire;
@@ -65,6 +67,7 @@ pub use self::{
     meeting::{Arrival, Helped, Meeting, MeetingPlan, SMALL_WORK_BYTES},
     segment::{Segment, SegmentError},
     share::own_buffers,
+    user_function::UserFunction,
     vectored::{Gather, Scatter, set_receive_low_water},
     wire::{Received, Sent, Traffic, Wire, WireChannels},
     wired::{WireViolation, WiredEnd},

@@ -17,6 +17,9 @@
 //!
 //! If there are members on other nodes the work has two stages. Whoever finishes the first one tells the daemon, which sees to
 //! what happens between the nodes and then opens the second one.
+//!
+//! Elements are combined by a user-defined operator in the members' processes alone, so the daemon takes no such pieces,
+//! however little the work is. It calls the members' combiners instead: threads that work while their programs compute.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -25,15 +28,18 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::division::Span;
+use ropeway_proto::limits::COMBINER_DOORBELL;
 use ropeway_proto::{Layout, Slot, Status};
 use serde::{Deserialize, Serialize};
 
+use crate::doorbell::Doorbell;
 use crate::eager::Progress;
 use crate::job::JobSegment;
 use crate::relay_area::{RelayArea, Relayed};
 use crate::request::RequestSlot;
 use crate::round::RoundWords;
 use crate::share::{self, Share};
+use crate::user_function::UserFunction;
 
 #[repr(C)]
 struct MeetingWords {
@@ -80,6 +86,8 @@ pub struct Meeting {
     stages: Vec<Stage>,
     slots: Vec<NonNull<RequestSlot>>,
     places: Vec<(u32, Slot)>,
+    /// Whoever comes last may do all there is, at once.
+    is_small: bool,
     /// The members' numbers, ascending.
     ranks: Vec<u32>,
     /// Where small broadcasts go through.
@@ -138,8 +146,9 @@ impl Stage {
         Some(Self { pieces: pieces.min(share.units().clamp(1, PIECES_MAX) as u32), share })
     }
 
+    /// Whether there is little enough work for who comes last, in this process.
     fn is_small(&self) -> bool {
-        self.pieces == 1
+        self.pieces == 1 && self.share.is_doable()
     }
 
     fn do_piece(&self, job: &JobSegment, piece: u32) {
@@ -180,13 +189,14 @@ impl Meeting {
             member.slot.store(slot, Ordering::Relaxed);
             member.is_busy.store(0, Ordering::Relaxed);
         }
-        let meeting = Self::on(job, block, (plan, description.len()), places)?;
+        let meeting = Self::on(job, block, (plan, description.len()), places, None)?;
         meeting.relay.iter().for_each(RelayArea::reset);
         Some(meeting)
     }
 
-    /// The meeting at `block`. A member's part; `None` if what is there is none.
-    pub fn read(job: &Arc<JobSegment>, block: u64) -> Option<Self> {
+    /// The meeting at `block`. A member's part, who has the function if the operator is a user's; `None` if what is there is no
+    /// meeting.
+    pub fn read(job: &Arc<JobSegment>, block: u64, function: Option<Box<dyn UserFunction>>) -> Option<Self> {
         // SAFETY: `MeetingWords` consists of atomics.
         let words: &MeetingWords = unsafe { job.segment().shared(block) }?;
         let (described, count) =
@@ -203,7 +213,7 @@ impl Meeting {
         let mut description = vec![0; described as usize];
         job.read(&Layout::contiguous(at, described.into()), 0, &mut description).ok()?;
         let plan: MeetingPlan = serde_json::from_slice(&description).ok()?;
-        Self::on(job, block, (&plan, description.len()), &places?)
+        Self::on(job, block, (&plan, description.len()), &places?, function)
     }
 
     fn on(
@@ -211,6 +221,7 @@ impl Meeting {
         block: u64,
         (plan, described): (&MeetingPlan, usize),
         places: &[(u32, Slot)],
+        function: Option<Box<dyn UserFunction>>,
     ) -> Option<Self> {
         // SAFETY: both consist of atomics; the lines of the members were checked one by one.
         let (words, lines) = unsafe {
@@ -219,14 +230,21 @@ impl Meeting {
         let slots: Option<Vec<_>> =
             places.iter().map(|&(local_rank, slot)| Some(NonNull::from(job.slot(local_rank, slot)?))).collect();
         job.range(block, WORDS_BYTES + places.len() as u64 * MEMBER_BYTES)?;
-        let shares = match &plan.span {
+        let mut shares = match &plan.span {
             None => vec![share::within(&plan.members)?],
             Some(span) => vec![share::before(&plan.members, span)?, share::after(&plan.members, span)?],
         };
+        // Between nodes a user's operator has all inputs brought together first; so it is the last stage that combines.
+        if let (Some(last), Some(function)) = (shares.last_mut(), function) {
+            last.set_function(function);
+        }
+        let stages: Vec<_> = shares.into_iter().map(Stage::new).collect::<Option<_>>()?;
+        let has_user_operator = plan.members.first()?.shape.has_user_operator();
         Some(Self {
             words: NonNull::from(words),
             members: NonNull::from(lines),
-            stages: shares.into_iter().map(Stage::new).collect::<Option<_>>()?,
+            is_small: !has_user_operator && stages.iter().all(Stage::is_small),
+            stages,
             slots: slots?,
             places: places.to_vec(),
             ranks: plan.members.iter().map(|member| member.rank).collect(),
@@ -241,9 +259,9 @@ impl Meeting {
         self.block
     }
 
-    /// Whether there is little enough work for who comes last.
+    /// Whether there is so little work that members who wait are never needed for it.
     pub fn is_small(&self) -> bool {
-        self.stages.iter().all(Stage::is_small)
+        self.is_small
     }
 
     /// Whether there are members on other nodes.
@@ -356,10 +374,10 @@ impl Meeting {
         self.relay.as_ref().map(|area| Relayed { area, meeting: self, member })
     }
 
-    /// Whether the round has pieces nobody has taken.
+    /// Whether the round has pieces nobody has taken, and this process may.
     #[inline]
     pub fn has_pieces(&self, round: u32) -> bool {
-        !self.is_small() && self.open_stage(round).is_some()
+        !self.is_small && self.doable_stage(round).is_some()
     }
 
     /// The stage of the round that has pieces nobody has taken.
@@ -367,6 +385,11 @@ impl Meeting {
         let (number, piece) = self.words().rounds.next_piece();
         let stage = number.wrapping_sub(self.stage_number(round, 0)) as usize;
         self.stages.get(stage).is_some_and(|stage| piece < stage.pieces).then_some(stage)
+    }
+
+    /// The same, if this process can do it.
+    fn doable_stage(&self, round: u32) -> Option<usize> {
+        self.open_stage(round).filter(|&stage| self.stages[stage].share.is_doable())
     }
 
     /// The round that has work, for who is no member and so knows none.
@@ -395,7 +418,7 @@ impl Meeting {
 
     /// `None` if there was none left; else whether it was the last one before the daemon's turn.
     fn do_piece(&self, round: u32) -> Option<bool> {
-        let (rounds, index) = (&self.words().rounds, self.open_stage(round)?);
+        let (rounds, index) = (&self.words().rounds, self.doable_stage(round)?);
         let stage = &self.stages[index];
         let piece = rounds.claim(self.stage_number(round, index), stage.pieces)?;
         stage.do_piece(&self.job, piece);
@@ -415,6 +438,17 @@ impl Meeting {
     /// Whether a member waits.
     pub fn is_watched(&self) -> bool {
         self.words().closed.watching.load(Ordering::Relaxed) > 0
+    }
+
+    /// Wakes the members' combiners, if there are pieces for them and not every member waits. The daemon's part, which can't do
+    /// what it is asked for without the function.
+    pub fn call_combiners(&self) {
+        let is_theirs = |stage: usize| !self.stages[stage].share.is_doable();
+        let watching = self.words().closed.watching.load(Ordering::Relaxed) as usize;
+        if watching < self.slots.len() && self.open_stage(self.words().rounds.ended()).is_some_and(is_theirs) {
+            let bells = self.places.iter().filter_map(|place| self.job.doorbell(place.0, COMBINER_DOORBELL));
+            bells.for_each(Doorbell::wake);
+        }
     }
 
     // ---- ending

@@ -8,23 +8,33 @@ mod spanning;
 mod within;
 
 use std::ops::Range;
+use std::sync::Mutex;
 
 use ropeway_proto::Layout;
 use ropeway_proto::collective::{CollectiveMember, CollectiveShape};
 use ropeway_proto::operator::{ElementType, Operator};
 
 use crate::job::{JobSegment, OutOfBounds};
+use crate::user_function::UserFunction;
 
 pub use spanning::own_buffers;
 pub(crate) use spanning::{after, before};
 pub(crate) use within::within;
 
 /// Work on memory of the segment.
-#[derive(Debug)]
 pub(crate) struct Share {
     tasks: Vec<Task>,
     element_bytes: u64,
-    combination: Option<(Operator, ElementType)>,
+    operator: ShareOperator,
+}
+
+/// How elements are combined.
+enum ShareOperator {
+    /// They are not.
+    None,
+    Predefined(Operator, ElementType),
+    /// `None` in a process that has not the function: in the daemon.
+    User(Option<Mutex<Box<dyn UserFunction>>>),
 }
 
 #[derive(Debug)]
@@ -78,7 +88,20 @@ impl Act {
 
 impl Share {
     fn new(shape: &CollectiveShape) -> Self {
-        Self { tasks: Vec::new(), element_bytes: shape.element_bytes.into(), combination: combination(shape) }
+        Self { tasks: Vec::new(), element_bytes: shape.element_bytes.into(), operator: ShareOperator::of(shape) }
+    }
+
+    /// Has elements combined by this function, if it is a user's operator that combines them.
+    pub(crate) fn set_function(&mut self, function: Box<dyn UserFunction>) {
+        if let ShareOperator::User(place) = &mut self.operator {
+            *place = Some(Mutex::new(function));
+        }
+    }
+
+    /// Whether this process can do it: it has the function, if one is needed.
+    pub(crate) fn is_doable(&self) -> bool {
+        let only_copies = || self.tasks.iter().all(|task| matches!(task.act, Act::Copy { .. }));
+        !matches!(self.operator, ShareOperator::User(None)) || only_copies()
     }
 
     fn push(&mut self, length: u64, act: Act) {
@@ -149,15 +172,29 @@ impl Share {
     }
 
     fn fold(&self, job: &JobSegment, from: &[u64], into: u64, elements: &Range<u64>) -> Result<(), OutOfBounds> {
-        let Some((operator, element)) = self.combination else { return Ok(()) };
-        let skipped = elements.start * self.element_bytes;
-        job.fold(operator, element, (from, skipped), into + skipped, elements.end - elements.start)
+        let bytes = elements.start * self.element_bytes..elements.end * self.element_bytes;
+        match &self.operator {
+            ShareOperator::Predefined(operator, element) => {
+                let count = elements.end - elements.start;
+                job.fold(*operator, *element, (from, bytes.start), into + bytes.start, count)
+            }
+            ShareOperator::User(Some(function)) => {
+                let mut function = function.lock().expect("a function that panics ends its process");
+                job.fold_by(&mut **function, from, into, bytes)
+            }
+            ShareOperator::None | ShareOperator::User(None) => Ok(()),
+        }
     }
 }
 
-/// Operator and elements of what is combined.
-fn combination(shape: &CollectiveShape) -> Option<(Operator, ElementType)> {
-    shape.combination().filter(|(operator, element)| operator.is_defined_for(*element))
+impl ShareOperator {
+    fn of(shape: &CollectiveShape) -> Self {
+        match shape.combination() {
+            Some((operator, element)) if operator.is_defined_for(element) => Self::Predefined(operator, element),
+            _ if shape.has_user_operator() => Self::User(None),
+            _ => Self::None,
+        }
+    }
 }
 
 /// The shape that all of these say alike.

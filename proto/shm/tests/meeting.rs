@@ -1,0 +1,161 @@
+//! Meetings whose elements are combined by a function that only the members have.
+#![cfg(not(loom))]
+
+use std::sync::Arc;
+
+use ropeway_proto::Layout;
+use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape, Combination};
+use ropeway_proto::division::Span;
+use ropeway_proto::limits::COMBINER_DOORBELL;
+use ropeway_shm::{Arrival, Helped, JobGeometry, JobSegment, Meeting, MeetingPlan, UserFunction};
+
+const ARENA_BYTES: u64 = 1 << 20;
+/// What the daemon has for a number.
+const NOBODY: u32 = u32::MAX;
+/// More than one piece, and little.
+const COUNTS: [u64; 2] = [50_000, 9];
+
+/// `left = 3 · left + right`, on few bytes at once.
+struct Function([[u8; 100]; 2]);
+
+impl UserFunction for Function {
+    fn room(&mut self) -> [&mut [u8]; 2] {
+        self.0.each_mut().map(|room| &mut room[..])
+    }
+
+    fn combine(&mut self, bytes: usize) {
+        let [left, right] = &mut self.0;
+        for (left, right) in left[..bytes].iter_mut().zip(right) {
+            *left = left.wrapping_mul(3).wrapping_add(*right);
+        }
+    }
+}
+
+/// A node with two members, of `nodes` nodes that are all alike.
+struct Node {
+    job: Arc<JobSegment>,
+    members: Vec<CollectiveMember>,
+    span: Option<Span>,
+    block: u64,
+}
+
+impl Node {
+    fn new(nodes: u16, count: u64) -> Self {
+        let job = JobSegment::create(JobGeometry { local_ranks: 2, arena_bytes_max: ARENA_BYTES }).unwrap();
+        for local_rank in 0..2 {
+            job.reserve_arena(local_rank, ARENA_BYTES).unwrap();
+            job.reserve_slots(local_rank, 1).unwrap();
+        }
+        job.reserve_channels(1 << 20).unwrap();
+        let shape = CollectiveShape {
+            kind: CollectiveKind::Allreduce,
+            members: (0..2 * u32::from(nodes)).collect(),
+            root: 0,
+            combination: Some(Combination::User),
+            element_bytes: 1,
+            counts: vec![count],
+            is_reproducible: true,
+        };
+        let member = |rank: u32| {
+            let input = job.arena(rank).start;
+            CollectiveMember { shape: shape.clone(), number: 0, rank, input, output: input + ARENA_BYTES / 2 }
+        };
+        let members: Vec<_> = (0..2).map(member).collect();
+        for (index, member) in (0..).zip(&members) {
+            job.write(&Layout::contiguous(member.input, count), 0, &vec![index + 1; count as usize]).unwrap();
+        }
+        let (input, output) = (job.arena(0).start + ARENA_BYTES / 4, job.arena(1).start + ARENA_BYTES / 4);
+        let nodes = (0..nodes).flat_map(|node| [node; 2]).collect::<Vec<_>>();
+        let span = (nodes.len() > 2).then_some(Span { nodes, me: 0, input, output });
+        let block = job.channels().start;
+        Self { job: Arc::new(job), members, span, block }
+    }
+
+    /// As the daemon sees it, who writes it down.
+    fn daemon(&self) -> Meeting {
+        let plan = MeetingPlan { members: self.members.clone(), span: self.span.clone() };
+        Meeting::write(&self.job, self.block, &plan, &[(0, 0), (1, 0)]).unwrap()
+    }
+
+    fn member(&self) -> Meeting {
+        Meeting::read(&self.job, self.block, Some(Box::new(Function([[0; 100]; 2])))).unwrap()
+    }
+
+    fn assert_outputs(&self, wanted: u8) {
+        let count = self.members[0].shape.counts[0];
+        for member in &self.members {
+            let mut output = vec![0; count as usize];
+            self.job.read(&Layout::contiguous(member.output, count), 0, &mut output).unwrap();
+            assert!(output.iter().all(|&found| found == wanted), "{output:?}");
+        }
+    }
+
+    fn calls(&self) -> [u32; 2] {
+        [0, 1].map(|rank| self.job.doorbell(rank, COMBINER_DOORBELL).unwrap().listen())
+    }
+}
+
+#[test]
+fn the_daemon_leaves_pieces_to_members_though_it_comes_last() {
+    for count in COUNTS {
+        let node = Node::new(1, count);
+        let (daemon, member) = (node.daemon(), node.member());
+        assert_eq!(member.arrive(0, 0), Arrival::Pending);
+        assert_eq!(daemon.arrive(1, 0), Arrival::HasWork);
+        assert_eq!((daemon.working_round(), daemon.help(NOBODY, 0, 1)), (None, Helped::default()));
+        assert_eq!(member.working_round(), Some(0));
+        while member.help(1, 0, 1).pieces > 0 {}
+        assert!(daemon.poll(0, 0));
+        node.assert_outputs(3 + 2);
+    }
+}
+
+#[test]
+fn a_member_that_comes_last_does_little_work_at_once() {
+    let node = Node::new(1, 9);
+    let (_daemon, member) = (node.daemon(), node.member());
+    assert_eq!((member.arrive(0, 0), member.arrive(1, 0)), (Arrival::Pending, Arrival::Done));
+    node.assert_outputs(3 + 2);
+}
+
+#[test]
+fn between_nodes_the_daemon_copies_and_members_combine() {
+    for count in COUNTS {
+        let node = Node::new(2, count);
+        let (daemon, member) = (node.daemon(), node.member());
+        assert_eq!(member.arrive(0, 0), Arrival::Pending);
+        if daemon.arrive(1, 0) == Arrival::HasWork {
+            while !daemon.help(NOBODY, 0, 1).has_passed {}
+        }
+        assert_eq!(daemon.passed(), 1);
+        let Some(Span { input, output, .. }) = node.span else { unreachable!("there are two nodes") };
+        let (packed, total) = (Layout::contiguous(input, 2 * count), Layout::contiguous(output, 4 * count));
+        // The other node has brought the same.
+        for at in [0, 2 * count] {
+            node.job.copy(&packed, 0, &total, at, 2 * count).unwrap();
+        }
+        assert!(daemon.resume(0), "it is not over");
+        assert_eq!(daemon.help(NOBODY, 0, 1), Helped::default());
+        while member.help(0, 0, 1).pieces > 0 {}
+        assert!(daemon.poll(0, 0));
+        node.assert_outputs(((3 + 2) * 3 + 1) * 3 + 2);
+    }
+}
+
+#[test]
+fn combiners_are_called_unless_every_member_waits() {
+    let node = Node::new(1, COUNTS[0]);
+    let (daemon, member) = (node.daemon(), node.member());
+    let before = node.calls();
+    daemon.call_combiners();
+    assert_eq!(node.calls(), before, "there is no work yet");
+    daemon.arrive(0, 0);
+    daemon.arrive(1, 0);
+    member.watch();
+    daemon.call_combiners();
+    assert!(node.calls().iter().zip(before).all(|(&now, before)| now == before + 1), "one of two waits");
+    member.watch();
+    let before = node.calls();
+    daemon.call_combiners();
+    assert_eq!(node.calls(), before, "both wait");
+}
