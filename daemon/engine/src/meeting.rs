@@ -115,6 +115,7 @@ impl Engine {
         let ranks = &member.shape.members;
         let local = self.config.spec.local_ranks();
         let here = ranks.iter().filter(|rank| local.contains(rank)).count();
+        let is_new = !self.gatherings.waiting.contains_key(&key);
         let gathering = self.gatherings.waiting.entry(key).or_insert_with(|| Gathering {
             members: vec![None; ranks.len()],
             missing: here,
@@ -123,6 +124,10 @@ impl Engine {
             failure: gone,
         });
         let place = member.rank as usize;
+        if is_new && gathering.failure.is_some() && gathering.is_spanning {
+            // The others may have come before they could know.
+            self.channel_work.push_back(ChannelWork::Renounce { comm: key.0, member: member.clone() });
+        }
         let is_alike = gathering.first.shape == member.shape;
         if let Some(place) = gathering.members.get_mut(place) {
             *place = Some((id, member));
