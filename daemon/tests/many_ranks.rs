@@ -11,8 +11,8 @@ use ropeway::{Collective, Communicator, Error, Operator, start_all};
 /// Nodes and ranks.
 const PLACES: [(usize, u32); 6] = [(1, 2), (2, 2), (2, 5), (3, 7), (4, 11), (4, 16)];
 /// Elements of a small vector, and of one with more work than the last to come does alone.
-const COUNTS: [usize; 2] = [7, 20_001];
-const ROUNDS: u64 = 6;
+const COUNTS: [usize; 2] = [7, 5_001];
+const ROUNDS: u64 = 5;
 /// The round in which one of the ranks stops.
 const STOP: u64 = 3;
 

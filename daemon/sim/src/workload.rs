@@ -212,7 +212,7 @@ impl Kind {
     fn random(rng: &mut Rng) -> Self {
         let (nodes, has_messages, has_collectives) = match rng.u32(..400) {
             0 => (pick(rng, &[64, 100, 128]), false, true),
-            1..=20 => (rng.u32(5..=33), rng.bool(), true),
+            1..=30 => (rng.u32(5..=33), rng.bool(), true),
             _ => (pick(rng, &[1, 2, 2, 3, 4]), true, rng.bool()),
         };
         Self { nodes, has_messages, has_collectives }
