@@ -8,8 +8,10 @@ use ropeway::{Communicator, RecvRequest, SendRequest, Session, start_all};
 use ropeway_examples::Mode;
 use serde::{Deserialize, Serialize};
 
+use crate::everyone::Everyone;
+use crate::operation::{CollectiveCall, Operation, UnknownOperation};
 use crate::statistics::Summary;
-use crate::together::Together;
+use crate::together::{Together, together};
 use crate::{BenchError, Console, Measured, Plan, gather};
 
 /// The other side, as C source.
@@ -25,34 +27,25 @@ pub enum Kind {
     Bandwidth,
     /// Every rank sends to its right and receives from its left.
     Exchange,
-    /// Nobody goes on before everybody has come.
-    Barrier,
-    /// From rank 0 to everybody.
-    Bcast,
-    /// Floats of everybody, added, to everybody.
-    Allreduce,
-    /// Bytes of everybody to everybody.
-    Allgather,
-    /// Bytes from each to each.
-    Alltoall,
+    /// What all ranks do together.
+    Collective(Operation),
 }
 
 impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Latency,
-        Self::Bandwidth,
-        Self::Exchange,
-        Self::Barrier,
-        Self::Bcast,
-        Self::Allreduce,
-        Self::Allgather,
-        Self::Alltoall,
-    ];
+    /// Those of pairs and rings.
+    pub const OF_MESSAGES: [Self; 3] = [Self::Latency, Self::Bandwidth, Self::Exchange];
 
-    /// Whether all ranks do it together, rather than pair by pair.
-    pub fn is_collective(self) -> bool {
-        !matches!(self, Self::Latency | Self::Bandwidth | Self::Exchange)
+    /// The collective, if it is one.
+    pub fn operation(self) -> Option<Operation> {
+        match self {
+            Self::Collective(operation) => Some(operation),
+            Self::Latency | Self::Bandwidth | Self::Exchange => None,
+        }
+    }
+
+    /// Whether the other side can do it.
+    pub fn has_rival(self) -> bool {
+        self.operation().is_none_or(|operation| WITH_RIVAL.contains(&operation))
     }
 }
 
@@ -85,25 +78,22 @@ impl fmt::Display for Kind {
             Self::Latency => "latency",
             Self::Bandwidth => "bandwidth",
             Self::Exchange => "exchange",
-            Self::Barrier => "barrier",
-            Self::Bcast => "bcast",
-            Self::Allreduce => "allreduce",
-            Self::Allgather => "allgather",
-            Self::Alltoall => "alltoall",
+            Self::Collective(operation) => return operation.fmt(f),
         })
     }
 }
 
 /// A word that is not a [`Kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is not one of latency, bandwidth, exchange, barrier, bcast, allreduce, allgather, alltoall")]
-pub struct UnknownKind;
+#[error("is neither latency, bandwidth nor exchange, and {0}")]
+pub struct UnknownKind(UnknownOperation);
 
 impl FromStr for Kind {
     type Err = UnknownKind;
 
     fn from_str(word: &str) -> Result<Self, UnknownKind> {
-        Self::ALL.into_iter().find(|kind| kind.to_string() == word).ok_or(UnknownKind)
+        let of_messages = Self::OF_MESSAGES.into_iter().find(|kind| kind.to_string() == word);
+        of_messages.map_or_else(|| word.parse().map(Self::Collective).map_err(UnknownKind), Ok)
     }
 }
 
@@ -132,23 +122,16 @@ fn batches(world: &Communicator, contest: Contest, bytes: usize) -> Result<Vec<f
     let begin = Instant::now();
     side.rounds(warm)?;
     let each_s = begin.elapsed().as_secs_f64() / warm as f64;
-    let mut rounds = [((contest.batch_s / each_s) as u64).max(1)];
-    for rank in 1..world.size() {
-        if world.rank() == 0 {
-            world.send(&rounds, rank, AGREE)?;
-        } else if world.rank() == rank {
-            world.recv(&mut rounds, 0, AGREE)?;
-        }
-    }
+    let [rounds] = Everyone::of(world).agree(|| [((contest.batch_s / each_s) as u64).max(1)])?;
     let mut figures = Vec::new();
     for _ in 0..BATCHES {
         world.barrier()?;
         let begin = Instant::now();
-        side.rounds(rounds[0])?;
+        side.rounds(rounds)?;
         let all = gather(world, [begin.elapsed().as_secs_f64()])?;
         figures.extend(all.map(|all| {
             let mean_s = all.iter().map(|[seconds]| seconds).sum::<f64>() / all.len() as f64;
-            side.figure(mean_s, rounds[0] as f64)
+            side.figure(mean_s, rounds as f64)
         }));
     }
     side.check()?;
@@ -158,13 +141,13 @@ fn batches(world: &Communicator, contest: Contest, bytes: usize) -> Result<Vec<f
 /// What one rank does.
 enum Part {
     Messages(Box<Side>),
-    Together { together: Box<Together>, touch: bool, round: u64 },
+    Together { together: Box<dyn Together>, touch: bool, round: u64 },
 }
 
 impl Part {
     fn new(world: &Communicator, contest: Contest, bytes: usize) -> Result<Self, BenchError> {
-        if contest.kind.is_collective() {
-            let together = Box::new(Together::new(world, contest.kind, bytes)?);
+        if let Some(operation) = contest.kind.operation() {
+            let together = together(world, Mode::Persistent, CollectiveCall::of(operation), bytes)?;
             return Ok(Self::Together { together, touch: contest.touch, round: 0 });
         }
         Ok(Self::Messages(Box::new(Side::new(world, contest, bytes)?)))
@@ -178,7 +161,7 @@ impl Part {
                 if *touch {
                     together.touch(*round);
                 }
-                together.round()
+                together.round(None)
             }),
         }
     }
@@ -311,10 +294,12 @@ fn value(round: u64) -> u8 {
     (round % 251) as u8
 }
 
+/// What `benches/mpi/contest.c` has of collectives.
+const WITH_RIVAL: [Operation; 5] =
+    [Operation::Barrier, Operation::Bcast, Operation::Allreduce, Operation::Allgather, Operation::Alltoall];
 const LABEL: &str = "ropeway";
 const DATA: i32 = 1;
 const ACK: i32 = 2;
-const AGREE: i32 = 3;
 const BATCHES: usize = 5;
 const WINDOW: usize = 64;
 const WINDOW_BYTES: usize = 64 << 20;

@@ -9,6 +9,9 @@ pub enum BenchError {
     /// A message did not bring what was sent.
     #[error("wrong data: byte {byte} of a message of {bytes} bytes, {contestant}")]
     WrongData { contestant: String, bytes: usize, byte: usize },
+    /// A barrier that is none.
+    #[error("wrong barrier: a rank got past it before all had come")]
+    OpenBarrier,
     /// Ropeway failed.
     #[error(transparent)]
     Ropeway(#[from] ropeway::Error),

@@ -10,21 +10,29 @@
 
 mod asynchrony;
 mod bandwidth;
+mod called;
 mod calls;
+mod clock;
+mod coll;
 mod computation;
 mod console;
 mod contest;
+mod contribution;
 mod cores;
 mod cpu;
 mod error;
+mod everyone;
 mod exchange;
 mod floor;
 pub mod floors;
 mod gather;
+mod hiding;
 mod idle;
+mod joint;
 mod latency;
 mod link;
 mod message_rate;
+mod operation;
 mod overhead;
 mod overlap;
 mod pair;
@@ -39,6 +47,7 @@ mod skew;
 mod statistics;
 mod stream;
 mod streams;
+mod timetable;
 mod together;
 mod trip;
 mod unparking;
@@ -48,10 +57,12 @@ mod window;
 pub use computation::Compute;
 pub use console::{Console, Line};
 pub use contest::{Contest, Kind, MPI_CONTEST};
+pub use contribution::operators;
 pub use cpu::s_per_gib;
 pub use error::BenchError;
 pub use gather::gather;
 pub use idle::cpu_time;
+pub use operation::{CollectiveCall, Operation};
 pub use plan::{Bench, Plan};
 pub use record::{Floor, Measured, Record, Setting, Side};
 pub use ropeway_examples::{Mode, Size, Table};
@@ -73,6 +84,7 @@ pub fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), 
         Bench::Wakeup => wakeup::run(session, console, plan),
         Bench::Skew => skew::run(session, console, plan),
         Bench::Compare => contest::run(session, console, plan),
+        Bench::Coll => coll::run(session, console, plan),
         Bench::Overlap => overlap::run(session, console, plan),
         Bench::Asynchrony => asynchrony::run(session, console, plan),
     }

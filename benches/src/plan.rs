@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::contest::Contest;
+use crate::operation::CollectiveCall;
 use ropeway_examples::{Mode, Size};
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,8 @@ pub enum Bench {
     Overlap,
     /// Receives that go on by themselves.
     Asynchrony,
+    /// A collective of all ranks.
+    Coll,
     /// The same as somebody else, beside them.
     Compare,
 }
@@ -55,6 +58,7 @@ impl fmt::Display for Bench {
             Self::Skew => "skew",
             Self::Overlap => "overlap",
             Self::Asynchrony => "asynchrony",
+            Self::Coll => "coll",
             Self::Compare => "compare",
         })
     }
@@ -85,6 +89,8 @@ pub struct Plan {
     pub line_rate: Option<u64>,
     /// Whether each rank shall stay on one core.
     pub pin: bool,
+    /// The collectives to measure, if not messages.
+    pub collectives: Vec<CollectiveCall>,
     /// What to compare, if that is the benchmark.
     pub contest: Option<Contest>,
 }

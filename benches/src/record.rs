@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use ropeway::Operator;
 use ropeway_examples::Mode;
 use serde::{Deserialize, Serialize};
 
 use crate::Plan;
 use crate::computation::Compute;
+use crate::operation::{CollectiveCall, Operation};
 use crate::statistics::{Summary, significant};
 
 /// What the ranks have found.
@@ -29,6 +31,10 @@ pub struct Measured {
     pub delay_us: Option<f64>,
     /// What was done meanwhile.
     pub compute: Option<Compute>,
+    /// What all ranks did together.
+    pub collective: Option<CollectiveCall>,
+    /// Windows that somebody came late to; they don't count.
+    pub missed: Option<u64>,
     /// All bytes moved meanwhile, for the tool, which knows what that has cost the daemons.
     pub moved_bytes: Option<u64>,
     /// The samples.
@@ -51,6 +57,8 @@ impl Measured {
             pairs: None,
             delay_us: None,
             compute: None,
+            collective: None,
+            missed: None,
             moved_bytes: None,
             summary,
             runs,
@@ -156,6 +164,14 @@ pub struct Record {
     delay_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     compute: Option<Compute>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    op: Option<Operation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operator: Option<Operator>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missed: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     netns: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -178,6 +194,8 @@ impl Record {
             pairs,
             delay_us,
             compute,
+            collective,
+            missed,
             moved_bytes: _,
             summary,
             runs,
@@ -203,6 +221,10 @@ impl Record {
             pairs,
             delay_us,
             compute,
+            op: collective.map(|call| call.operation),
+            operator: collective.and_then(CollectiveCall::operator),
+            root: collective.and_then(CollectiveCall::root),
+            missed,
             netns,
             rate,
             floor,
@@ -258,5 +280,18 @@ mod tests {
         assert_eq!(json["ratio_max"], 2.5);
         assert_eq!(json["counters"]["frames_sent"], 7);
         assert_eq!(serde_json::from_value::<Record>(json).unwrap(), record);
+    }
+
+    #[test]
+    fn collectives_have_the_arguments_that_matter() {
+        let of = |operation| {
+            let collective = Some(CollectiveCall { root: 1, ..CollectiveCall::of(operation) });
+            let measured = Measured { collective, missed: Some(2), ..measured() };
+            serde_json::to_value(Record::new("coll", &setting(), &measured)).unwrap()
+        };
+        let (reduce, bcast) = (of(Operation::Reduce), of(Operation::Bcast));
+        assert_eq!((&reduce["op"], &reduce["operator"], &reduce["root"]), (&"reduce".into(), &"sum".into(), &1.into()));
+        assert_eq!((&bcast["op"], bcast.get("operator"), &bcast["missed"]), (&"bcast".into(), None, &2.into()));
+        assert_eq!(of(Operation::Barrier).get("root"), None);
     }
 }

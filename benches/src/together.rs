@@ -1,46 +1,152 @@
-//! Our side of the contests of collectives: `benches/mpi/contest.c` does the same over MPI.
+//! A collective that all ranks do together, again and again.
 
-use ropeway::{Collective, Communicator, Operator};
+use std::marker::PhantomData;
+
+use ropeway::{Collective, Communicator, Error};
+use ropeway_examples::Mode;
 
 use crate::BenchError;
-use crate::contest::Kind;
+use crate::called::Called;
+use crate::contribution::{Contribution, Element, Extent};
+use crate::operation::{CollectiveCall, Operation};
 
-/// One rank's part in a collective.
-pub(crate) enum Together {
-    /// Bytes that are passed on as they are.
-    Bytes(Collective<u8>),
-    /// Floats that are added.
-    Sums(Collective<f64>),
+/// One rank's part in it, whatever the form of the call and the type of the elements.
+pub(crate) trait Together {
+    /// Fills what this rank brings with one value, which costs as little as writing can.
+    fn touch(&mut self, round: u64);
+    /// Writes what this rank brings to a round, so that results can be checked.
+    fn prepare(&mut self, round: u64, extent: Extent);
+    /// Does it once, with this between start and wait; without it the call may be one that blocks.
+    fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError>;
+    /// Looks at what this rank has got in a round.
+    fn check(&self, round: u64, extent: Extent) -> Result<(), BenchError>;
 }
 
-impl Together {
-    /// `bytes`: of the vector, or of what a rank has for each.
-    pub(crate) fn new(world: &Communicator, kind: Kind, bytes: usize) -> Result<Self, BenchError> {
-        let each = || vec![bytes; world.size() as usize];
-        Ok(match kind {
-            Kind::Barrier => Self::Bytes(world.barrier_init()?),
-            Kind::Bcast => Self::Bytes(world.bcast_init(bytes, 0)?),
-            Kind::Allgather => Self::Bytes(world.allgather_init(&each())?),
-            Kind::Alltoall => Self::Bytes(world.alltoall_init(bytes)?),
-            Kind::Allreduce | Kind::Latency | Kind::Bandwidth | Kind::Exchange => {
-                Self::Sums(world.allreduce_init(bytes.div_ceil(size_of::<f64>()), Operator::Sum)?)
-            }
-        })
+/// A way of calling it, with arrays of its own.
+pub(crate) trait Form<T> {
+    fn input(&mut self) -> &mut [T];
+    fn output(&self) -> &[T];
+    fn output_mut(&mut self) -> &mut [T];
+    /// As [`Together::round`].
+    fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), Error>;
+}
+
+/// A collective with blocks of so many bytes: of the vector, or of what a rank has for each. Numbers are combined, integers
+/// if the operator wants such; else bytes are passed on.
+pub(crate) fn together(
+    world: &Communicator,
+    mode: Mode,
+    call: CollectiveCall,
+    bytes: usize,
+) -> Result<Box<dyn Together>, BenchError> {
+    match call.operator() {
+        None => of_elements::<u8>(world, mode, call, bytes),
+        Some(operator) if f64::OPERATORS.contains(&operator) => of_elements::<f64>(world, mode, call, bytes),
+        Some(_) => of_elements::<u64>(world, mode, call, bytes),
+    }
+}
+
+fn of_elements<T: Element>(
+    world: &Communicator,
+    mode: Mode,
+    call: CollectiveCall,
+    bytes: usize,
+) -> Result<Box<dyn Together>, BenchError> {
+    let count = bytes.div_ceil(size_of::<T>());
+    let contribution = Contribution { call, rank: world.rank(), size: world.size(), count };
+    match mode {
+        Mode::OneShot => Ok(Checked::boxed(mode, contribution, Called::<T>::new(world, &contribution))),
+        Mode::Persistent => register::<T>(world, contribution),
+    }
+}
+
+fn register<T: Element>(world: &Communicator, contribution: Contribution) -> Result<Box<dyn Together>, BenchError> {
+    let Contribution { call: CollectiveCall { operation, root, operator }, size, count, .. } = contribution;
+    let (mode, each) = (Mode::Persistent, vec![count; size as usize]);
+    let collective: Collective<T> = match operation {
+        Operation::Barrier => return Ok(Checked::boxed(mode, contribution, world.barrier_init()?)),
+        Operation::Bcast => world.bcast_init(count, root)?,
+        Operation::Reduce => world.reduce_init(count, operator, root)?,
+        Operation::Allreduce => world.allreduce_init(count, operator)?,
+        Operation::ReduceScatter => world.reduce_scatter_init(&each, operator)?,
+        Operation::Scan => world.scan_init(count, operator)?,
+        Operation::Exscan => world.exscan_init(count, operator)?,
+        Operation::Gather => world.gather_init(&each, root)?,
+        Operation::Scatter => world.scatter_init(&each, root)?,
+        Operation::Allgather => world.allgather_init(&each)?,
+        Operation::Alltoall => world.alltoall_init(count)?,
+    };
+    Ok(Checked::boxed(mode, contribution, collective))
+}
+
+impl<T: Element> Form<T> for Collective<T> {
+    fn input(&mut self) -> &mut [T] {
+        self.input_mut()
     }
 
-    /// New contributions, if they are wanted.
-    pub(crate) fn touch(&mut self, round: u64) {
-        match self {
-            Self::Bytes(collective) => collective.input_mut().fill((round % 251) as u8),
-            Self::Sums(collective) => collective.input_mut().fill((round % 251) as f64),
+    fn output(&self) -> &[T] {
+        self.output()
+    }
+
+    fn output_mut(&mut self) -> &mut [T] {
+        self.output_mut()
+    }
+
+    fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), Error> {
+        let active = self.start()?;
+        if let Some(compute) = meanwhile {
+            compute();
         }
+        active.wait().map(drop)
+    }
+}
+
+/// A form whose arrays are written and checked.
+struct Checked<T, F> {
+    mode: Mode,
+    contribution: Contribution,
+    form: F,
+    element: PhantomData<T>,
+}
+
+impl<T: Element, F: Form<T> + 'static> Checked<T, F> {
+    fn boxed(mode: Mode, contribution: Contribution, form: F) -> Box<dyn Together> {
+        Box::new(Self { mode, contribution, form, element: PhantomData })
     }
 
-    pub(crate) fn round(&mut self) -> Result<(), BenchError> {
-        match self {
-            Self::Bytes(collective) => collective.start()?.wait()?,
-            Self::Sums(collective) => collective.start()?.wait()?,
-        };
-        Ok(())
+    /// What this rank brings.
+    fn brought(&mut self) -> &mut [T] {
+        let Contribution { call, rank, .. } = self.contribution;
+        // A broadcast has one array, the output.
+        let is_source = call.operation == Operation::Bcast && call.root == rank;
+        if is_source { self.form.output_mut() } else { self.form.input() }
+    }
+}
+
+impl<T: Element, F: Form<T> + 'static> Together for Checked<T, F> {
+    fn touch(&mut self, round: u64) {
+        let operator = self.contribution.call.operator;
+        self.brought().fill(T::of(operator, round));
+    }
+
+    fn prepare(&mut self, round: u64, extent: Extent) {
+        let contribution = self.contribution;
+        contribution.write(self.brought(), round, extent);
+    }
+
+    fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError> {
+        Ok(self.form.round(meanwhile)?)
+    }
+
+    fn check(&self, round: u64, extent: Extent) -> Result<(), BenchError> {
+        let output = self.form.output();
+        match self.contribution.first_wrong(output, round, extent) {
+            None => Ok(()),
+            Some(index) => Err(BenchError::WrongData {
+                contestant: format!("{} {}", self.mode, self.contribution.call),
+                bytes: size_of_val(output),
+                byte: index * size_of::<T>(),
+            }),
+        }
     }
 }

@@ -7,12 +7,13 @@ use std::thread;
 use ropeway::Session;
 
 use crate::BenchError;
+use crate::clock::now_ns;
 use crate::cores::{settle, two_cores};
 use crate::floor::quietly;
 use crate::pair::Pair;
 use crate::plan::Effort;
 use crate::race::Contestant;
-use crate::wakeup::{ASLEEP, ROUND_S, now_ns, sleeps};
+use crate::wakeup::{ASLEEP, ROUND_S, sleeps};
 
 /// The least that waking up can cost: a thread wakes one on another core with a futex, after both have slept.
 pub(crate) struct Unparking {

@@ -10,10 +10,10 @@ use std::time::Duration;
 use std::{io, thread};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::time::{ClockId, clock_gettime};
 use ropeway::Session;
 use ropeway_examples::Mode;
 
+use crate::clock::now_ns;
 use crate::link::{End, Link, OneShot, Persistent};
 use crate::pair::Pair;
 use crate::pattern;
@@ -38,12 +38,6 @@ fn contestant(pair: &Pair, mode: Mode, bytes: usize, effort: Effort) -> Result<B
         Mode::Persistent => Box::new(Wakeups::new(pair, Persistent::new(pair, end, bytes)?, effort)),
         Mode::OneShot => Box::new(Wakeups::new(pair, OneShot::new(pair, end, bytes)?, effort)),
     })
-}
-
-/// Nanoseconds of the clock all processes of this machine share.
-pub(crate) fn now_ns() -> io::Result<u64> {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
-    Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
 /// How often this thread has given its core away to wait for something.

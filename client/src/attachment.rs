@@ -13,7 +13,9 @@ use ropeway_shm::{Arena, ArenaSlot, ControlSegment, JobGeometry, JobSegment, Req
 
 use crate::Error;
 use crate::commands::{Commands, Entry};
+use crate::communicator::Share;
 use crate::control::{ControlSocket, io_error, unexpected};
+use crate::memory::Memory;
 use crate::notifier::Notifier;
 use crate::presence::Presence;
 use crate::private_daemon::PrivateDaemon;
@@ -36,6 +38,8 @@ pub(crate) struct Attachment {
     line: ControlLine,
     wait_mode: AtomicU8,
     presence: Presence,
+    /// For communicators this rank founds.
+    share: Share,
     /// The daemon, if it was started for this process alone. Dropped, and so ended, after the line is closed.
     _private_daemon: Option<PrivateDaemon>,
 }
@@ -72,12 +76,18 @@ impl Attachment {
             line,
             wait_mode: AtomicU8::new(WaitMode::default() as u8),
             presence: Presence::default(),
+            share: Share::of(rank, attached.size),
             _private_daemon: private_daemon,
         }))
     }
 
     pub(crate) fn rank(&self) -> Rank {
         self.rank
+    }
+
+    /// The contexts this rank can give away.
+    pub(crate) fn share(&self) -> &Share {
+        &self.share
     }
 
     /// Registers a collective with the daemon, and waits for its answer.
@@ -225,11 +235,9 @@ impl Attachment {
     }
 
     /// Gives a slot back, and with it the buffer that its operation `epoch` may still use.
-    pub(crate) fn give_back(&self, slot: Slot, epoch: Epoch, memory: Option<ArenaSlot>) {
+    pub(crate) fn give_back(&self, slot: Slot, epoch: Epoch, memory: Memory) {
         if self.is_done(slot, epoch) {
-            if let Some(memory) = memory {
-                memory.reclaim();
-            }
+            memory.reclaim();
             self.lock_slots().release(slot, epoch);
         } else {
             self.lock_slots().retire(slot, epoch, memory);

@@ -27,7 +27,7 @@ impl Attendance {
 
     /// Arrives for the next round. `Err` says why there will never be one, and which rank is the cause.
     pub(crate) fn start(&mut self, presence: &Presence, favor: Favor) -> Result<Started, (Status, u32)> {
-        if let Some(why) = self.meeting.closed() {
+        if let Some(why) = self.meeting.refusal(self.member, self.round) {
             return Err(why);
         }
         let arrival = self.meeting.arrive(self.member, self.round);
@@ -46,21 +46,26 @@ impl Attendance {
 
     /// Whether [`poll`](Self::poll) would get further.
     pub(crate) fn is_due(&self) -> bool {
-        self.meeting.is_over(self.round) || self.meeting.has_pieces(self.round) || self.meeting.closed().is_some()
+        self.meeting.is_due(self.member, self.round) || self.meeting.closed().is_some()
     }
 
     /// Whether the round is over, after up to `pieces` pieces of its work.
     pub(crate) fn poll(&mut self, pieces: u32) -> Option<Result<(), (Status, u32)>> {
-        if !self.meeting.is_over(self.round) && pieces > 0 {
+        if self.has_ended() {
+            return Some(Ok(()));
+        }
+        if pieces > 0 {
             self.has_passed |= self.meeting.help(self.member, self.round, pieces).has_passed;
         }
         // What came to an end before the end counts.
         let closed = self.meeting.closed();
-        if self.meeting.is_over(self.round) {
-            self.round = self.round.wrapping_add(1);
-            return Some(Ok(()));
-        }
-        closed.map(Err)
+        if self.has_ended() { Some(Ok(())) } else { closed.map(Err) }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        let has_ended = self.meeting.poll(self.member, self.round);
+        self.round = self.round.wrapping_add(has_ended.into());
+        has_ended
     }
 
     /// Whether the daemon has to be told that it is its turn; it counts as told then.

@@ -1,5 +1,8 @@
 //! A group of ranks and everything they can do to each other.
 
+mod context;
+mod create;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,35 +14,69 @@ use crate::collective::Collectives;
 use crate::plain::element_bytes;
 use crate::request::Persistent;
 use crate::terms::Terms;
-use crate::{Buffer, Error, Pending, Plain, RecvRequest, SendRequest, Source, Status, Strided, TagMatch, one_shot};
+use crate::{
+    Buffer, Error, Group, Pending, Plain, RecvRequest, SendRequest, Source, Status, Strided, TagMatch, one_shot,
+};
 
-/// A group of ranks. Messages of different communicators never meet.
+pub(crate) use context::Share;
+use context::{Block, Context};
+
+/// A group of ranks, and a context: messages of different communicators never meet.
 ///
-/// Cheap to clone; threads may share it.
+/// [`Session::world`](crate::Session::world) is the communicator of all ranks of the job. Others are made of existing ones:
+///
+/// * [`dup`](Self::dup): the same ranks, messages of their own, for a library that must not meet its caller's.
+/// * [`split`](Self::split): a communicator for each colour.
+/// * [`create`](Self::create): of a [`Group`].
+/// * [`cartesian`](Self::cartesian) and [`graph`](Self::graph): ranks that know their neighbours.
+///
+/// **Ranks** in arguments, in [`Status::source`] and in errors are those of the communicator, `0..size`, which are not the
+/// job's: split communicators count from 0 as well.
+///
+/// Cheap to clone; threads may share it. Calls that all ranks make together ([`barrier`](Self::barrier), making communicators,
+/// registering collectives) have to be made in the same order by all of them, so threads that share a communicator agree on who
+/// makes them, or each work on a duplicate of their own.
 #[derive(Clone)]
 pub struct Communicator {
-    attachment: Arc<Attachment>,
-    comm: CommId,
+    membership: Membership,
+    rank: u32,
+    context: Arc<Context>,
     collectives: Arc<Collectives>,
 }
 
+/// Where this process is, and whom it calls what there: all that operations need to know of their communicator.
+#[derive(Clone)]
+pub(crate) struct Membership {
+    pub(crate) attachment: Arc<Attachment>,
+    pub(crate) group: Group,
+}
+
 impl Communicator {
-    /// To be called once for each communicator; further handles are clones, which count its collectives together.
-    pub(crate) fn new(attachment: Arc<Attachment>, comm: CommId) -> Self {
-        Self { attachment, comm, collectives: Arc::default() }
+    /// All ranks of the job. To be called once: further handles are clones, which count its collectives together.
+    pub(crate) fn world(attachment: Arc<Attachment>) -> Self {
+        let (rank, size) = (attachment.rank(), attachment.size());
+        Self::new(Membership { attachment, group: Group::of_job(size) }, rank, Block::of_world(size))
+    }
+
+    fn new(membership: Membership, rank: u32, block: Block) -> Self {
+        Self { membership, rank, context: Arc::new(Context::new(block)), collectives: Arc::default() }
+    }
+
+    pub(crate) fn membership(&self) -> &Membership {
+        &self.membership
     }
 
     pub(crate) fn attachment(&self) -> &Arc<Attachment> {
-        &self.attachment
+        &self.membership.attachment
     }
 
     pub(crate) fn id(&self) -> CommId {
-        self.comm
+        self.context.id()
     }
 
     /// Ranks of the job, by rank of the communicator.
     pub(crate) fn members(&self) -> Vec<Rank> {
-        (0..self.size()).collect()
+        self.membership.group.ranks().collect()
     }
 
     pub(crate) fn collectives(&self) -> &Collectives {
@@ -48,12 +85,17 @@ impl Communicator {
 
     /// This process's number, `0..size`.
     pub fn rank(&self) -> u32 {
-        self.attachment.rank()
+        self.rank
     }
 
     /// How many ranks there are.
     pub fn size(&self) -> u32 {
-        self.attachment.size()
+        self.membership.group.size()
+    }
+
+    /// The ranks, in order.
+    pub fn group(&self) -> &Group {
+        &self.membership.group
     }
 
     /// A buffer of `elements` elements, all bytes zero.
@@ -65,7 +107,7 @@ impl Communicator {
     /// ```
     pub fn alloc<T: Plain>(&self, elements: usize) -> Result<Buffer<T>, Error> {
         let bytes = elements.checked_mul(element_bytes::<T>()).map_or(u64::MAX, |bytes| bytes as u64);
-        Ok(Buffer::new(self.attachment.allocate(bytes)?, elements))
+        Ok(Buffer::new(self.attachment().allocate(bytes)?, elements))
     }
 
     /// Registers a send of the whole buffer to `dest`.
@@ -96,7 +138,7 @@ impl Communicator {
         let layout = part.layout(self.offset(&buffer)?, elements, element_bytes::<T>())?;
         let terms = self.send_terms::<T>(tag, layout.bytes());
         let command = |slot, epoch| Command::InitSend { slot, epoch, endpoint, layout };
-        let persistent = Persistent::init(&self.attachment, buffer.into_memory(), terms, (End::Send, tag), command)?;
+        let persistent = Persistent::init(&self.membership, buffer.into_memory(), terms, (End::Send, tag), command)?;
         Ok(SendRequest::new(persistent, elements))
     }
 
@@ -113,7 +155,7 @@ impl Communicator {
         let layout = part.layout(self.offset(&buffer)?, elements, element_bytes::<T>())?;
         let terms = Terms::Recv { capacity: layout.bytes(), element_bytes: element_bytes::<T>() };
         let command = |slot, epoch| Command::InitRecv { slot, epoch, endpoint, layout };
-        let persistent = Persistent::init(&self.attachment, buffer.into_memory(), terms, (End::Recv, tag), command)?;
+        let persistent = Persistent::init(&self.membership, buffer.into_memory(), terms, (End::Recv, tag), command)?;
         Ok(RecvRequest::new(persistent, elements))
     }
 
@@ -121,7 +163,7 @@ impl Communicator {
     pub fn send<T: Plain>(&self, message: &[T], dest: u32, tag: i32) -> Result<(), Error> {
         let endpoint = self.endpoint(Some(dest), Some(tag))?;
         let terms = self.send_terms::<T>(tag, size_of_val(message) as u64);
-        one_shot::send(&self.attachment, message, endpoint, terms)
+        one_shot::send(&self.membership, message, endpoint, terms)
     }
 
     /// Receives a message. Needs no copy if `into` lies in a [`Buffer`].
@@ -132,7 +174,7 @@ impl Communicator {
         tag: impl Into<TagMatch>,
     ) -> Result<Status, Error> {
         let endpoint = self.endpoint(source.into().0, tag.into().0)?;
-        one_shot::recv(&self.attachment, into, endpoint)
+        one_shot::recv(&self.membership, into, endpoint)
     }
 
     /// Begins to send a message.
@@ -140,7 +182,7 @@ impl Communicator {
         let endpoint = self.endpoint(Some(dest), Some(tag))?;
         self.offset(&buffer)?;
         let terms = self.send_terms::<T>(tag, buffer.bytes());
-        Pending::start(&self.attachment, buffer, terms, |slot, epoch, layout| Command::Send {
+        Pending::start(&self.membership, buffer, terms, |slot, epoch, layout| Command::Send {
             slot,
             epoch,
             endpoint,
@@ -158,7 +200,7 @@ impl Communicator {
         let endpoint = self.endpoint(source.into().0, tag.into().0)?;
         self.offset(&buffer)?;
         let terms = Terms::Recv { capacity: buffer.bytes(), element_bytes: element_bytes::<T>() };
-        Pending::start(&self.attachment, buffer, terms, |slot, epoch, layout| Command::Recv {
+        Pending::start(&self.membership, buffer, terms, |slot, epoch, layout| Command::Recv {
             slot,
             epoch,
             endpoint,
@@ -180,55 +222,41 @@ impl Communicator {
         let to = self.endpoint(Some(dest), Some(send_tag))?;
         let from = self.endpoint(source.into().0, recv_tag.into().0)?;
         let terms = self.send_terms::<T>(send_tag, size_of_val(message) as u64);
-        one_shot::sendrecv(&self.attachment, message, (to, terms), into, from)
+        one_shot::sendrecv(&self.membership, message, (to, terms), into, from)
     }
 
     /// Waits for a message without receiving it.
     pub fn probe(&self, source: impl Into<Source>, tag: impl Into<TagMatch>) -> Result<Status, Error> {
         let endpoint = self.endpoint(source.into().0, tag.into().0)?;
-        one_shot::probe(&self.attachment, endpoint)
+        one_shot::probe(&self.membership, endpoint)
     }
 
     /// Looks for a message without receiving it.
     pub fn iprobe(&self, source: impl Into<Source>, tag: impl Into<TagMatch>) -> Result<Option<Status>, Error> {
         let endpoint = self.endpoint(source.into().0, tag.into().0)?;
-        one_shot::iprobe(&self.attachment, endpoint)
+        one_shot::iprobe(&self.membership, endpoint)
     }
 
-    /// Waits until every rank has called it.
-    pub fn barrier(&self) -> Result<(), Error> {
-        let (rank, size) = (self.rank(), self.size());
-        // Dissemination: after round k, every rank knows of the 2^(k+1) ranks up to itself.
-        let mut distance = 1;
-        let mut round = 0;
-        while distance < size {
-            let to = Endpoint { comm: self.internal(), peer: Some((rank + distance) % size), tag: Some(round) };
-            let from = Endpoint { peer: Some((rank + size - distance) % size), ..to };
-            let terms = self.send_terms::<u8>(round, 0);
-            one_shot::sendrecv::<u8, u8>(&self.attachment, &[], (to, terms), &mut [], from)?;
-            distance *= 2;
-            round += 1;
-        }
-        Ok(())
+    /// The end of a message of our own: it never meets the program's.
+    pub(crate) fn internal(&self, peer: u32, tag: Tag) -> Endpoint {
+        Endpoint { comm: self.context.internal(), peer: Some(self.group().rank_of(peer)), tag: Some(tag) }
     }
 
-    /// The communicator our own messages travel on, so that they never meet the program's.
-    fn internal(&self) -> CommId {
-        CommId(self.comm.0 | INTERNAL)
-    }
-
-    fn send_terms<T: Plain>(&self, tag: Tag, bytes: u64) -> Terms {
+    pub(crate) fn send_terms<T: Plain>(&self, tag: Tag, bytes: u64) -> Terms {
         Terms::Send { source: self.rank(), tag, bytes, element_bytes: element_bytes::<T>() }
     }
 
     /// Where the buffer lies, if it is one of this session.
     fn offset<T: Plain>(&self, buffer: &Buffer<T>) -> Result<u64, Error> {
-        if self.attachment.owns(buffer.memory()) { Ok(buffer.offset()) } else { Err(Error::ForeignBuffer) }
+        if self.attachment().owns(buffer.memory()) { Ok(buffer.offset()) } else { Err(Error::ForeignBuffer) }
     }
 
-    fn endpoint(&self, peer: Option<Rank>, tag: Option<Tag>) -> Result<Endpoint, Error> {
-        check(self.size(), peer, tag)?;
-        Ok(Endpoint { comm: self.comm, peer, tag })
+    fn endpoint(&self, peer: Option<u32>, tag: Option<Tag>) -> Result<Endpoint, Error> {
+        let size = self.size();
+        check(size, peer, tag)?;
+        // Anybody in a communicator of one is ourselves: whether others are gone does not matter.
+        let peer = if size == 1 { Some(0) } else { peer };
+        Ok(Endpoint { comm: self.id(), peer: peer.map(|rank| self.group().rank_of(rank)), tag })
     }
 }
 
@@ -238,7 +266,13 @@ impl fmt::Debug for Communicator {
     }
 }
 
-fn check(size: u32, peer: Option<Rank>, tag: Option<Tag>) -> Result<(), Error> {
+/// Rounds of a dissemination, and how far each reaches: when in each round everybody tells whoever is so far after it, then
+/// after round k every rank knows of the 2^(k+1) ranks up to itself (Hensgen, Finkel, Manber 1988).
+fn dissemination(size: u32) -> impl Iterator<Item = (Tag, u32)> {
+    (0..u32::BITS as Tag).map(|round| (round, 1 << round)).take_while(move |&(_, distance)| distance < size)
+}
+
+fn check(size: u32, peer: Option<u32>, tag: Option<Tag>) -> Result<(), Error> {
     match (peer, tag) {
         (Some(rank), _) if rank >= size => Err(Error::RankOutOfRange { rank, size }),
         (_, Some(tag)) if !(0..=TAG_MAX).contains(&tag) => Err(Error::BadTag { tag }),
@@ -246,8 +280,9 @@ fn check(size: u32, peer: Option<Rank>, tag: Option<Tag>) -> Result<(), Error> {
     }
 }
 
-/// Set in the number of a communicator's private twin.
-const INTERNAL: u32 = 1 << 30;
+/// Tags of our own messages: those by which members agree on new communicators by round, and those of neighbours by direction.
+const AGREEMENT: Tag = 1 << 8;
+pub(crate) const NEIGHBOUR: Tag = 1 << 16;
 
 #[cfg(test)]
 mod tests {

@@ -100,6 +100,21 @@ pub enum Error {
     /// The ranks did not register the same collective: other counts, another root, another operator, another order.
     #[error("the ranks have registered different collectives")]
     Mismatch,
+    /// A group that can't be.
+    #[error("no such group: {why}")]
+    BadGroup {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A topology that can't be.
+    #[error("no such topology: {why}")]
+    BadTopology {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The rank that founds the communicator has founded as many as it can, in the whole life of the job.
+    #[error("too many communicators: keep those that are needed again, and use `dup`, which can be had more often")]
+    TooManyCommunicators,
     /// A collective that can't be.
     #[error("no such collective: {why}")]
     BadCollective {
@@ -111,13 +126,22 @@ pub enum Error {
     /// The rank's process has died.
     #[error("rank {rank} has failed")]
     RankFailed {
-        /// The rank that failed.
+        /// The rank that failed, in the communicator of the operation.
         rank: u32,
     },
     /// The rank's process has left the job.
     #[error("rank {rank} has left the job")]
     RankLeft {
-        /// The rank that left.
+        /// The rank that left, in the communicator of the operation.
+        rank: u32,
+    },
+    /// A receive from anybody, or a probe, was given up because a rank is gone that is no member of its communicator: any death
+    /// in the job ends those. It can be started again.
+    #[error(
+        "rank {rank} of the job is gone, which is no member of this communicator; the receive from anybody was given up"
+    )]
+    OutsiderGone {
+        /// The rank that is gone, in the job.
         rank: u32,
     },
     /// The connection to a node is lost, and with it all ranks there.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use crate::operation::Operation;
 use crate::request::Persistent;
-use crate::{Active, Buffer, Error, Pending, Plain, Status};
+use crate::{Active, ActiveExchange, Buffer, Error, Pending, Plain, Status};
 
 /// An [`Active`] operation that is awaited.
 ///
@@ -37,6 +37,47 @@ impl Future for ActiveFuture<'_> {
 impl Drop for ActiveFuture<'_> {
     fn drop(&mut self) {
         self.request.operation().forget_waker();
+    }
+}
+
+/// An [`ActiveExchange`] that is awaited.
+///
+/// Dropping it lets the messages travel on; [`NeighborCollective::active`](crate::NeighborCollective::active) finds them again.
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct ExchangeFuture<'a> {
+    exchange: ActiveExchange<'a>,
+}
+
+impl<'a> IntoFuture for ActiveExchange<'a> {
+    type Output = Result<(), Error>;
+    type IntoFuture = ExchangeFuture<'a>;
+
+    fn into_future(self) -> ExchangeFuture<'a> {
+        ExchangeFuture { exchange: self }
+    }
+}
+
+impl Future for ExchangeFuture<'_> {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            match self.exchange.test() {
+                Ok(false) => {}
+                ended => return Poll::Ready(ended.map(drop)),
+            }
+            match self.exchange.watch(Some(context.waker())) {
+                Ok(true) => return Poll::Pending,
+                Ok(false) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl Drop for ExchangeFuture<'_> {
+    fn drop(&mut self) {
+        self.exchange.forget_waker();
     }
 }
 
@@ -105,6 +146,12 @@ fn poll(operation: &mut Operation, context: &mut Context<'_>) -> Poll<Result<Sta
 impl fmt::Debug for ActiveFuture<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ActiveFuture").field(self.request).finish()
+    }
+}
+
+impl fmt::Debug for ExchangeFuture<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ExchangeFuture").field(&self.exchange).finish()
     }
 }
 

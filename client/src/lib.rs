@@ -41,6 +41,10 @@
 //!   [`ANY_TAG`].
 //! * **Collectives** are registered too ([`Communicator::allreduce_init`] and others); or called just so, blocking
 //!   ([`allreduce`](Communicator::allreduce)) or not ([`iallreduce`](Communicator::iallreduce)).
+//! * **Communicators** keep messages apart: [`dup`](Communicator::dup), [`split`](Communicator::split),
+//!   [`create`](Communicator::create) of a [`Group`].
+//! * **Topologies** are communicators whose ranks know their neighbours, as a [`Cartesian`] grid or a graph ([`Neighborhood`]), and
+//!   exchange data with all of them at once ([`NeighborCollective`]).
 //! * **Waiting** costs as much CPU time as you allow: see [`WaitMode`].
 //! * **Threads** may share everything; no lock is held while waiting.
 //! * **Failures** are errors: a dead rank, a lost node, a daemon gone. No call blocks for ever after one.
@@ -56,7 +60,11 @@ pub mod control;
 mod direct;
 mod environment;
 mod error;
+mod exchange;
 mod future;
+mod group;
+mod memory;
+mod neighbor_collective;
 mod notifier;
 mod one_shot;
 mod operation;
@@ -73,6 +81,7 @@ mod slots;
 mod status;
 mod strided;
 mod terms;
+mod topology;
 mod wait;
 mod watch;
 mod wires;
@@ -81,7 +90,10 @@ pub use buffer::Buffer;
 pub use collective::{Collective, Located, Numeric, PendingCollective, Reducible};
 pub use communicator::Communicator;
 pub use error::Error;
-pub use future::{ActiveFuture, PendingFuture};
+pub use exchange::ActiveExchange;
+pub use future::{ActiveFuture, ExchangeFuture, PendingFuture};
+pub use group::Group;
+pub use neighbor_collective::NeighborCollective;
 pub use pending::Pending;
 pub use plain::Plain;
 pub use presence::Favor;
@@ -94,6 +106,7 @@ pub use session::{Session, init};
 pub use set::{ActiveSet, start_all};
 pub use status::{ANY_SOURCE, ANY_TAG, Source, Status, TagMatch};
 pub use strided::Strided;
+pub use topology::{Cartesian, Neighborhood, dims_create};
 pub use wait::{UnknownWaitMode, WaitMode};
 pub use zerocopy;
 
@@ -115,6 +128,10 @@ mod tests {
         is_shared::<Collective<f64>>();
         is_shared::<PendingCollective<'_, f64>>();
         is_shared::<Located<f64>>();
+        is_shared::<Group>();
+        is_shared::<Cartesian>();
+        is_shared::<NeighborCollective<f64>>();
+        is_shared::<ActiveExchange<'_>>();
         is_shared::<Error>();
     }
 }

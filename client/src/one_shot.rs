@@ -3,13 +3,13 @@
 //! Nothing here returns while the daemon may still use the caller's slice: an operation has ended, or the daemon has.
 
 use std::hint;
-use std::sync::Arc;
 
 use ropeway_proto::{Command, Endpoint, Layout, completion};
 use ropeway_shm::ArenaSlot;
 use zerocopy::IntoBytes;
 
 use crate::attachment::Attachment;
+use crate::communicator::Membership;
 use crate::operation::Operation;
 use crate::plain::element_bytes;
 use crate::terms::Terms;
@@ -17,46 +17,42 @@ use crate::wait::Event;
 use crate::{Error, Plain, Status};
 
 pub(crate) fn send<T: Plain>(
-    attachment: &Arc<Attachment>,
+    membership: &Membership,
     message: &[T],
     endpoint: Endpoint,
     terms: Terms,
 ) -> Result<(), Error> {
-    let (layout, memory) = departure(attachment, message)?;
-    let mut send = Operation::new(attachment, memory, terms)?;
+    let (layout, memory) = departure(membership, message)?;
+    let mut send = Operation::new(membership, memory, terms)?;
     send.begin(|slot, epoch| Command::Send { slot, epoch, endpoint, layout })?;
-    send.wait(attachment.wait_mode()).map(drop)
+    send.wait(membership.attachment.wait_mode()).map(drop)
 }
 
-pub(crate) fn recv<T: Plain>(
-    attachment: &Arc<Attachment>,
-    into: &mut [T],
-    endpoint: Endpoint,
-) -> Result<Status, Error> {
-    let (layout, mut recv) = arrival(attachment, into)?;
+pub(crate) fn recv<T: Plain>(membership: &Membership, into: &mut [T], endpoint: Endpoint) -> Result<Status, Error> {
+    let (layout, mut recv) = arrival(membership, into)?;
     recv.begin(|slot, epoch| Command::Recv { slot, epoch, endpoint, layout })?;
-    let status = recv.wait(attachment.wait_mode())?;
+    let status = recv.wait(membership.attachment.wait_mode())?;
     deliver(&recv, status, into);
     Ok(status)
 }
 
 pub(crate) fn sendrecv<T: Plain, U: Plain>(
-    attachment: &Arc<Attachment>,
+    membership: &Membership,
     message: &[T],
     (dest, terms): (Endpoint, Terms),
     into: &mut [U],
     source: Endpoint,
 ) -> Result<Status, Error> {
-    let mode = attachment.wait_mode();
-    let (send_layout, memory) = departure(attachment, message)?;
-    let mut send = Operation::new(attachment, memory, terms)?;
-    let (recv_layout, mut recv) = arrival(attachment, into)?;
+    let mode = membership.attachment.wait_mode();
+    let (send_layout, memory) = departure(membership, message)?;
+    let mut send = Operation::new(membership, memory, terms)?;
+    let (recv_layout, mut recv) = arrival(membership, into)?;
     let entries = [
         recv.stage(|slot, epoch| Command::Recv { slot, epoch, endpoint: source, layout: recv_layout }),
         send.stage(|slot, epoch| Command::Send { slot, epoch, endpoint: dest, layout: send_layout }),
     ];
-    attachment.publish(&entries)?;
-    attachment.wait(&Either(&send, &recv), mode)?;
+    membership.attachment.publish(&entries)?;
+    membership.attachment.wait(&Either(&send, &recv), mode)?;
     let (sent, received);
     if send.has_happened() {
         sent = send.wait(mode);
@@ -85,46 +81,46 @@ fn withdraw_after(ended: &Result<Status, Error>, other: &Operation) {
     }
 }
 
-pub(crate) fn probe(attachment: &Arc<Attachment>, endpoint: Endpoint) -> Result<Status, Error> {
-    let mut probe = Operation::new(attachment, None, Terms::Probe)?;
+pub(crate) fn probe(membership: &Membership, endpoint: Endpoint) -> Result<Status, Error> {
+    let mut probe = Operation::new(membership, None, Terms::Probe)?;
     probe.begin(|slot, epoch| Command::Probe { slot, epoch, endpoint, wait: true })?;
-    probe.wait(attachment.wait_mode())
+    probe.wait(membership.attachment.wait_mode())
 }
 
-pub(crate) fn iprobe(attachment: &Arc<Attachment>, endpoint: Endpoint) -> Result<Option<Status>, Error> {
-    let mut probe = Operation::new(attachment, None, Terms::Probe)?;
+pub(crate) fn iprobe(membership: &Membership, endpoint: Endpoint) -> Result<Option<Status>, Error> {
+    let mut probe = Operation::new(membership, None, Terms::Probe)?;
     probe.begin(|slot, epoch| Command::Probe { slot, epoch, endpoint, wait: false })?;
-    match probe.finish(attachment.wait_mode())? {
+    match probe.finish(membership.attachment.wait_mode())? {
         Some(completion) if completion.status == completion::Status::NotFound => Ok(None),
-        completion => Terms::Probe.judge(completion).map(Some),
+        completion => probe.judge(completion).map(Some),
     }
 }
 
 /// Where the message lies for the daemon: in place if that is in the arena, else in a copy.
-fn departure<T: Plain>(attachment: &Arc<Attachment>, message: &[T]) -> Result<(Layout, Option<ArenaSlot>), Error> {
+fn departure<T: Plain>(membership: &Membership, message: &[T]) -> Result<(Layout, Option<ArenaSlot>), Error> {
     let bytes = message.as_bytes();
     let layout = |offset| Layout::contiguous(offset, bytes.len() as u64);
-    if let Some(offset) = in_place(attachment, bytes) {
+    if let Some(offset) = in_place(&membership.attachment, bytes) {
         return Ok((layout(offset), None));
     }
-    let mut memory = attachment.allocate(bytes.len() as u64)?;
+    let mut memory = membership.attachment.allocate(bytes.len() as u64)?;
     memory.as_bytes_mut()[..bytes.len()].copy_from_slice(bytes);
     Ok((layout(memory.offset()), Some(memory)))
 }
 
 /// Where the daemon puts the message: in place if that is in the arena, else where [`deliver`] finds it.
-fn arrival<T: Plain>(attachment: &Arc<Attachment>, into: &mut [T]) -> Result<(Layout, Operation), Error> {
+fn arrival<T: Plain>(membership: &Membership, into: &mut [T]) -> Result<(Layout, Operation), Error> {
     let bytes = size_of_val(into) as u64;
-    let (offset, memory) = match in_place(attachment, into.as_bytes()) {
+    let (offset, memory) = match in_place(&membership.attachment, into.as_bytes()) {
         Some(offset) => (offset, None),
         None => {
-            let memory = attachment.allocate(bytes)?;
+            let memory = membership.attachment.allocate(bytes)?;
             (memory.offset(), Some(memory))
         }
     };
     let layout = Layout::contiguous(offset, bytes);
     let terms = Terms::Recv { capacity: layout.bytes(), element_bytes: element_bytes::<T>() };
-    Ok((layout, Operation::new(attachment, memory, terms)?))
+    Ok((layout, Operation::new(membership, memory, terms)?))
 }
 
 fn in_place(attachment: &Attachment, bytes: &[u8]) -> Option<u64> {

@@ -10,20 +10,24 @@ use ropeway_shm::ArenaSlot;
 use crate::attachment::Attachment;
 use crate::attendance::Attendance;
 use crate::commands::Entry;
+use crate::communicator::Membership;
 use crate::direct::{DirectEnd, Started};
+use crate::memory::Memory;
 use crate::presence::Favor;
 use crate::terms::Terms;
 use crate::wait::{Event, WaitMode};
 use crate::wires::{Reach, Wire};
-use crate::{Error, Status, notifier};
+use crate::{Error, Group, Status, notifier};
 
 /// A request slot, the buffer its operations use, and whether one runs.
 pub(crate) struct Operation {
     attachment: Arc<Attachment>,
+    /// Whose numbers it speaks in.
+    group: Group,
     slot: Slot,
     /// Of the last operation the daemon was told of.
     epoch: Epoch,
-    memory: Option<ArenaSlot>,
+    memory: Memory,
     terms: Terms,
     run: Run,
     /// Which end of a channel the request is, if it is one.
@@ -57,17 +61,18 @@ enum Run {
 }
 
 impl Operation {
-    /// Takes a slot. `memory` is lent to the daemon whenever an operation runs.
-    pub(crate) fn new(attachment: &Arc<Attachment>, memory: Option<ArenaSlot>, terms: Terms) -> Result<Self, Error> {
+    /// Takes a slot. Its own `memory` is lent to the daemon whenever an operation runs.
+    pub(crate) fn new(membership: &Membership, memory: impl Into<Memory>, terms: Terms) -> Result<Self, Error> {
+        let Membership { attachment, group } = membership.clone();
         let (slot, epoch) = attachment.take_slot()?;
-        let (run, attachment) = (Run::Inactive, attachment.clone());
         Ok(Self {
             attachment,
+            group,
             slot,
             epoch,
-            memory,
+            memory: memory.into(),
             terms,
-            run,
+            run: Run::Inactive,
             end: None,
             direct: None,
             is_neighbourly: false,
@@ -115,15 +120,15 @@ impl Operation {
 
     /// The buffer. There is one as long as nobody took it.
     pub(crate) fn memory(&self) -> Option<&ArenaSlot> {
-        self.memory.as_ref()
+        self.memory.own()
     }
 
     pub(crate) fn memory_mut(&mut self) -> Option<&mut ArenaSlot> {
-        self.memory.as_mut()
+        self.memory.own_mut()
     }
 
     pub(crate) fn take_memory(&mut self) -> Option<ArenaSlot> {
-        self.memory.take()
+        self.memory.take_own()
     }
 
     // ---- beginning
@@ -225,7 +230,7 @@ impl Operation {
 
     fn enter(&mut self, run: Run) {
         debug_assert!(!self.is_active(), "one operation at a time");
-        if let Some(memory) = &mut self.memory {
+        if let Some(memory) = self.memory.own_mut() {
             memory.lend();
         }
         self.run = run;
@@ -248,9 +253,7 @@ impl Operation {
     /// The operation is over, or the daemon never heard of it.
     #[inline]
     pub(crate) fn retract(&mut self) {
-        if let Some(memory) = &self.memory {
-            memory.reclaim();
-        }
+        self.memory.reclaim();
         self.run = Run::Inactive;
     }
 
@@ -272,7 +275,7 @@ impl Operation {
     }
 
     /// What was started leaves, and is remembered to have left so.
-    fn come_to_wires(&mut self) {
+    pub(crate) fn come_to_wires(&mut self) {
         self.attachment.come();
         if let (Some(direct), Some(_)) = (&mut self.direct, &self.wire) {
             direct.learn(self.attachment.presence());
@@ -283,13 +286,7 @@ impl Operation {
         if self.run == Run::Inactive {
             return Err(Error::Inactive);
         }
-        self.attachment.presence().note();
-        if let Some(direct) = &mut self.direct {
-            direct.begin_wait(self.attachment.presence());
-        }
-        if let Some(attendance) = &mut self.attendance {
-            attendance.begin_wait(self.attachment.presence());
-        }
+        self.begin_wait();
         let outcome = loop {
             if let Err(error) = self.attachment.wait(self, mode) {
                 self.retract();
@@ -299,13 +296,29 @@ impl Operation {
                 break outcome;
             }
         };
+        self.end_wait();
+        outcome
+    }
+
+    /// The program waits: it helps with what there is to do, and is remembered to have come.
+    pub(crate) fn begin_wait(&mut self) {
+        self.attachment.presence().note();
+        if let Some(direct) = &mut self.direct {
+            direct.begin_wait(self.attachment.presence());
+        }
+        if let Some(attendance) = &mut self.attendance {
+            attendance.begin_wait(self.attachment.presence());
+        }
+    }
+
+    /// The program waits no more.
+    pub(crate) fn end_wait(&self) {
         if let Some(direct) = &self.direct {
             direct.end_wait();
         }
         if let Some(attendance) = &self.attendance {
             attendance.end_wait();
         }
-        outcome
     }
 
     /// Waits for the end of an operation that only the daemon knows of, and returns what it says.
@@ -365,7 +378,7 @@ impl Operation {
         let ended = ended?;
         self.retract();
         let (status, source) = ended.err().unwrap_or((completion::Status::Success, self.attachment.rank()));
-        Some(self.terms.judge(Some(Completion { status, source, tag: 0, bytes: 0 })))
+        Some(self.judge(Some(Completion { status, source, tag: 0, bytes: 0 })))
     }
 
     #[inline(never)]
@@ -386,7 +399,7 @@ impl Operation {
             return self.go_direct();
         }
         self.retract();
-        Some(self.terms.judge(completion))
+        Some(self.judge(completion))
     }
 
     /// The daemon has started the operation on the channel it has set up meanwhile.
@@ -422,7 +435,12 @@ impl Operation {
             None => self.attachment.local_rank(direct.neighbour()),
         });
         let tag = self.end.map_or(0, |(_, tag)| tag);
-        self.terms.judge(Some(Completion { status, source, tag, bytes }))
+        self.judge(Some(Completion { status, source, tag, bytes }))
+    }
+
+    /// What a completion means to the program.
+    pub(crate) fn judge(&self, completion: Option<Completion>) -> Result<Status, Error> {
+        self.terms.judge(completion, &self.group)
     }
 
     /// Has the notifier told when the operation gets on: the event descriptor, and this task if there is one. False if it
@@ -497,7 +515,7 @@ impl Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        self.attachment.give_back(self.slot, self.epoch, self.memory.take());
+        self.attachment.give_back(self.slot, self.epoch, std::mem::take(&mut self.memory));
     }
 }
 

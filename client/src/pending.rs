@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use ropeway_proto::{Command, Epoch, Layout, Slot};
 
-use crate::attachment::Attachment;
+use crate::communicator::Membership;
 use crate::operation::Operation;
 use crate::terms::Terms;
 use crate::wait::WaitMode;
@@ -26,13 +25,13 @@ pub struct Pending<T: Plain> {
 
 impl<T: Plain> Pending<T> {
     pub(crate) fn start(
-        attachment: &Arc<Attachment>,
+        membership: &Membership,
         buffer: Buffer<T>,
         terms: Terms,
         command: impl FnOnce(Slot, Epoch, Layout) -> Command,
     ) -> Result<Self, Error> {
         let (elements, layout) = (buffer.len(), Layout::contiguous(buffer.offset(), buffer.bytes()));
-        let mut operation = Operation::new(attachment, Some(buffer.into_memory()), terms)?;
+        let mut operation = Operation::new(membership, buffer.into_memory(), terms)?;
         operation.begin(|slot, epoch| command(slot, epoch, layout))?;
         Ok(Self { operation, elements, outcome: None, element: PhantomData })
     }

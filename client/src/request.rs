@@ -1,14 +1,14 @@
 //! Persistent requests: registered once, then started and waited for again and again.
 
 use std::fmt;
-use std::sync::Arc;
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::{CommId, Command, End, Epoch, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
-use crate::attachment::Attachment;
 use crate::commands::Entry;
+use crate::communicator::Membership;
+use crate::memory::Memory;
 use crate::operation::Operation;
 use crate::terms::Terms;
 use crate::wait::WaitMode;
@@ -124,13 +124,13 @@ impl Persistent {
     /// Registers with the daemon, without waiting for it: the ring keeps order, so it has registered before it starts.
     /// Everything it could object to was checked here.
     pub(crate) fn init(
-        attachment: &Arc<Attachment>,
-        memory: ArenaSlot,
+        membership: &Membership,
+        memory: impl Into<Memory>,
         terms: Terms,
         (end, tag): (End, Tag),
         command: impl FnOnce(Slot, Epoch) -> Command,
     ) -> Result<Self, Error> {
-        let mut operation = Operation::new(attachment, Some(memory), terms)?.with_end(end, tag);
+        let mut operation = Operation::new(membership, memory, terms)?.with_end(end, tag);
         operation.begin(command)?;
         // Nothing moves yet: the buffer is still the application's.
         operation.retract();
@@ -139,15 +139,15 @@ impl Persistent {
 
     /// Registers a collective with the daemon, which checks it.
     pub(crate) fn register(
-        attachment: &Arc<Attachment>,
+        membership: &Membership,
         memory: ArenaSlot,
         terms: Terms,
         comm: CommId,
         member: CollectiveMember,
     ) -> Result<Self, Error> {
-        let mut operation = Operation::new(attachment, Some(memory), terms)?.with_member(member.rank);
+        let mut operation = Operation::new(membership, memory, terms)?.with_member(member.rank);
         let place = operation.begin_registration();
-        attachment.register(place, comm, member)?;
+        membership.attachment.register(place, comm, member)?;
         Ok(Self { operation })
     }
 
@@ -192,6 +192,18 @@ impl Persistent {
     pub(crate) fn into_memory(mut self) -> ArenaSlot {
         assert!(!self.operation.is_active(), "the request is active: the daemon may be using its buffer");
         self.operation.take_memory().expect(HAS_MEMORY)
+    }
+}
+
+impl Request for Persistent {}
+
+impl sealed::Sealed for Persistent {
+    fn persistent(&self) -> &Persistent {
+        self
+    }
+
+    fn persistent_mut(&mut self) -> &mut Persistent {
+        self
     }
 }
 

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
+use ropeway_proto::JobId;
 use ropeway_proto::control::{JobSpec, Reply, Request};
 use ropeway_proto::hello::VersionRange;
-use ropeway_proto::{CommId, JobId};
 use ropeway_shm::descriptor::take_inherited;
 
 use crate::attachment::Attachment;
@@ -63,7 +63,7 @@ pub struct Session {
 
 impl Session {
     fn new(attachment: Arc<Attachment>) -> Self {
-        let world = Communicator::new(attachment.clone(), CommId::WORLD);
+        let world = Communicator::world(attachment.clone());
         Self { attachment, world }
     }
 

@@ -24,7 +24,7 @@ pub fn start_all<R: Request>(requests: &mut [R]) -> Result<ActiveSet<'_, R>, Err
         start_batch(batch)?;
     }
     let mode = requests.first().map(|first| first.persistent().operation().attachment().wait_mode());
-    Ok(ActiveSet { requests, mode: mode.unwrap_or_default() })
+    Ok(ActiveSet::new(requests, mode.unwrap_or_default()))
 }
 
 fn start_batch<R: Request>(batch: &mut [R]) -> Result<(), Error> {
@@ -57,7 +57,12 @@ pub struct ActiveSet<'a, R> {
     mode: WaitMode,
 }
 
-impl<R: Request> ActiveSet<'_, R> {
+impl<'a, R: Request> ActiveSet<'a, R> {
+    /// Of requests some of which run.
+    pub(crate) fn new(requests: &'a mut [R], mode: WaitMode) -> Self {
+        Self { requests, mode }
+    }
+
     /// Waits in this mode from now on, instead of the session's.
     pub fn with_wait_mode(mut self, mode: WaitMode) -> Self {
         self.mode = mode;
@@ -126,7 +131,7 @@ impl<R: Request> ActiveSet<'_, R> {
     }
 
     /// Waits until some operation has ended; `false` if none is left.
-    fn wait_for_one(&mut self) -> Result<bool, Error> {
+    pub(crate) fn wait_for_one(&mut self) -> Result<bool, Error> {
         let Some(first) = self.running().next() else { return Ok(false) };
         let attachment = first.persistent().operation().attachment();
         attachment.look(Reach::Nowhere);

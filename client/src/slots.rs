@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use ropeway_proto::limits::SLOTS_PER_RANK;
 use ropeway_proto::{Epoch, Slot};
-use ropeway_shm::ArenaSlot;
+
+use crate::memory::Memory;
 
 /// The slot allocator. It knows the last epoch of every slot, since a new user goes on counting from there.
 #[derive(Default)]
@@ -21,7 +22,7 @@ pub(crate) struct SlotTable {
 struct Retired {
     slot: Slot,
     epoch: Epoch,
-    memory: Option<ArenaSlot>,
+    memory: Memory,
 }
 
 /// What asking for a slot gives.
@@ -60,7 +61,7 @@ impl SlotTable {
     }
 
     /// Takes a slot back whose operation `epoch` still runs; slot and buffer become free when it has ended.
-    pub(crate) fn retire(&mut self, slot: Slot, epoch: Epoch, memory: Option<ArenaSlot>) {
+    pub(crate) fn retire(&mut self, slot: Slot, epoch: Epoch, memory: Memory) {
         self.reap.push_back(Retired { slot, epoch, memory });
     }
 
@@ -69,9 +70,7 @@ impl SlotTable {
         for _ in 0..limit.min(self.reap.len()) {
             let Some(retired) = self.reap.pop_front() else { return };
             if is_done(retired.slot, retired.epoch) {
-                if let Some(memory) = retired.memory {
-                    memory.reclaim();
-                }
+                retired.memory.reclaim();
                 self.free.push((retired.slot, retired.epoch));
             } else {
                 self.reap.push_back(retired);
@@ -118,8 +117,8 @@ mod tests {
     fn a_retired_slot_is_free_only_when_its_operation_has_ended() {
         let mut table = table(2);
         assert_eq!((table.take(), table.take()), (Taken::Slot(0, 0), Taken::Slot(1, 0)));
-        table.retire(0, 5, None);
-        table.retire(1, 6, None);
+        table.retire(0, 5, Memory::Borrowed);
+        table.retire(1, 6, Memory::Borrowed);
         table.reap(usize::MAX, |slot, epoch| (slot, epoch) == (1, 6));
         assert_eq!(table.take(), Taken::Slot(1, 6));
         assert_eq!(table.take(), Taken::NeedsReserve(2 + SLOTS_STEP));
@@ -133,7 +132,7 @@ mod tests {
         for _ in 0..3 {
             table.take();
         }
-        (0..3).for_each(|slot| table.retire(slot, 1, None));
+        (0..3).for_each(|slot| table.retire(slot, 1, Memory::Borrowed));
         table.reap(2, |slot, _| slot == 2);
         assert_eq!(table.take(), Taken::NeedsReserve(3 + SLOTS_STEP));
         table.reap(1, |slot, _| slot == 2);

@@ -8,7 +8,7 @@ use crate::plain::element_bytes;
 /// The message an operation has sent, received or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Rank that sent the message.
+    /// Rank that sent the message, in the communicator of the operation.
     pub source: u32,
     /// Tag of the message.
     pub tag: i32,

@@ -1,32 +1,32 @@
 //! What the outcome of an operation means to the program.
 
-use ropeway_proto::{Completion, Rank, Tag, completion};
+use ropeway_proto::{Completion, Tag, completion};
 
-use crate::{Error, Status};
+use crate::{Error, Group, Status};
 
 /// What is known of a message before it has travelled; turns completions into results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Terms {
-    Send { source: Rank, tag: Tag, bytes: u64, element_bytes: usize },
+    Send { source: u32, tag: Tag, bytes: u64, element_bytes: usize },
     Collective,
     Recv { capacity: u64, element_bytes: usize },
     Probe,
 }
 
 impl Terms {
-    /// What a completion means to the program. `None` is one that can't be read.
+    /// What a completion means to the program, in the numbers of its communicator. `None` is one that can't be read.
     #[inline]
-    pub(crate) fn judge(&self, completion: Option<Completion>) -> Result<Status, Error> {
+    pub(crate) fn judge(&self, completion: Option<Completion>, group: &Group) -> Result<Status, Error> {
         match completion {
             Some(Completion { status: completion::Status::Success, source, tag, bytes }) => {
-                self.success(source, tag, bytes)
+                self.success(group.number_of(source), tag, bytes)
             }
-            other => Err(self.error(other)),
+            other => Err(self.error(other, group)),
         }
     }
 
     #[cold]
-    fn error(&self, completion: Option<Completion>) -> Error {
+    fn error(&self, completion: Option<Completion>, group: &Group) -> Error {
         let Some(Completion { status, source, bytes, .. }) = completion else {
             return Error::BadReply { what: "a completion of unknown status".into() };
         };
@@ -35,26 +35,34 @@ impl Terms {
             completion::Status::Cancelled => Error::Cancelled,
             completion::Status::PeerFreed => Error::PeerFreed,
             completion::Status::Mismatch => Error::Mismatch,
-            completion::Status::RankFailed => Error::RankFailed { rank: source },
-            completion::Status::RankLeft => Error::RankLeft { rank: source },
+            completion::Status::RankFailed | completion::Status::RankLeft => {
+                let has_failed = status == completion::Status::RankFailed;
+                match group.number_of(source) {
+                    Some(rank) if has_failed => Error::RankFailed { rank },
+                    Some(rank) => Error::RankLeft { rank },
+                    None => Error::OutsiderGone { rank: source },
+                }
+            }
             completion::Status::PeerLost => Error::PeerLost { node: source },
             other => Error::BadReply { what: format!("a completion of status {other:?}") },
         }
     }
 
     #[inline]
-    fn success(&self, source: Rank, tag: Tag, bytes: u64) -> Result<Status, Error> {
+    fn success(&self, source: Option<u32>, tag: Tag, bytes: u64) -> Result<Status, Error> {
         match *self {
-            Self::Probe | Self::Collective => Ok(Status { source, tag, bytes, count: bytes as usize }),
+            // Only of messages that have arrived does the completion say whose they are.
             Self::Send { source, tag, bytes, element_bytes } => {
                 Ok(Status { source, tag, bytes, count: bytes as usize / element_bytes })
             }
+            Self::Collective => Ok(Status { source: source.unwrap_or_default(), tag, bytes, count: bytes as usize }),
+            Self::Probe => Ok(Status { source: member(source)?, tag, bytes, count: bytes as usize }),
             Self::Recv { element_bytes, .. } => {
                 let (count, rest) = (bytes as usize / element_bytes, bytes as usize % element_bytes);
                 if rest != 0 {
                     return Err(Error::SizeMismatch { bytes, element_bytes });
                 }
-                Ok(Status { source, tag, bytes, count })
+                Ok(Status { source: member(source)?, tag, bytes, count })
             }
         }
     }
@@ -68,11 +76,22 @@ impl Terms {
     }
 }
 
+#[inline]
+fn member(source: Option<u32>) -> Result<u32, Error> {
+    source.ok_or_else(|| Error::BadReply { what: "a message from a rank outside of the communicator".into() })
+}
+
 #[cfg(test)]
 mod tests {
+    use ropeway_proto::Rank;
+
     use super::*;
 
     const RECV: Terms = Terms::Recv { capacity: 16, element_bytes: 8 };
+
+    fn job() -> Group {
+        Group::of_job(10)
+    }
 
     fn ended(status: completion::Status, source: Rank, bytes: u64) -> Option<Completion> {
         Some(Completion { status, source, tag: 5, bytes })
@@ -80,38 +99,50 @@ mod tests {
 
     #[test]
     fn a_received_message_is_counted_in_elements() {
-        let status = RECV.judge(ended(completion::Status::Success, 3, 16)).unwrap();
+        let status = RECV.judge(ended(completion::Status::Success, 3, 16), &job()).unwrap();
         assert_eq!(status, Status { source: 3, tag: 5, bytes: 16, count: 2 });
     }
 
     #[test]
     fn half_an_element_is_an_error() {
-        let error = RECV.judge(ended(completion::Status::Success, 3, 12)).unwrap_err();
+        let error = RECV.judge(ended(completion::Status::Success, 3, 12), &job()).unwrap_err();
         assert!(matches!(error, Error::SizeMismatch { bytes: 12, element_bytes: 8 }));
     }
 
     #[test]
     fn truncation_names_both_sizes() {
-        let error = RECV.judge(ended(completion::Status::Truncated, 3, 24)).unwrap_err();
+        let error = RECV.judge(ended(completion::Status::Truncated, 3, 24), &job()).unwrap_err();
         assert_eq!(error.to_string(), "message of 24 bytes truncated by a buffer of 16");
     }
 
     #[test]
     fn failures_name_whom_they_are_about() {
-        let judge = |status| RECV.judge(ended(status, 9, 0)).unwrap_err();
+        let judge = |status| RECV.judge(ended(status, 9, 0), &job()).unwrap_err();
         assert!(matches!(judge(completion::Status::RankFailed), Error::RankFailed { rank: 9 }));
         assert!(matches!(judge(completion::Status::RankLeft), Error::RankLeft { rank: 9 }));
         assert!(matches!(judge(completion::Status::PeerLost), Error::PeerLost { node: 9 }));
         assert!(matches!(judge(completion::Status::PeerFreed), Error::PeerFreed));
         assert!(matches!(judge(completion::Status::Cancelled), Error::Cancelled));
         assert!(matches!(judge(completion::Status::NotFound), Error::BadReply { .. }));
-        assert!(matches!(RECV.judge(None), Err(Error::BadReply { .. })));
+        assert!(matches!(RECV.judge(None, &job()), Err(Error::BadReply { .. })));
+    }
+
+    #[test]
+    fn ranks_are_those_of_the_communicator() {
+        let group = Group::of_ranks(vec![7, 9, 3]);
+        let judge = |status, source| RECV.judge(ended(status, source, 8), &group);
+        assert_eq!(judge(completion::Status::Success, 3).unwrap().source, 2);
+        assert!(matches!(judge(completion::Status::RankFailed, 9), Err(Error::RankFailed { rank: 1 })));
+        assert!(matches!(judge(completion::Status::RankLeft, 7), Err(Error::RankLeft { rank: 0 })));
+        assert!(matches!(judge(completion::Status::RankFailed, 2), Err(Error::OutsiderGone { rank: 2 })));
+        assert!(matches!(judge(completion::Status::PeerLost, 2), Err(Error::PeerLost { node: 2 })));
+        assert!(matches!(judge(completion::Status::Success, 2), Err(Error::BadReply { .. })));
     }
 
     #[test]
     fn a_send_reports_what_it_sent() {
         let terms = Terms::Send { source: 1, tag: 4, bytes: 12, element_bytes: 4 };
-        let status = terms.judge(ended(completion::Status::Success, 0, 0)).unwrap();
+        let status = terms.judge(ended(completion::Status::Success, 0, 0), &job()).unwrap();
         assert_eq!(status, Status { source: 1, tag: 4, bytes: 12, count: 3 });
     }
 }

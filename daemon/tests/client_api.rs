@@ -5,25 +5,12 @@ mod common;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use common::Cluster;
+use common::{Cluster, everywhere};
 use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, Request, Status, Strided, TAG_MAX, WaitMode, start_all};
 
 const SMALL: usize = 8;
 /// Beyond the eager limit, and no multiple of the chunk.
 const LARGE: usize = 200_003;
-
-/// Runs `body` as every rank of a job, on one node and then on two.
-fn everywhere(ranks: u32, body: impl Fn(Communicator) + Sync) {
-    for nodes in [1, 2] {
-        let cluster = &Cluster::start(nodes, ranks);
-        thread::scope(|scope| {
-            for rank in 0..ranks {
-                let body = &body;
-                scope.spawn(move || body(cluster.attach(rank).world()));
-            }
-        });
-    }
-}
 
 /// A send to the right neighbour and a receive from the left, started for some rounds.
 fn exchange_in_a_ring(world: &Communicator, elements: usize, rounds: u32) {

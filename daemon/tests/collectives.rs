@@ -15,6 +15,17 @@ const COUNTS: [usize; 5] = [0, 1, 7, 1000, 30_001];
 const PLACES: [(usize, u32); 10] = [(1, 1), (1, 2), (1, 3), (1, 4), (1, 7), (1, 8), (2, 2), (2, 5), (3, 7), (4, 4)];
 const ROUNDS: u64 = 3;
 
+/// Runs `act` as each rank of a communicator whose ranks are in the order of their nodes, and of one whose are not.
+fn in_both_orders((nodes, size): (usize, u32), act: impl Fn(Communicator) + Sync) {
+    everybody((nodes, size), |world| {
+        act(world.clone());
+        if nodes > 1 {
+            // 0, 3, …, 1, 4, …, 2, 5, …
+            act(world.split(Some(0), world.rank() as i32 % 3).unwrap().unwrap());
+        }
+    });
+}
+
 /// What rank `rank` contributes in a round, as element `index`.
 fn element(rank: usize, round: u64, index: usize) -> u64 {
     (rank as u64 + 1) * 1_000_003 + round * 7919 + index as u64 * 31
@@ -55,7 +66,7 @@ fn part_of(counts: &[usize], mut index: usize) -> (usize, usize) {
 #[test]
 fn a_broadcast_gives_everybody_what_the_root_has() {
     for (nodes, size) in PLACES {
-        everybody((nodes, size), |world| {
+        in_both_orders((nodes, size), |world| {
             let rank = world.rank() as usize;
             for (root, count) in (0..size).flat_map(|root| COUNTS.map(|count| (root, count))) {
                 let mut bcast = world.bcast_init::<u64>(count, root).unwrap();
@@ -72,10 +83,55 @@ fn a_broadcast_gives_everybody_what_the_root_has() {
     }
 }
 
+/// It may be ahead by as many messages as there are cells, four of this size, and nobody else is needed for them.
+#[test]
+fn a_root_gets_ahead_with_small_messages() {
+    const CAST: usize = 300;
+    let cluster = Cluster::start(1, 3);
+    let sessions: Vec<Session> = (0..3).map(|rank| cluster.attach(rank)).collect();
+    let init = |session: &Session| session.world().bcast_init::<u64>(CAST, 1).unwrap();
+    let mut casts: Vec<_> = std::thread::scope(|scope| {
+        let inits: Vec<_> = sessions.iter().map(|session| scope.spawn(move || init(session))).collect();
+        inits.into_iter().map(|cast| cast.join().unwrap()).collect()
+    });
+    let mut root = casts.remove(1);
+    for first in (0..40).step_by(5) {
+        for number in first..first + 4 {
+            root.output_mut().fill(number);
+            root.start().unwrap().wait().unwrap();
+        }
+        // There is no room for the fifth before everybody has taken the first.
+        root.output_mut().fill(first + 4);
+        let mut parked = root.start().unwrap();
+        assert!(parked.test().unwrap().is_none());
+        for number in first..first + 5 {
+            for (receiver, cast) in casts.iter_mut().enumerate() {
+                assert_eq!(number == first && receiver < 2, root_waits(&mut root), "{number} {receiver}");
+                cast.start().unwrap().wait().unwrap();
+                assert_eq!(cast.output(), [number; CAST]);
+            }
+        }
+    }
+    // What it has sent before it leaves can still be had.
+    root.output_mut().fill(99);
+    root.start().unwrap().wait().unwrap();
+    drop(root);
+    for cast in &mut casts {
+        cast.start().unwrap().wait().unwrap();
+        assert_eq!(cast.output(), [99; CAST]);
+        let error = soon(|| cast.start().and_then(|active| active.wait()).unwrap_err());
+        assert!(matches!(error, Error::PeerFreed), "{error}");
+    }
+}
+
+fn root_waits(root: &mut Collective<u64>) -> bool {
+    root.active().is_some_and(|mut active| active.test().unwrap().is_none())
+}
+
 #[test]
 fn parts_are_gathered_and_scattered() {
     for (nodes, size) in PLACES {
-        everybody((nodes, size), |world| {
+        in_both_orders((nodes, size), |world| {
             let rank = world.rank() as usize;
             for count in COUNTS {
                 let counts = uneven(size, count);
@@ -106,7 +162,7 @@ fn parts_are_gathered_and_scattered() {
 #[test]
 fn everybody_gets_a_part_of_everybody() {
     for (nodes, size) in PLACES {
-        everybody((nodes, size), |world| {
+        in_both_orders((nodes, size), |world| {
             let rank = world.rank() as usize;
             for count in COUNTS.map(|count| count / size as usize) {
                 let alike = |round, index: usize| {
@@ -131,7 +187,7 @@ fn everybody_gets_a_part_of_everybody() {
 #[test]
 fn inputs_are_combined() {
     for (nodes, size) in PLACES {
-        everybody((nodes, size), |world| {
+        in_both_orders((nodes, size), |world| {
             let (rank, all) = (world.rank() as usize, size as usize);
             let sum = |ranks: std::ops::Range<usize>, round, index| -> u64 {
                 ranks.map(|rank| element(rank, round, index)).fold(0, u64::wrapping_add)

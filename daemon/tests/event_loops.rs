@@ -81,6 +81,31 @@ fn one_shot_operations_can_be_awaited() {
     });
 }
 
+async fn exchange_with_neighbours(world: Communicator, count: usize) {
+    let ring = world.cartesian(&[2], &[true]).unwrap();
+    let mut halo = ring.neighbor_alltoall_init::<u8>(count).unwrap();
+    for round in 0..100 {
+        halo.input_mut().fill(round + ring.rank() as u8);
+        halo.start().unwrap().await.unwrap();
+        assert!(halo.output().iter().all(|&byte| byte == round + 1 - ring.rank() as u8), "round {round}");
+    }
+}
+
+#[test]
+fn exchanges_with_neighbours_can_be_awaited() {
+    for nodes in [1, 2] {
+        let cluster = Cluster::start(nodes, 2);
+        let sessions = [cluster.attach(0), cluster.attach(1)];
+        for count in SIZES {
+            let worlds = sessions.each_ref().map(Session::world);
+            single_threaded().block_on(async {
+                let [zero, one] = worlds.map(|world| exchange_with_neighbours(world, count));
+                tokio::join!(zero, one)
+            });
+        }
+    }
+}
+
 #[test]
 fn a_future_that_is_dropped_lets_its_operation_run_on() {
     let cluster = Cluster::start(1, 2);
@@ -144,6 +169,35 @@ fn the_event_descriptor_tells_a_poll_loop() {
         }
         sender.join().unwrap();
     }
+}
+
+#[test]
+fn the_event_descriptor_tells_of_exchanges() {
+    let cluster = Cluster::start(2, 2);
+    let (session, peer) = (cluster.attach(0), cluster.attach(1));
+    let init = |world: Communicator| {
+        let ring = world.cartesian(&[2, 1], &[true, false]).unwrap();
+        ring.neighbor_allgather_init::<u32>(1).unwrap()
+    };
+    let (mut halo, world) = (init(session.world()), peer.world());
+    let neighbour = std::thread::spawn(move || {
+        let mut halo = init(world);
+        for number in 0..100 {
+            halo.input_mut()[0] = number;
+            halo.start().unwrap().wait().unwrap();
+        }
+    });
+    for number in 0..100 {
+        let mut exchanging = halo.start().unwrap();
+        while !exchanging.test().unwrap() {
+            exchanging.notify().unwrap();
+            let mut sources = [PollFd::new(session.event_fd().unwrap(), PollFlags::POLLIN)];
+            assert_eq!(poll(&mut sources, PollTimeout::from(2000u16)), Ok(1), "nothing was told");
+            nix::unistd::read(session.event_fd().unwrap(), &mut [0; 8]).unwrap();
+        }
+        assert_eq!(halo.output()[..2], [number; 2]);
+    }
+    neighbour.join().unwrap();
 }
 
 #[test]

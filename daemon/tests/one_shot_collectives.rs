@@ -385,6 +385,8 @@ fn arrays_that_do_not_fit_are_refused_before_anything_is_sent() {
         assert_eq!(wrong, "the collective has an array of 2 elements, not of 3");
         let wrong = refused(world.allgatherv(&[1u8], &mut [0; 3], &[1, 1, 1]));
         assert_eq!(wrong, "no such collective: 3 counts where 2 are needed");
+        let wrong = refused(world.alltoallv(&[1u8; 2], &mut [0; 2], &[1]));
+        assert_eq!(wrong, "no such collective: 1 counts where 4 are needed");
         let wrong = refused(world.bcast(&mut [1u8], 2));
         assert_eq!(wrong, "no such collective: root 2 is outside of 2 members");
         // What one rank alone gets wrong and mends costs the others nothing.

@@ -5,6 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// A number as it stands in memory. The codes are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -115,7 +117,8 @@ impl ElementType {
 ///
 /// All are commutative. All but sums and products of floats are associative to the bit (located numbers if no index occurs
 /// twice), so their results do not depend on the algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Operator {
     /// `left + right`. Integers wrap.
@@ -194,7 +197,8 @@ impl Operator {
         true
     }
 
-    fn name(self) -> &'static str {
+    /// Its name, as people write it.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
             Self::Prod => "prod",

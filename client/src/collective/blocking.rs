@@ -26,6 +26,11 @@ use crate::{Communicator, Error, Plain, Reducible};
 /// # }
 /// ```
 impl Communicator {
+    /// Waits until every rank has called it.
+    pub fn barrier(&self) -> Result<(), Error> {
+        self.call(Form::barrier())
+    }
+
     /// Gives everybody the root's array.
     pub fn bcast<T: Plain>(&self, array: &mut [T], root: u32) -> Result<(), Error> {
         self.call(Form::bcast(array, root))
@@ -151,6 +156,7 @@ impl Communicator {
 
     /// Gives `counts[from * size + to]` elements of rank `from`'s input to rank `to`. All ranks give all counts.
     pub fn alltoallv<T: Plain>(&self, input: &[T], output: &mut [T], counts: &[usize]) -> Result<(), Error> {
+        self.check_pairs(counts)?;
         self.call(Form::alltoallv(input, output, counts))
     }
 }

@@ -221,6 +221,7 @@ impl Communicator {
         output: &'o mut [T],
         counts: &[usize],
     ) -> Result<PendingCollective<'o, T>, Error> {
+        self.check_pairs(counts)?;
         self.begin(Form::alltoallv(input, output, counts))
     }
 }

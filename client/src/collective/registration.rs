@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape};
+use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape, ShapeError};
 use ropeway_proto::limits::BUFFER_ALIGN;
 use ropeway_proto::operator::Operator;
 
@@ -124,7 +124,15 @@ impl Communicator {
 
     /// Registers that `counts[from * size + to]` elements go from rank to rank; all ranks give all counts.
     pub fn alltoallv_init<T: Plain>(&self, counts: &[usize]) -> Result<Collective<T>, Error> {
+        self.check_pairs(counts)?;
         self.collective(CollectiveKind::Alltoall, 0, None, each(counts), Placement::Apart)
+    }
+
+    /// One count would be taken for everybody's.
+    pub(super) fn check_pairs(&self, counts: &[usize]) -> Result<(), Error> {
+        let (found, expected) = (counts.len(), self.size() as usize * self.size() as usize);
+        let why = || ShapeError::Counts { found, expected }.to_string();
+        if found == expected { Ok(()) } else { Err(Error::BadCollective { why: why() }) }
     }
 
     fn reduction<T: Reducible>(
@@ -163,7 +171,7 @@ impl Communicator {
         let offset = |range: &Range<usize>| memory.offset() + range.start as u64;
         let (number, begin) = (self.collectives().next_number(), (offset(&input), offset(&output)));
         let member = CollectiveMember { shape, number, rank, input: begin.0, output: begin.1 };
-        let persistent = Persistent::register(self.attachment(), memory, Terms::Collective, self.id(), member)?;
+        let persistent = Persistent::register(self.membership(), memory, Terms::Collective, self.id(), member)?;
         Ok(Collective { persistent, input, output, element: PhantomData })
     }
 }

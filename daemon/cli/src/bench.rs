@@ -1,9 +1,11 @@
 //! `ropeway bench`: measures.
 
+mod collective;
 mod compare;
 mod flags;
 mod peer;
 mod report;
+mod rounds;
 mod wide;
 
 use std::time::Duration;

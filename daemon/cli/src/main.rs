@@ -11,6 +11,7 @@ mod launch;
 mod rank;
 mod run;
 mod steps;
+mod words;
 
 use std::process::ExitCode;
 
@@ -65,6 +66,7 @@ Examples:
   ropeway run -n 4 -- ./my-program --its-flag    start four ranks on this node
   ropeway run -n 4 --nodes 2 -- ./my-program     the same on two daemons, joined by TCP
   ropeway bench latency --sizes 8,1K,64K
+  ropeway bench coll allreduce -n 4              how long a collective takes, and how much of it computing hides
   ropeway calibrate --quick                      what this machine can do, and the sizes that follow
   ropeway explain allreduce -n 64 --bytes 1M     which algorithm, why, and what each participant does
 

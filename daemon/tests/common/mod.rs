@@ -175,6 +175,13 @@ pub(crate) fn everybody_of(cluster: &Cluster, size: u32, act: impl Fn(Communicat
     });
 }
 
+/// Runs `act` as each rank of a job, on one node and then on two.
+pub(crate) fn everywhere(ranks: u32, act: impl Fn(Communicator) + Sync) {
+    for nodes in [1, 2] {
+        everybody((nodes, ranks), &act);
+    }
+}
+
 /// Ranks 0 and 1.
 pub(crate) fn pair(cluster: &Cluster) -> (Session, Session) {
     (cluster.attach(0), cluster.attach(1))

@@ -141,13 +141,13 @@ impl CellWord {
     }
 
     #[inline]
-    fn put(&self, number: u32) {
+    pub(crate) fn put(&self, number: u32) {
         // SYNC eager-cell (store): the bytes before the word that announces them.
         self.full.store(number.wrapping_add(1), Ordering::Release);
     }
 
     #[inline]
-    fn has(&self, number: u32) -> bool {
+    pub(crate) fn has(&self, number: u32) -> bool {
         // SYNC eager-cell (load).
         self.full.load(Ordering::Acquire) == number.wrapping_add(1)
     }

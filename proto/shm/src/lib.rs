@@ -7,6 +7,7 @@ mod primitive;
 
 pub mod doorbell;
 pub mod eager;
+pub mod relay;
 pub mod request;
 pub mod ring;
 pub mod round;
@@ -35,6 +36,8 @@ mod known;
 mod mapped;
 #[cfg(not(loom))]
 mod meeting;
+#[cfg(not(loom))]
+mod relay_area;
 #[cfg(not(loom))]
 mod segment;
 #[cfg(not(loom))]

@@ -13,6 +13,8 @@
 //! who wait take pieces, and the daemon if nobody does. Whoever finishes the last piece ends the round for all. So nobody who
 //! has come is needed any more, be it computing, asleep or stopped.
 //!
+//! Small broadcasts go through a [relay](crate::relay) instead: their root need not wait for the others.
+//!
 //! If there are members on other nodes the work has two stages. Whoever finishes the first one tells the daemon, which sees to
 //! what happens between the nodes and then opens the second one.
 
@@ -26,7 +28,9 @@ use ropeway_proto::division::Span;
 use ropeway_proto::{Layout, Slot, Status};
 use serde::{Deserialize, Serialize};
 
+use crate::eager::Progress;
 use crate::job::JobSegment;
+use crate::relay_area::{RelayArea, Relayed};
 use crate::request::RequestSlot;
 use crate::round::RoundWords;
 use crate::share::{self, Share};
@@ -78,6 +82,8 @@ pub struct Meeting {
     places: Vec<(u32, Slot)>,
     /// The members' numbers, ascending.
     ranks: Vec<u32>,
+    /// Where small broadcasts go through.
+    relay: Option<RelayArea>,
     block: u64,
     job: Arc<JobSegment>,
 }
@@ -150,8 +156,7 @@ impl Stage {
 impl Meeting {
     /// What a meeting of so many members, planned like this, needs.
     pub fn footprint(plan: &MeetingPlan) -> u64 {
-        let described = describe(plan).len() as u64;
-        WORDS_BYTES + plan.members.len() as u64 * MEMBER_BYTES + described.next_multiple_of(64)
+        before_relay(plan.members.len(), describe(plan).len()) + RelayArea::footprint(plan)
     }
 
     /// Writes a meeting down: its plan and the request each member has. The daemon's part.
@@ -175,7 +180,9 @@ impl Meeting {
             member.slot.store(slot, Ordering::Relaxed);
             member.is_busy.store(0, Ordering::Relaxed);
         }
-        Self::on(job, block, plan, places)
+        let meeting = Self::on(job, block, (plan, description.len()), places)?;
+        meeting.relay.iter().for_each(RelayArea::reset);
+        Some(meeting)
     }
 
     /// The meeting at `block`. A member's part; `None` if what is there is none.
@@ -196,10 +203,15 @@ impl Meeting {
         let mut description = vec![0; described as usize];
         job.read(&Layout::contiguous(at, described.into()), 0, &mut description).ok()?;
         let plan: MeetingPlan = serde_json::from_slice(&description).ok()?;
-        Self::on(job, block, &plan, &places?)
+        Self::on(job, block, (&plan, description.len()), &places?)
     }
 
-    fn on(job: &Arc<JobSegment>, block: u64, plan: &MeetingPlan, places: &[(u32, Slot)]) -> Option<Self> {
+    fn on(
+        job: &Arc<JobSegment>,
+        block: u64,
+        (plan, described): (&MeetingPlan, usize),
+        places: &[(u32, Slot)],
+    ) -> Option<Self> {
         // SAFETY: both consist of atomics; the lines of the members were checked one by one.
         let (words, lines) = unsafe {
             (job.segment().shared::<MeetingWords>(block)?, job.segment().shared::<MemberWords>(block + WORDS_BYTES)?)
@@ -218,6 +230,7 @@ impl Meeting {
             slots: slots?,
             places: places.to_vec(),
             ranks: plan.members.iter().map(|member| member.rank).collect(),
+            relay: RelayArea::at(job, block + before_relay(places.len(), described), plan),
             block,
             job: Arc::clone(job),
         })
@@ -245,6 +258,9 @@ impl Meeting {
 
     /// A member has come for round `round`.
     pub fn arrive(&self, member: u32, round: u32) -> Arrival {
+        if let Some(relayed) = self.relayed(member) {
+            return if relayed.start(round) == Progress::Done { Arrival::Done } else { Arrival::Pending };
+        }
         let rounds = &self.words().rounds;
         if !rounds.arrive(self.slots.len() as u64) {
             return Arrival::Pending;
@@ -275,7 +291,7 @@ impl Meeting {
     }
 
     /// Does something with the members' buffers. `member`: on whose behalf.
-    fn with_hands_on<R>(&self, member: u32, act: impl FnOnce() -> R) -> R {
+    pub(crate) fn with_hands_on<R>(&self, member: u32, act: impl FnOnce() -> R) -> R {
         let Some(line) = self.member(member) else { return act() };
         line.is_busy.fetch_add(1, Ordering::Relaxed);
         // SYNC meeting-busy: busy before the closed word here, the closed word before busy in `is_out_of_use`.
@@ -317,10 +333,27 @@ impl Meeting {
         !stage.is_small()
     }
 
-    /// Whether the round is over.
+    /// Whether [`poll`](Self::poll) or [`help`](Self::help) would get further.
     #[inline]
-    pub fn is_over(&self, round: u32) -> bool {
-        self.words().rounds.is_over(round)
+    pub fn is_due(&self, member: u32, round: u32) -> bool {
+        match self.relayed(member) {
+            Some(relayed) => relayed.is_due(round),
+            None => self.words().rounds.is_over(round) || self.has_pieces(round),
+        }
+    }
+
+    /// Whether the round is over for a member that has come for it.
+    #[inline]
+    pub fn poll(&self, member: u32, round: u32) -> bool {
+        match self.relayed(member) {
+            Some(relayed) => relayed.poll(round) == Progress::Done,
+            None => self.words().rounds.is_over(round),
+        }
+    }
+
+    #[inline]
+    fn relayed(&self, member: u32) -> Option<Relayed<'_>> {
+        self.relay.as_ref().map(|area| Relayed { area, meeting: self, member })
     }
 
     /// Whether the round has pieces nobody has taken.
@@ -397,6 +430,13 @@ impl Meeting {
         }
     }
 
+    /// Why a member need not come for this round. What a broadcast's root has sent before it left can still be had.
+    #[inline]
+    pub fn refusal(&self, member: u32, round: u32) -> Option<(Status, u32)> {
+        let has_come = || self.relayed(member).is_some_and(|relayed| relayed.has_come(round));
+        self.closed().filter(|_| !has_come())
+    }
+
     /// There will be no further round, because rank `who` of the job is gone. The first cause counts. The daemon's part.
     pub fn close(&self, why: Status, who: u32) {
         if self.closed().is_none() {
@@ -428,7 +468,7 @@ impl Meeting {
         &self.places
     }
 
-    fn wake_all(&self) {
+    pub(crate) fn wake_all(&self) {
         // SYNC slot-waiter: one fence for all slots; see `RequestSlot::complete`.
         fence(Ordering::SeqCst);
         for (index, place) in self.places.iter().enumerate() {
@@ -464,6 +504,11 @@ impl Meeting {
         // SAFETY: there are as many lines as slots.
         (index < self.slots.len()).then(|| unsafe { self.members.add(index).as_ref() })
     }
+}
+
+/// Bytes of a meeting before its relay.
+fn before_relay(members: usize, described: usize) -> u64 {
+    WORDS_BYTES + members as u64 * MEMBER_BYTES + (described as u64).next_multiple_of(64)
 }
 
 fn describe(plan: &MeetingPlan) -> Vec<u8> {

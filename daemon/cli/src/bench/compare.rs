@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use ropeway::WaitMode;
-use ropeway_bench::{Bench, Contest, Kind, MPI_CONTEST, Measured, Mode, Plan, Setting, Size, Summary, Table};
+use ropeway_bench::{Bench, Kind, MPI_CONTEST, Measured, Mode, Plan, Setting, Size, Summary, Table};
 use serde::Serialize;
 
 use super::Flags;
 use super::peer::{self, Peer, Placement};
 use super::report::digits;
+use super::rounds::{Round, kinds, rounds};
 use crate::failure::{Failure, print};
 use crate::launch::{Daemons, Events, Input, Launch, Next, Outcome, Output, Program, Running};
 use crate::rank::Task;
@@ -19,10 +19,10 @@ use crate::steps::{Steps, Told};
 
 /// A peer's run must end within this time; a library that spins on too few cores would take for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
-const BATCH_S: f64 = 0.02;
 
 pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
-    let needs_pairs = flags.of.iter().any(|kind| !kind.is_collective());
+    let kinds = kinds(flags)?;
+    let needs_pairs = kinds.iter().any(|kind| kind.operation().is_none());
     if flags.ranks < 2 || (needs_pairs && !flags.ranks.is_multiple_of(2)) {
         return Err(Failure::CannotRun(format!(
             "compare pairs the ranks, and {} are not pairs: use -n 2",
@@ -44,7 +44,7 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     let complaints = folder.path().join("complaints");
     let mut lines = Vec::new();
     let mut compared = Ok(());
-    'all: for round in rounds(flags) {
+    'all: for round in rounds(flags, &kinds) {
         let mut arena = Arena {
             flags,
             round,
@@ -105,40 +105,6 @@ fn build(peers: &mut Vec<Peer>, folder: &Path) -> Result<Vec<PathBuf>, Failure> 
     Ok(programs)
 }
 
-/// What is measured at a time.
-#[derive(Clone, Debug)]
-struct Round {
-    contest: Contest,
-    wait: WaitMode,
-    sizes: Vec<Size>,
-}
-
-fn rounds(flags: &Flags) -> Vec<Round> {
-    let mut rounds = Vec::new();
-    for &kind in &flags.of {
-        let defaults: &[usize] = match kind {
-            Kind::Latency if flags.ranks > 2 => &[8, 1 << 10, 8 << 10],
-            Kind::Latency => &[8, 8 << 10, 64 << 10, 1 << 20, 4 << 20],
-            Kind::Bandwidth => &[64 << 10, 256 << 10, 1 << 20, 4 << 20],
-            Kind::Exchange => &[8 << 10],
-            Kind::Barrier => &[8],
-            Kind::Bcast | Kind::Allreduce => &[8, 1 << 10, 64 << 10, 1 << 20],
-            Kind::Allgather | Kind::Alltoall => &[8, 1 << 10, 64 << 10],
-        };
-        let sizes = flags.sizes.clone().unwrap_or_else(|| defaults.iter().copied().map(Size).collect());
-        let modes = match (flags.wait, kind) {
-            (Some(mode), _) => vec![mode],
-            (None, Kind::Exchange) => vec![WaitMode::Adaptive, WaitMode::Polling, WaitMode::Blocking],
-            (None, _) => vec![WaitMode::Adaptive],
-        };
-        for wait in modes {
-            let contest = Contest { kind, touch: flags.touch, batch_s: BATCH_S };
-            rounds.push(Round { contest, wait, sizes: sizes.clone() });
-        }
-    }
-    rounds
-}
-
 /// One line of `--json`.
 #[derive(Debug, Serialize)]
 struct Line {
@@ -191,9 +157,9 @@ impl Arena<'_> {
     fn compare(&mut self, peers: &[Peer], programs: &[PathBuf]) -> Result<Vec<Line>, Failure> {
         let sizes = self.round.sizes.len();
         let empty = || vec![Vec::new(); sizes];
-        let forms: &[&str] = match self.round.contest.kind.is_collective() {
-            true => &["persistent", "nonblocking", "blocking"],
-            false => &["persistent", "nonblocking"],
+        let forms: &[&str] = match self.round.contest.kind {
+            Kind::Collective(_) => &["persistent", "nonblocking", "blocking"],
+            _ => &["persistent", "nonblocking"],
         };
         let mut rivals: Vec<_> = peers
             .iter()
@@ -248,6 +214,7 @@ impl Arena<'_> {
             seconds: 0.0,
             crosses_nodes: self.flags.nodes > 1,
             pin: self.has_cores(),
+            collectives: Vec::new(),
             contest: Some(contest),
             address: self.flags.address(),
             line_rate: None,

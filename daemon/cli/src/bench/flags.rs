@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ropeway::WaitMode;
-use ropeway_bench::{Bench, Kind, Mode, Plan, Setting, Size};
+use ropeway_bench::{Bench, CollectiveCall, Kind, Mode, Plan, Setting, Size};
 
+use super::collective::{CollectiveFlags, check_sizes};
 use crate::failure::Failure;
 use crate::launch::{Network, Rate};
 use crate::run::{NODES_MAX, RANKS_MAX, seconds};
 
-/// Measures messages, and beside them the floor: what the machine can do without Ropeway.
+/// Measures messages and collectives, and beside messages the floor: what the machine can do without Ropeway.
 ///
-/// Persistent messages, one-shot messages and the floor take turns in one run, so that they can be compared. The data of
-/// every message is checked; a wrong byte ends the benchmark with exit status 1. One that can't run here ends with 3.
+/// Persistent messages, one-shot messages and the floor take turns in one run, so that they can be compared. Data is checked
+/// wherever it arrives; a wrong byte ends the benchmark with exit status 1. One that can't run here ends with 3.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -25,27 +26,35 @@ Examples:
   ropeway bench overhead --nodes 2 --sizes 8,1M
   ropeway bench skew --seconds 0.2 --sizes 8,4M
   ropeway bench idle -n 8 --json
+  ropeway bench coll allreduce -n 4 --sizes 8,64K,1M --op max
+  ropeway bench overlap --of allgather,alltoall -n 4 --sizes 64K
   ropeway bench compare --nodes 2 --of latency --sizes 8,1M
+
+A collective's size is that of the vector (bcast, reductions, scans), of each rank's block (gather, scatter, allgather,
+reduce-scatter), or of the block for each rank (alltoall). All ranks begin at the same moment of the machine's clock; what
+counts is when the last has its result. With more ranks than cores not all can begin at once: windows that somebody comes late
+to are left out and counted (missed).
 
 The records of --json have one line each on standard output; the table then goes to standard error.")]
 pub(crate) struct Flags {
     /// What to measure.
     #[arg(value_enum, value_name = "NAME")]
     name: Name,
-    /// Ranks; the first and the last of them exchange messages (message-rate: each of the lower half with one of the upper).
+    /// Ranks; the first and the last of them exchange messages (message-rate: each of the lower half with one of the upper;
+    /// collectives: all).
     #[arg(short = 'n', long, value_name = "P", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     pub(super) ranks: u32,
     /// Nodes: 1 is shared memory; more are so many daemons, joined by TCP on loopback.
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     pub(super) nodes: u32,
-    /// Bytes of a message, with suffixes K, M, G for powers of 1024 [default: 8,1K,64K,1M; message-rate: 8,64,1K; wakeup: 8;
+    /// Bytes of a message or of a collective (see below), with suffixes K, M, G for powers of 1024 [default: 8,1K,64K,1M; message-rate: 8,64,1K; wakeup: 8;
     /// skew: 1,64,1K,8K,64K,512K,4M; overlap: 64K,256K,1M,4M; asynchrony: 8,1K,64K,1M,4M].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) sizes: Option<Vec<Size>>,
     /// How ranks wait: polling, blocking or adaptive [default: adaptive; wakeup: blocking; exchanges of compare: all three].
     #[arg(long, value_name = "MODE")]
     pub(super) wait: Option<WaitMode>,
-    /// Only persistent or only oneshot messages.
+    /// Only persistent or only oneshot messages or collectives.
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     /// Rounds in a run: round trips, windows, whatever is measured [default: about a second for all runs of a size; skew: 1].
@@ -60,8 +69,11 @@ pub(crate) struct Flags {
     /// How long to be idle (idle) or late (skew) [default: idle: 5; skew: 1].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// compare: what to compare, of latency, bandwidth, exchange, barrier, bcast, allreduce, allgather and alltoall.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "latency,bandwidth,exchange")]
+    #[command(flatten)]
+    collective: CollectiveFlags,
+    /// compare: what to compare, of latency, bandwidth, exchange, barrier, bcast, allreduce, allgather and alltoall [default: the
+    /// first three]. overlap: the collectives to hide [default: messages].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) of: Vec<Kind>,
     /// compare: an MPI library to compare with besides those on PATH and in ROPEWAY_PEERS: its mpicc, or where it is
     /// installed. May be repeated.
@@ -117,10 +129,13 @@ enum Name {
     Wakeup,
     /// What a sender notices of a receiver that pauses between start and wait, in percent of the pause.
     Skew,
-    /// How much of the communication hides behind computation: 1 is all.
+    /// How much of the communication hides behind computation: 1 is all. Of messages, or with --of of collectives.
     Overlap,
     /// How much of a receive goes on while the program computes: 1 is all.
     Asynchrony,
+    /// A collective of all ranks, named by OPERATION: until the last has its result, in microseconds, and how much of it hides
+    /// behind computation (d_o).
+    Coll,
     /// Latency, bandwidth and a ring exchange beside every MPI library found, in turns: the ratio to each.
     Compare,
 }
@@ -151,6 +166,7 @@ impl Name {
             Self::Skew => Defaults { runs: 1, seconds: 1, sizes: &SKEW_SIZES, ..pair(Bench::Skew) },
             Self::Overlap => Defaults { sizes: &OVERLAP_SIZES, ..pair(Bench::Overlap) },
             Self::Asynchrony => Defaults { sizes: &ASYNCHRONY_SIZES, ..pair(Bench::Asynchrony) },
+            Self::Coll => pair(Bench::Coll),
             Self::Compare => pair(Bench::Compare),
         }
     }
@@ -184,6 +200,7 @@ impl Flags {
         if bench == Bench::Wakeup {
             check_wakeup(self.wait(), &sizes)?;
         }
+        let collectives = self.collectives(bench, &sizes)?;
         Ok(Plan {
             bench,
             sizes,
@@ -194,10 +211,37 @@ impl Flags {
             seconds: self.seconds.map_or(f64::from(seconds), |seconds| seconds.as_secs_f64()),
             crosses_nodes: self.nodes > 1,
             pin: self.pin,
+            collectives,
             contest: None,
             address: self.address(),
             line_rate: self.rate.map(Rate::bits_per_s),
         })
+    }
+
+    /// The collectives to measure; none if it is messages.
+    fn collectives(&self, bench: Bench, sizes: &[Size]) -> Result<Vec<CollectiveCall>, Failure> {
+        let operations = match (bench, self.collective.operation) {
+            (Bench::Coll, operation) => Vec::from_iter(operation),
+            (_, Some(operation)) => {
+                return Err(Failure::CannotRun(format!("{bench} measures no {operation}: use coll {operation}")));
+            }
+            (Bench::Overlap, None) => {
+                let operation = |kind: &Kind| kind.operation().ok_or(*kind);
+                let operations = self.of.iter().map(operation).collect::<Result<Vec<_>, _>>();
+                operations.map_err(|kind| {
+                    Failure::CannotRun(format!(
+                        "overlap --of takes collectives, and {kind} is none: see overlap without --of"
+                    ))
+                })?
+            }
+            (_, None) => Vec::new(),
+        };
+        if operations.is_empty() && self.collective.is_given() {
+            return Err(Failure::CannotRun(format!("{bench} measures messages: leave --root and --op out")));
+        }
+        let calls = self.collective.calls(&operations, self.ranks)?;
+        check_sizes(&calls, sizes)?;
+        Ok(calls)
     }
 
     /// Where the first rank can be reached by the last without Ropeway.

@@ -55,6 +55,9 @@ impl Report {
         let Setting { ranks, nodes, device, wait, netns, rate, cores } = &self.setting;
         let what = match self.results.first() {
             _ if self.bench == Bench::Idle => "CPU time while waiting, percent".to_owned(),
+            Some((Measured { collective: Some(call), unit, .. }, _)) if self.bench == Bench::Coll => {
+                format!("{call}: latency, {unit}, and d_o")
+            }
             Some((first, _)) if !self.is_mixed() => format!("{}, {}", first.metric, first.unit),
             _ => self.bench.to_string(),
         };
@@ -67,6 +70,9 @@ impl Report {
     pub(super) fn table(&self) -> Table {
         if self.bench == Bench::Idle {
             return self.idle_table();
+        }
+        if self.bench == Bench::Coll {
+            return wide::coll_table(self.results.iter().map(|(measured, _)| measured));
         }
         if let Some(metrics) = wide::metrics(self.bench) {
             return wide::table(metrics, self.results.iter().map(|(measured, _)| measured));
@@ -126,12 +132,12 @@ fn kind(measured: &Measured) -> String {
     format!("{}{both}", measured.mode.map(|mode| mode.to_string()).unwrap_or_default())
 }
 
-fn size(measured: &Measured) -> Option<String> {
+pub(super) fn size(measured: &Measured) -> Option<String> {
     measured.bytes.map(|bytes| Size(bytes).to_string())
 }
 
-/// The cells from the size on.
-fn figures(measured: &Measured) -> Vec<String> {
+/// The cells from the size on: figures, samples, and the floor if there is one.
+pub(super) fn figures(measured: &Measured) -> Vec<String> {
     let Measured { summary, floor, .. } = measured;
     let mut cells = vec![size(measured).unwrap_or_default()];
     cells.extend([summary.min, summary.median, summary.p99, summary.max].map(digits));

@@ -1,8 +1,8 @@
 //! Tables of benchmarks with several metrics: a column for each, with its median.
 
-use ropeway_bench::{Bench, Measured, Size, Table};
+use ropeway_bench::{Bench, Measured, Table};
 
-use super::digits;
+use super::report::{digits, figures, size};
 
 /// The metrics of a benchmark that has several for each kind of message, the most important first.
 pub(super) fn metrics(bench: Bench) -> Option<&'static [&'static str]> {
@@ -15,18 +15,21 @@ pub(super) fn metrics(bench: Bench) -> Option<&'static [&'static str]> {
 
 /// One row for as many results as there are metrics.
 pub(super) fn table<'a>(metrics: &[&str], results: impl Iterator<Item = &'a Measured>) -> Table {
-    let mut heading = vec!["messages", "side", "compute", "bytes"];
+    let results: Vec<_> = results.collect();
+    let has_collectives = results.iter().any(|measured| measured.collective.is_some());
+    let what = if has_collectives { "collective" } else { "side" };
+    let mut heading = vec!["messages", what, "compute", "bytes"];
     heading.extend(metrics);
     heading.extend(["min", "max", "samples", "floor", ""]);
-    let mut table = Table::new(&heading);
-    let results: Vec<_> = results.collect();
+    let mut table = Table::with_words(if has_collectives { 2 } else { 1 }, &heading);
     for row in results.chunks(metrics.len()) {
-        let Measured { mode, side, compute, bytes, summary, .. } = row[0];
+        let Measured { mode, side, collective, compute, summary, .. } = row[0];
+        let what = side.map(|side| side.to_string()).or(collective.map(|call| call.to_string()));
         let mut cells = vec![
             mode.map(|mode| mode.to_string()).unwrap_or_default(),
-            side.map(|side| side.to_string()).unwrap_or_default(),
+            what.unwrap_or_default(),
             compute.map(|compute| compute.to_string()).unwrap_or_default(),
-            bytes.map(|bytes| Size(bytes).to_string()).unwrap_or_default(),
+            size(row[0]).unwrap_or_default(),
         ];
         cells.extend(row.iter().map(|measured| digits(measured.summary.median)));
         cells.extend([digits(summary.min), digits(summary.max), summary.samples.to_string()]);
@@ -36,6 +39,27 @@ pub(super) fn table<'a>(metrics: &[&str], results: impl Iterator<Item = &'a Meas
                 format!("{}: {metric} is {} times it", floor.name, digits(floor.ratio)),
             ]);
         }
+        table.push(cells);
+    }
+    table
+}
+
+/// One row for the latency of a collective and the medians of what hides of it, which follow it.
+pub(super) fn coll_table<'a>(results: impl Iterator<Item = &'a Measured>) -> Table {
+    let results: Vec<_> = results.collect();
+    let is_hidden = |measured: &&Measured| measured.compute.is_some();
+    let rows = || results.chunk_by(|_, next| is_hidden(next));
+    let kinds = rows().next().unwrap_or_default().iter().filter_map(|measured| measured.compute);
+    let kinds: Vec<_> = kinds.map(|compute| format!("d_o {compute}")).collect();
+    let mut heading = vec!["calls", "bytes", "min", "median", "p99", "max", "samples", "missed"];
+    heading.extend(kinds.iter().map(String::as_str));
+    let mut table = Table::new(&heading);
+    for row in rows() {
+        let Measured { mode, missed, .. } = row[0];
+        let mut cells = vec![mode.map(|mode| mode.to_string()).unwrap_or_default()];
+        cells.extend(figures(row[0]));
+        cells.push(missed.unwrap_or_default().to_string());
+        cells.extend(row[1..].iter().map(|measured| digits(measured.summary.median)));
         table.push(cells);
     }
     table

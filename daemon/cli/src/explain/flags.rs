@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use ropeway_bench::Size;
+use ropeway_bench::{Operation, Size};
 use ropeway_schedule::{Algorithm, Collective, CostTable, Counts, Order, PairCounts, Shape};
 
 use crate::failure::Failure;
 use crate::run::RANKS_MAX;
+use crate::words::one_of;
 
 /// Says which algorithm a collective between nodes would get, what each candidate would cost, and what each participant does.
 ///
@@ -28,7 +29,7 @@ radix-k:R1,R2,…, bruck:PORTS, linear-pipeline:SEGMENTS, pipelined-tree:SEGMENT
 cayley:DEGREE, scatter-allgather, multileader:RANKS,LEADERS, multigroup:RANKS,GROUPS (a node).")]
 pub(crate) struct Flags {
     /// The operation.
-    #[arg(value_enum, value_name = "OPERATION")]
+    #[arg(value_name = "OPERATION", value_parser = one_of::<Operation>(Operation::ALL.map(Operation::name)))]
     operation: Operation,
     /// Ranks that take part.
     #[arg(short = 'n', long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
@@ -80,21 +81,6 @@ pub(crate) struct Flags {
     /// Cost: copying a byte [default: 0.06].
     #[arg(long, value_name = "NS", value_parser = cost)]
     copy_byte_ns: Option<f64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Operation {
-    Barrier,
-    Bcast,
-    Reduce,
-    Allreduce,
-    ReduceScatter,
-    Scan,
-    Exscan,
-    Gather,
-    Scatter,
-    Allgather,
-    Alltoall,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

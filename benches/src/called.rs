@@ -1,0 +1,88 @@
+//! A collective that is called anew each time: blocking, or nonblocking to compute meanwhile.
+
+use ropeway::{Communicator, Error};
+
+use crate::contribution::{Contribution, Element};
+use crate::operation::{CollectiveCall, Operation};
+use crate::together::Form;
+
+/// A call and its arrays.
+pub(crate) struct Called<T> {
+    world: Communicator,
+    call: CollectiveCall,
+    /// Elements of each rank's part.
+    counts: Vec<usize>,
+    input: Vec<T>,
+    output: Vec<T>,
+}
+
+impl<T: Element> Called<T> {
+    pub(crate) fn new(world: &Communicator, contribution: &Contribution) -> Self {
+        let Contribution { call, size, count, .. } = *contribution;
+        let [input, output] = contribution.blocks().map(|blocks| vec![T::of(call.operator, 0); blocks * count]);
+        Self { world: world.clone(), call, counts: vec![count; size as usize], input, output }
+    }
+
+    fn block(&mut self) -> Result<(), Error> {
+        let Self { world, call, counts, input, output } = self;
+        let CollectiveCall { operation, root, operator } = *call;
+        match operation {
+            Operation::Barrier => world.barrier(),
+            Operation::Bcast => world.bcast(output, root),
+            Operation::Reduce => world.reduce(input, output, operator, root),
+            Operation::Allreduce => world.allreduce(input, output, operator),
+            Operation::ReduceScatter => world.reduce_scatter(input, output, counts, operator),
+            Operation::Scan => world.scan(input, output, operator),
+            Operation::Exscan => world.exscan(input, output, operator),
+            Operation::Gather => world.gather(input, output, root),
+            Operation::Scatter => world.scatter(input, output, root),
+            Operation::Allgather => world.allgather(input, output),
+            Operation::Alltoall => world.alltoall(input, output),
+        }
+    }
+
+    fn overlap(&mut self, compute: &mut dyn FnMut()) -> Result<(), Error> {
+        let Self { world, call, counts, input, output } = self;
+        let CollectiveCall { operation, root, operator } = *call;
+        let pending = match operation {
+            Operation::Barrier => {
+                let pending = world.ibarrier()?;
+                compute();
+                return pending.wait();
+            }
+            Operation::Bcast => world.ibcast(output, root)?,
+            Operation::Reduce => world.ireduce(input, output, operator, root)?,
+            Operation::Allreduce => world.iallreduce(input, output, operator)?,
+            Operation::ReduceScatter => world.ireduce_scatter(input, output, counts, operator)?,
+            Operation::Scan => world.iscan(input, output, operator)?,
+            Operation::Exscan => world.iexscan(input, output, operator)?,
+            Operation::Gather => world.igather(input, output, root)?,
+            Operation::Scatter => world.iscatter(input, output, root)?,
+            Operation::Allgather => world.iallgather(input, output)?,
+            Operation::Alltoall => world.ialltoall(input, output)?,
+        };
+        compute();
+        pending.wait()
+    }
+}
+
+impl<T: Element> Form<T> for Called<T> {
+    fn input(&mut self) -> &mut [T] {
+        &mut self.input
+    }
+
+    fn output(&self) -> &[T] {
+        &self.output
+    }
+
+    fn output_mut(&mut self) -> &mut [T] {
+        &mut self.output
+    }
+
+    fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), Error> {
+        match meanwhile {
+            None => self.block(),
+            Some(compute) => self.overlap(compute),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The clock that all processes of a machine share, in whatever namespaces they are.
+
+use std::time::Duration;
+use std::{hint, io, thread};
+
+use nix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds of that clock.
+pub(crate) fn now_ns() -> io::Result<u64> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
+    Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
+}
+
+/// Waits for a moment; when that was over, which is later if somebody else had the core.
+///
+/// Sleeping is not exact and spinning keeps others from their cores, so this sleeps, then yields, and spins the last bit only.
+pub(crate) fn wait_until(moment_ns: u64) -> io::Result<u64> {
+    loop {
+        let now = now_ns()?;
+        match moment_ns.saturating_sub(now) {
+            0 => return Ok(now),
+            left if left > 2 * YIELD_NS => thread::sleep(Duration::from_nanos(left - YIELD_NS)),
+            left if left > SPIN_NS => thread::yield_now(),
+            _ => hint::spin_loop(),
+        }
+    }
+}
+
+/// Longer than it takes to be woken up.
+const YIELD_NS: u64 = 100_000;
+/// Longer than a yield that nobody takes up.
+const SPIN_NS: u64 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_comes_early() {
+        for ahead_ns in [0, 500, 50_000, 500_000] {
+            let moment = now_ns().unwrap() + ahead_ns;
+            let over = wait_until(moment).unwrap();
+            assert!(moment <= over && over <= now_ns().unwrap());
+        }
+        assert!(wait_until(0).unwrap() > 0);
+    }
+}

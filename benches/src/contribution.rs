@@ -1,0 +1,253 @@
+//! What ranks bring to a collective, and what each has to get.
+//!
+//! Whoever knows round, rank and place knows the element that is brought there, so everybody can work out everybody's
+//! result. Inputs and outputs consist of blocks; all elements of a round are new and checked, or only the *edges* of each
+//! block, its first and its last, which is cheap enough for every round.
+
+use std::ops::Range;
+
+use ropeway::{Numeric, Operator};
+
+use crate::operation::{CollectiveCall, Operation};
+
+/// One rank's part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contribution {
+    pub(crate) call: CollectiveCall,
+    pub(crate) rank: u32,
+    pub(crate) size: u32,
+    /// Elements of a block.
+    pub(crate) count: usize,
+}
+
+/// How much is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Every element.
+    All,
+    /// The first and the last element of each block.
+    Edges,
+}
+
+/// Operators that reductions can be measured with: on floats, or on integers if they want such.
+pub fn operators() -> impl Iterator<Item = Operator> {
+    f64::OPERATORS.iter().chain(u64::OPERATORS).copied()
+}
+
+impl Contribution {
+    /// Writes what this rank brings.
+    pub(crate) fn write<T: Element>(&self, input: &mut [T], round: u64, extent: Extent) {
+        for index in self.places(input.len(), extent) {
+            input[index] = self.element(round, self.rank, index);
+        }
+    }
+
+    /// The first element that is not what it should be.
+    pub(crate) fn first_wrong<T: Element>(&self, output: &[T], round: u64, extent: Extent) -> Option<usize> {
+        self.places(output.len(), extent).find(|&index| {
+            let (ranks, place) = self.origin(index);
+            let brought = ranks.map(|rank| self.element::<T>(round, rank, place));
+            let expected = brought.reduce(|left, right| T::combine(self.call.operator, left, right));
+            expected.is_some_and(|expected| output[index] != expected)
+        })
+    }
+
+    /// Blocks of this rank's input and output. A broadcast has one array, the output.
+    pub(crate) fn blocks(&self) -> [usize; 2] {
+        let Self { call, rank, size, .. } = *self;
+        let each = size as usize;
+        let for_root = |blocks| if rank == call.root { blocks } else { 0 };
+        match call.operation {
+            Operation::Barrier => [0, 0],
+            Operation::Bcast => [0, 1],
+            Operation::Reduce => [1, for_root(1)],
+            Operation::Allreduce | Operation::Scan | Operation::Exscan => [1, 1],
+            Operation::ReduceScatter => [each, 1],
+            Operation::Gather => [1, for_root(each)],
+            Operation::Scatter => [for_root(each), 1],
+            Operation::Allgather => [1, each],
+            Operation::Alltoall => [each, each],
+        }
+    }
+
+    /// Whose elements an element of the output is made of, and where in their inputs they are.
+    fn origin(&self, index: usize) -> (Range<u32>, usize) {
+        let Self { rank, size, count, call } = *self;
+        let one = |rank: u32| rank..rank + 1;
+        let (block, place) = (index.checked_div(count).unwrap_or(0) as u32, index.checked_rem(count).unwrap_or(0));
+        let own_block = rank as usize * count;
+        match call.operation {
+            Operation::Barrier => (0..0, 0),
+            Operation::Bcast => (one(call.root), index),
+            Operation::Reduce | Operation::Allreduce => (0..size, index),
+            Operation::ReduceScatter => (0..size, own_block + index),
+            Operation::Scan => (0..rank + 1, index),
+            Operation::Exscan => (0..rank, index),
+            Operation::Gather | Operation::Allgather => (one(block), place),
+            Operation::Scatter => (one(call.root), own_block + index),
+            Operation::Alltoall => (one(block), own_block + place),
+        }
+    }
+
+    fn places(&self, len: usize, extent: Extent) -> impl Iterator<Item = usize> + use<> {
+        let count = self.count.max(1);
+        let step = if extent == Extent::All { 1 } else { (count - 1).max(1) };
+        (0..len).step_by(count).flat_map(move |block| (block..block + count).step_by(step))
+    }
+
+    fn element<T: Element>(&self, round: u64, rank: u32, index: usize) -> T {
+        let number = round.wrapping_mul(SPREAD).wrapping_add(u64::from(rank)).wrapping_mul(SPREAD);
+        let number = number.wrapping_add(index as u64).wrapping_mul(SPREAD);
+        T::of(self.call.operator, number ^ (number >> 29))
+    }
+}
+
+/// What collectives are measured with.
+pub(crate) trait Element: Numeric + PartialEq {
+    /// Those it is measured with.
+    const OPERATORS: &'static [Operator];
+    /// One for each number, such that many of them can be combined exactly.
+    fn of(operator: Operator, number: u64) -> Self;
+    /// As the operator does it.
+    fn combine(operator: Operator, left: Self, right: Self) -> Self;
+}
+
+/// Passed on as they are.
+impl Element for u8 {
+    const OPERATORS: &'static [Operator] = &[];
+
+    fn of(_: Operator, number: u64) -> Self {
+        number as Self
+    }
+
+    fn combine(operator: Operator, _: Self, _: Self) -> Self {
+        unreachable!("bytes are not combined by {operator}")
+    }
+}
+
+impl Element for f64 {
+    const OPERATORS: &'static [Operator] = &[Operator::Sum, Operator::Prod, Operator::Min, Operator::Max];
+
+    fn of(operator: Operator, number: u64) -> Self {
+        match operator {
+            // Powers of two, on average 1, so that products neither overflow nor are rounded.
+            Operator::Prod => [0.5, 1.0, 2.0][(number % 3) as usize],
+            _ => (number % 1000) as Self,
+        }
+    }
+
+    fn combine(operator: Operator, left: Self, right: Self) -> Self {
+        match operator {
+            Operator::Sum => left + right,
+            Operator::Prod => left * right,
+            Operator::Min => left.min(right),
+            Operator::Max => left.max(right),
+            _ => unreachable!("{operator} combines no floats"),
+        }
+    }
+}
+
+impl Element for u64 {
+    const OPERATORS: &'static [Operator] =
+        &[Operator::BitAnd, Operator::BitOr, Operator::BitXor, Operator::And, Operator::Or, Operator::Xor];
+
+    fn of(_: Operator, number: u64) -> Self {
+        // Zeros too: they are what logical operators ask for.
+        if number.is_multiple_of(4) { 0 } else { number }
+    }
+
+    fn combine(operator: Operator, left: Self, right: Self) -> Self {
+        match operator {
+            Operator::BitAnd => left & right,
+            Operator::BitOr => left | right,
+            Operator::BitXor => left ^ right,
+            Operator::And => Self::from(left != 0 && right != 0),
+            Operator::Or => Self::from(left != 0 || right != 0),
+            Operator::Xor => Self::from((left != 0) != (right != 0)),
+            _ => unreachable!("{operator} is measured with floats"),
+        }
+    }
+}
+
+/// The golden ratio: multiples of it differ in all bits.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contribution(operation: Operation, rank: u32) -> Contribution {
+        let call = CollectiveCall { operation, root: 1, operator: Operator::Sum };
+        Contribution { call, rank, size: 3, count: 4 }
+    }
+
+    /// What rank 2 of 3 gets, worked out the long way from everybody's inputs.
+    fn result(operation: Operation, inputs: &[Vec<f64>]) -> Vec<f64> {
+        let sum = |ranks: Range<usize>, places: Range<usize>| -> Vec<f64> {
+            places.map(|place| inputs[ranks.clone()].iter().map(|input| input[place]).sum()).collect()
+        };
+        let blocks = |from: usize| inputs.iter().flat_map(|input| input[from..from + 4].to_vec()).collect();
+        match operation {
+            Operation::Barrier => Vec::new(),
+            Operation::Bcast => inputs[1][..4].to_vec(),
+            Operation::Reduce | Operation::Allreduce | Operation::Scan => sum(0..3, 0..4),
+            Operation::Exscan => sum(0..2, 0..4),
+            Operation::ReduceScatter => sum(0..3, 8..12),
+            Operation::Gather | Operation::Allgather => blocks(0),
+            Operation::Scatter => inputs[1][8..12].to_vec(),
+            Operation::Alltoall => blocks(8),
+        }
+    }
+
+    #[test]
+    fn every_wrong_element_is_noticed() {
+        for operation in Operation::ALL {
+            let inputs: Vec<Vec<f64>> = (0..3)
+                .map(|rank| {
+                    let mut input = vec![0.0; 12];
+                    contribution(operation, rank).write(&mut input, 7, Extent::All);
+                    input
+                })
+                .collect();
+            let (own, mut output) = (contribution(operation, 2), result(operation, &inputs));
+            assert_eq!(own.first_wrong(&output, 7, Extent::All), None, "{operation}");
+            for index in 0..output.len() {
+                output[index] += 1.0;
+                assert_eq!(own.first_wrong(&output, 7, Extent::All), Some(index), "{operation}");
+                let is_edge = index % 4 == 0 || index % 4 == 3;
+                assert_eq!(own.first_wrong(&output, 7, Extent::Edges), is_edge.then_some(index), "{operation}");
+                output[index] -= 1.0;
+            }
+            let is_stale = own.first_wrong(&output, 8, Extent::Edges).is_some();
+            assert_eq!(is_stale, operation != Operation::Barrier, "{operation}");
+        }
+    }
+
+    #[test]
+    fn the_first_rank_of_an_exscan_gets_nothing() {
+        let first = contribution(Operation::Exscan, 0);
+        assert_eq!(first.first_wrong(&[1.0, 2.0, 3.0, 4.0], 7, Extent::All), None);
+    }
+
+    #[test]
+    fn edges_are_written_with_the_round() {
+        let own = Contribution { count: 3, ..contribution(Operation::Alltoall, 2) };
+        let (mut old, mut new) = ([0u8; 9], [0u8; 9]);
+        own.write(&mut old, 1, Extent::All);
+        own.write(&mut new, 1, Extent::All);
+        own.write(&mut new, 2, Extent::Edges);
+        let changed: Vec<_> = (0..9).filter(|&index| old[index] != new[index]).collect();
+        assert_eq!(changed, [0, 2, 3, 5, 6, 8]);
+        let single = Contribution { count: 1, ..own };
+        assert!(single.places(3, Extent::Edges).eq(0..3));
+    }
+
+    #[test]
+    fn products_stay_exact() {
+        let call = CollectiveCall { operator: Operator::Prod, ..CollectiveCall::of(Operation::Allreduce) };
+        let own = Contribution { call, rank: 0, size: 1 << 17, count: 1 };
+        let factors = (0..own.size).map(|rank| own.element::<f64>(1, rank, 0));
+        let product = factors.reduce(|left, right| f64::combine(Operator::Prod, left, right)).unwrap();
+        assert!(product.is_normal(), "{product}");
+    }
+}

@@ -1,0 +1,191 @@
+//! How much of the communication hides behind computation: the procedure, whatever is communicated.
+//!
+//! ```text
+//!   t_y   start ─────────────────── wait      communication alone
+//!   t_x         compute                       computation alone, of the same length
+//!   t_o   start compute ─────────── wait      both:  d_o = (t_x + t_y − t_o) / t_y
+//! ```
+//!
+//! That is the degree of overlapping of Dimitrov, "Overlapping of Communication and Computation and Early Binding" (2001),
+//! chapter III. Availability is what is left of the processor: with twice the computation the communication ends before it,
+//! and what the whole takes longer than the computation is what communicating cost.
+
+use std::time::{Duration, Instant};
+
+use crate::computation::{Compute, Worker};
+use crate::statistics::Summary;
+use crate::{BenchError, Plan};
+
+/// What may hide: something between a start and a wait, which several ranks have a part in.
+pub(crate) trait Communication {
+    /// Has the rank that keeps the time decide, and tells the others.
+    fn agree<const N: usize>(&self, decide: impl FnOnce() -> [u64; N]) -> Result<[u64; N], BenchError>;
+    /// Returns when all others have called it too.
+    fn meet(&self) -> Result<(), BenchError>;
+    /// Whether this rank computes during communication.
+    fn computes(&self) -> bool;
+    /// How long it takes, with this between start and wait.
+    fn transfer(&mut self, compute: impl FnMut()) -> Result<Duration, BenchError>;
+    /// Of all ranks' times those that count, for the rank that keeps the time.
+    fn that_count<const N: usize>(&self, times: [f64; N]) -> Result<Option<[f64; N]>, BenchError>;
+    /// Checks all data once, if transfers check only some of it.
+    fn prove(&mut self) -> Result<(), BenchError> {
+        Ok(())
+    }
+}
+
+/// A kind of computation, and what has been found with it.
+pub(crate) struct Hiding {
+    worker: Worker,
+    rounds: Option<u64>,
+    warmup: u64,
+    time: Duration,
+    pub(crate) batches: Batches,
+}
+
+impl Hiding {
+    /// `contestants` take turns.
+    pub(crate) fn new(compute: Compute, plan: &Plan, contestants: usize) -> Self {
+        Self {
+            worker: Worker::new(compute),
+            rounds: plan.iters,
+            warmup: plan.warmup.unwrap_or(WARMUP).max(1),
+            time: plan.effort(contestants, WARMUP).time,
+            batches: Batches::default(),
+        }
+    }
+
+    /// A run: batches of rounds, each with all parts in turn. The first one only warms up.
+    pub(crate) fn measure(&mut self, communication: &mut impl Communication) -> Result<(), BenchError> {
+        communication.prove()?;
+        let mut times = Vec::new();
+        for _ in 0..self.warmup {
+            times.push(self.transfer(communication, 0)?.as_secs_f64());
+        }
+        let t_y = Summary::of(&times).median;
+        let (worker, wanted, time) = (&mut self.worker, self.rounds, self.time.as_secs_f64());
+        let [mut amount, rounds, in_batch] = communication.agree(|| {
+            let t_round = t_y * TIMES_PER_ROUND;
+            let rounds = wanted.unwrap_or(((time / t_round) as u64).clamp(ROUNDS_MIN, 3000));
+            let in_batch = ((BATCH_S / t_round) as u64).max(ROUNDS_MIN).min(rounds);
+            [worker.amount(Duration::from_secs_f64(t_y)), rounds, in_batch]
+        })?;
+        let mut warming_up = Batches::default();
+        for batch in 0..=rounds.div_ceil(in_batch) {
+            let rounds = self.batch(communication, amount, in_batch)?;
+            [amount] = communication.agree(|| {
+                let [t_y, t_x] = if batch == 0 { warming_up.add(&rounds) } else { self.batches.add(&rounds) };
+                // Follows communication as its speed changes, not a single batch that was disturbed.
+                [(amount as f64 * (t_y / t_x).clamp(0.5, 2.0)).max(1.0) as u64]
+            })?;
+        }
+        communication.prove()
+    }
+
+    /// The times of each round, for the rank that keeps the time.
+    fn batch(
+        &mut self,
+        communication: &mut impl Communication,
+        amount: u64,
+        count: u64,
+    ) -> Result<Vec<[f64; PARTS]>, BenchError> {
+        let rounds: Vec<_> = (0..count).map(|_| self.round(communication, amount)).collect::<Result<_, _>>()?;
+        rounds.into_iter().filter_map(|round| communication.that_count(round).transpose()).collect()
+    }
+
+    /// Microseconds of each part.
+    fn round(&mut self, communication: &mut impl Communication, amount: u64) -> Result<[f64; PARTS], BenchError> {
+        let parts = [
+            self.transfer(communication, 0)?,
+            self.compute(communication, amount)?,
+            self.transfer(communication, amount)?,
+            self.compute(communication, 2 * amount)?,
+            self.transfer(communication, 2 * amount)?,
+        ];
+        Ok(parts.map(|part| part.as_secs_f64() * 1e6))
+    }
+
+    /// Computation alone, of those who compute during communication.
+    fn compute(&mut self, communication: &mut impl Communication, amount: u64) -> Result<Duration, BenchError> {
+        communication.meet()?;
+        let begin = Instant::now();
+        if communication.computes() {
+            self.worker.work(amount);
+        }
+        Ok(begin.elapsed())
+    }
+
+    /// Communication, with this much computation between start and wait.
+    fn transfer(&mut self, communication: &mut impl Communication, amount: u64) -> Result<Duration, BenchError> {
+        let computes = communication.computes();
+        communication.transfer(|| {
+            if computes {
+                self.worker.work(amount);
+            }
+        })
+    }
+}
+
+/// What each batch has given: medians of its rounds, and what follows from them.
+#[derive(Default)]
+pub(crate) struct Batches {
+    d_o: Vec<f64>,
+    availability: Vec<f64>,
+    t_x: Vec<f64>,
+    t_y: Vec<f64>,
+    t_o: Vec<f64>,
+}
+
+impl Batches {
+    /// Takes the rounds of a batch; returns the medians of communication and computation.
+    fn add(&mut self, rounds: &[[f64; PARTS]]) -> [f64; 2] {
+        let median = |part: usize| Summary::of(&rounds.iter().map(|round| round[part]).collect::<Vec<_>>()).median;
+        let [t_y, t_x, t_o, twice, t_o_twice] = std::array::from_fn(median);
+        self.d_o.push((t_x + t_y - t_o) / t_y);
+        self.availability.push(1.0 - (t_o_twice - twice) / t_y);
+        self.t_x.push(t_x);
+        self.t_y.push(t_y);
+        self.t_o.push(t_o);
+        [t_y, t_x]
+    }
+
+    /// The degree of overlapping in each batch; empty in ranks that don't keep the time, as the others.
+    pub(crate) fn d_o(&self) -> &[f64] {
+        &self.d_o
+    }
+
+    /// Name, unit and samples of each metric.
+    pub(crate) fn metrics(&self) -> [(&'static str, &'static str, &[f64]); 5] {
+        [
+            ("d_o", "", &self.d_o),
+            ("t_x", "us", &self.t_x),
+            ("t_y", "us", &self.t_y),
+            ("t_o", "us", &self.t_o),
+            ("availability", "", &self.availability),
+        ]
+    }
+}
+
+/// Communication, computation, both, twice the computation, both.
+const PARTS: usize = 5;
+/// In units of the time that communication takes.
+const TIMES_PER_ROUND: f64 = 7.0;
+/// A batch, whose medians are one sample, takes so long or has so many rounds.
+const BATCH_S: f64 = 20e-3;
+const ROUNDS_MIN: u64 = 3;
+const WARMUP: u64 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_is_what_both_together_save() {
+        let mut batches = Batches::default();
+        assert_eq!(batches.add(&[[10.0, 8.0, 10.0, 16.0, 18.0]; 3]), [10.0, 8.0]);
+        batches.add(&[[10.0, 8.0, 18.0, 16.0, 26.0]]);
+        batches.add(&[[10.0, 8.0, 20.0, 16.0, 16.0]]);
+        assert_eq!(batches.d_o(), [0.8, 0.0, -0.2]);
+        assert_eq!(batches.availability, [0.8, 0.0, 1.0]);
+    }
+}

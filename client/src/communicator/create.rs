@@ -1,0 +1,130 @@
+//! Making communicators of others.
+//!
+//! The founder of a new communicator, its first member, gives it a block of contexts; what it takes for that is told to the
+//! others in one exchange on the parent's private context. A duplicate needs none: see [`Context::take_part`].
+
+use ropeway_proto::Tag;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::{AGREEMENT, Block, Communicator, Membership, dissemination};
+use crate::{Error, Group, Plain, one_shot};
+
+/// What a rank says in a split.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Claim {
+    /// Negative for none.
+    colour: i64,
+    key: i32,
+    /// Would it found its group's communicator: the block it takes.
+    block: u32,
+}
+
+impl Communicator {
+    /// The same ranks, with a context of its own: messages and collectives never meet those of the original, whoever uses it.
+    ///
+    /// All ranks call it, in the same order. It takes constant time and memory and sends nothing, but for every sixteenth
+    /// duplicate or so of a communicator, when the ranks have to agree on more contexts.
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), ropeway::Error> {
+    /// let world = ropeway::init()?.world();
+    /// let private = world.dup()?; // a library keeps it for itself
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dup(&self) -> Result<Self, Error> {
+        let block = match self.context.take_part() {
+            Some(block) => block,
+            None => {
+                self.context.refill(self.found(self.group())?);
+                self.context.take_part().expect("a new block has parts")
+            }
+        };
+        Ok(Self::new(self.membership().clone(), self.rank(), block))
+    }
+
+    /// One communicator for each colour, of the ranks that name it; ranks are numbered by key, and those with the same key in
+    /// their order here. Who names none gets none.
+    ///
+    /// All ranks call it, in the same order; each waits for all. It takes `O(size)` memory and `O(log size)` messages.
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), ropeway::Error> {
+    /// let world = ropeway::init()?.world();
+    /// let row = world.split(Some(world.rank() / 4), 0)?.expect("everybody has a row");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn split(&self, colour: Option<u32>, key: i32) -> Result<Option<Self>, Error> {
+        let share = self.attachment().share();
+        let own = share.take();
+        let colour = colour.map_or(-1, i64::from);
+        let claims = self.tell_all(self.group(), Claim { colour, key, block: Block::to_word(own) })?;
+        let claim_of = |rank: u32| &claims[rank as usize];
+        let mut members: Vec<u32> = (0..self.size()).filter(|&rank| claim_of(rank).colour == colour).collect();
+        members.sort_by_key(|&rank| claim_of(rank).key);
+        let (founder, is_alone) = (members[0], colour < 0);
+        if let Some(unused) = own.filter(|_| is_alone || founder != self.rank) {
+            share.give_back(unused);
+        }
+        if is_alone {
+            return Ok(None);
+        }
+        let block = Block::from_word(claim_of(founder).block).ok_or(Error::TooManyCommunicators)?;
+        self.made_of(self.group().include(&members)?, block).map(Some)
+    }
+
+    /// The communicator of a group of ranks of this one, numbered as in the group. `None` for a rank that is not in it.
+    ///
+    /// All ranks of the group call it, in the same order, with the same group; each waits for all. Others need not, and get
+    /// `None` at once if they do.
+    pub fn create(&self, group: &Group) -> Result<Option<Self>, Error> {
+        if let Some(rank) = group.ranks().find(|&rank| self.group().number_of(rank).is_none()) {
+            return Err(Error::BadGroup { why: format!("rank {rank} of the job is no member of this communicator") });
+        }
+        if group.number_of(self.attachment().rank()).is_none() {
+            return Ok(None);
+        }
+        let block = self.found(group)?;
+        self.made_of(group.clone(), block).map(Some)
+    }
+
+    /// A communicator of ranks of this one, us among them.
+    fn made_of(&self, group: Group, block: Block) -> Result<Self, Error> {
+        let attachment = self.attachment().clone();
+        let rank = group.number_of(attachment.rank()).expect("it is for members");
+        Ok(Self::new(Membership { attachment, group }, rank, block))
+    }
+
+    /// Agrees on a block for a communicator of this group, us among them.
+    fn found(&self, group: &Group) -> Result<Block, Error> {
+        let attachment = self.attachment();
+        let is_founder = group.rank_of(0) == attachment.rank();
+        let own = if is_founder { attachment.share().take() } else { None };
+        let blocks = self.tell_all(group, Block::to_word(own))?;
+        Block::from_word(blocks[0]).ok_or(Error::TooManyCommunicators)
+    }
+
+    /// What each of a group of our ranks says, by number in the group (Bruck and others 1997).
+    fn tell_all<T: Plain>(&self, group: &Group, own: T) -> Result<Vec<T>, Error> {
+        let size = group.size();
+        let number = group.number_of(self.attachment().rank()).expect("it is for members");
+        let peer = |number: u32, tag: Tag| {
+            let rank = group.translate(number % size, self.group()).expect("it is a group of our ranks");
+            self.internal(rank, tag)
+        };
+        // Ours, that of the one before us, of the one before that …
+        let mut known = vec![own];
+        for (round, distance) in dissemination(size) {
+            let tag = AGREEMENT + round;
+            let told = &known[..known.len().min((size - distance) as usize)];
+            let mut heard = vec![own; told.len()];
+            let terms = self.send_terms::<T>(tag, size_of_val(told) as u64);
+            let (to, from) = (peer(number + distance, tag), peer(number + size - distance, tag));
+            one_shot::sendrecv(&self.membership, told, (to, terms), &mut heard, from)?;
+            known.extend(heard);
+        }
+        Ok((0..size).map(|other| known[((number + size - other) % size) as usize]).collect())
+    }
+}

@@ -1,0 +1,191 @@
+//! Messages to and from several ranks as one operation: requests that are started together and share their memory.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::attachment::Attachment;
+use crate::memory::SharedMemory;
+use crate::operation::Operation;
+use crate::request::Persistent;
+use crate::set::{ActiveSet, start_all};
+use crate::{Error, Favor, WaitMode};
+
+/// Sends out of one buffer and receives into another. Both are lent as long as it runs.
+pub(crate) struct Exchange {
+    attachment: Arc<Attachment>,
+    requests: Vec<Persistent>,
+    pub(crate) input: SharedMemory,
+    pub(crate) output: SharedMemory,
+}
+
+/// A running exchange with all neighbours.
+///
+/// Dropping it lets the messages travel on; [`NeighborCollective::active`](crate::NeighborCollective::active) finds it again.
+/// Leaking it is no different.
+#[must_use = "the exchange has to be waited for"]
+pub struct ActiveExchange<'a> {
+    exchange: &'a mut Exchange,
+}
+
+impl ActiveExchange<'_> {
+    /// Waits until all messages have come and gone, in the session's wait mode.
+    ///
+    /// If one can't, because a neighbour is gone, the others are withdrawn.
+    pub fn wait(self) -> Result<(), Error> {
+        let mode = self.exchange.attachment.wait_mode();
+        self.wait_with(mode)
+    }
+
+    /// As [`wait`](Self::wait), in this mode.
+    pub fn wait_with(self, mode: WaitMode) -> Result<(), Error> {
+        if !self.exchange.is_active() {
+            return Err(Error::Inactive);
+        }
+        let waited = self.exchange.wait(mode);
+        self.exchange.end(waited)
+    }
+
+    /// Whether all messages have come and gone. That can be learnt once.
+    pub fn test(&mut self) -> Result<bool, Error> {
+        if !self.exchange.is_active() {
+            return Err(Error::Inactive);
+        }
+        match self.exchange.test() {
+            Ok(false) => Ok(false),
+            ended => self.exchange.end(ended.map(drop)).map(|()| true),
+        }
+    }
+
+    /// Makes the session's [event descriptor](crate::Session::event_fd) readable when the exchange gets on, or has already.
+    ///
+    /// Most steps are not the end: [`test`](Self::test) says so, and then this is to be called again.
+    pub fn notify(&mut self) -> Result<(), Error> {
+        if !self.watch(None)? {
+            self.exchange.attachment.notifier()?.ring();
+        }
+        Ok(())
+    }
+
+    /// Has the notifier told when the exchange gets on, and this task if there is one. False if it has got on already.
+    pub(crate) fn watch(&mut self, waker: Option<&Waker>) -> Result<bool, Error> {
+        let mut is_watched = false;
+        for operation in self.exchange.running() {
+            if !operation.watch(waker)? {
+                return Ok(false);
+            }
+            is_watched = true;
+        }
+        Ok(is_watched)
+    }
+
+    /// The task that was to be told is gone.
+    pub(crate) fn forget_waker(&self) {
+        self.exchange.requests.iter().for_each(|request| request.operation().forget_waker());
+    }
+}
+
+impl Exchange {
+    /// Of requests that use these memories. Receives come first, so that sends find them.
+    pub(crate) fn new(
+        attachment: &Arc<Attachment>,
+        requests: Vec<Persistent>,
+        input: SharedMemory,
+        output: SharedMemory,
+    ) -> Self {
+        Self { attachment: attachment.clone(), requests, input, output }
+    }
+
+    pub(crate) fn set_favor(&mut self, favor: Favor) {
+        self.requests.iter_mut().for_each(|request| request.operation_mut().set_favor(favor));
+    }
+
+    pub(crate) fn start(&mut self) -> Result<ActiveExchange<'_>, Error> {
+        if self.is_active() {
+            return Err(Error::AlreadyActive);
+        }
+        self.input.slot_mut().lend();
+        self.output.slot_mut().lend();
+        let started = start_all(&mut self.requests).map(drop);
+        if started.is_err() {
+            self.end(started)?;
+        }
+        Ok(ActiveExchange { exchange: self })
+    }
+
+    pub(crate) fn active(&mut self) -> Option<ActiveExchange<'_>> {
+        self.is_active().then_some(ActiveExchange { exchange: self })
+    }
+
+    fn is_active(&self) -> bool {
+        self.input.slot().is_lent()
+    }
+
+    fn running(&mut self) -> impl Iterator<Item = &mut Operation> {
+        self.requests.iter_mut().map(Persistent::operation_mut).filter(|operation| operation.is_active())
+    }
+
+    /// Waits for all requests, or for the first that fails.
+    fn wait(&mut self, mode: WaitMode) -> Result<(), Error> {
+        self.running().for_each(Operation::come_to_wires);
+        if self.take_ended(0)? {
+            return Ok(());
+        }
+        self.running().for_each(Operation::begin_wait);
+        let waited = self.wait_long(mode);
+        self.requests.iter().for_each(|request| request.operation().end_wait());
+        waited
+    }
+
+    fn wait_long(&mut self, mode: WaitMode) -> Result<(), Error> {
+        while !self.take_ended(u32::MAX)? {
+            ActiveSet::new(&mut self.requests, mode).wait_for_one()?;
+        }
+        Ok(())
+    }
+
+    /// Takes what has ended, copying up to `pieces` pieces of each large message. Whether that is all.
+    fn take_ended(&mut self, pieces: u32) -> Result<bool, Error> {
+        let mut is_over = true;
+        for operation in self.running() {
+            match operation.take_outcome(pieces) {
+                Some(outcome) => drop(outcome?),
+                None => is_over = false,
+            }
+        }
+        Ok(is_over)
+    }
+
+    /// Whether all requests have ended.
+    fn test(&mut self) -> Result<bool, Error> {
+        let mut is_over = true;
+        for operation in self.running() {
+            is_over &= operation.test()?.is_some();
+        }
+        Ok(is_over)
+    }
+
+    /// Ends what still runs after a failure, and takes the memory back.
+    fn end(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
+        for operation in self.running() {
+            let mode = operation.attachment().wait_mode();
+            // The exchange has failed already, and this one may well fail for the same reason.
+            let _ = operation.cancel(mode);
+        }
+        self.input.slot().reclaim();
+        self.output.slot().reclaim();
+        outcome
+    }
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.requests).finish()
+    }
+}
+
+impl fmt::Debug for ActiveExchange<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ActiveExchange").field(self.exchange).finish()
+    }
+}

@@ -1,0 +1,194 @@
+//! Collectives between neighbours: the same messages to and from all of them, registered once.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use ropeway_proto::{Command, End};
+
+use crate::buffer;
+use crate::exchange::{ActiveExchange, Exchange};
+use crate::memory::SharedMemory;
+use crate::plain::element_bytes;
+use crate::request::Persistent;
+use crate::terms::Terms;
+use crate::topology::Edge;
+use crate::{Error, Favor, Neighborhood, Plain, Strided};
+
+/// A registered collective between the ranks of a [`Neighborhood`], and its buffers.
+///
+/// All ranks register the same ones in the same order, and start each as often as their neighbours. Several may run at once,
+/// started in any order. It ends when this rank's messages have come and gone; nobody waits for ranks that are no neighbours.
+///
+/// Input and output are made of blocks, in the order of destinations and sources. Each block travels from the sender's input
+/// to the receiver's output as a message of a persistent channel: at once on a node, early bound between nodes.
+///
+/// ```no_run
+/// # fn example() -> Result<(), ropeway::Error> {
+/// let world = ropeway::init()?.world();
+/// let ring = world.cartesian(&[world.size()], &[true])?;
+/// let mut halo = ring.neighbor_alltoall_init::<f64>(100)?;
+/// for step in 0..100 {
+///     let (to_left, to_right) = halo.input_mut().split_at_mut(100);
+///     to_left.fill(f64::from(step));
+///     to_right.fill(f64::from(-step));
+///     let exchanging = halo.start()?;
+///     // … compute the inner points …
+///     exchanging.wait()?;
+///     let (from_left, from_right) = halo.output().split_at(100);
+///     // … compute the points at the edge …
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct NeighborCollective<T: Plain> {
+    exchange: Exchange,
+    input: usize,
+    output: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Plain> NeighborCollective<T> {
+    /// What this rank sends. Panics if an exchange runs whose [`ActiveExchange`] was dropped.
+    pub fn input(&self) -> &[T] {
+        buffer::elements(self.exchange.input.slot(), self.input)
+    }
+
+    /// As [`input`](Self::input), to write.
+    pub fn input_mut(&mut self) -> &mut [T] {
+        buffer::elements_mut(self.exchange.input.slot_mut(), self.input)
+    }
+
+    /// What this rank gets. The blocks of missing neighbours stay as they are.
+    pub fn output(&self) -> &[T] {
+        buffer::elements(self.exchange.output.slot(), self.output)
+    }
+
+    /// As [`output`](Self::output), to write.
+    pub fn output_mut(&mut self) -> &mut [T] {
+        buffer::elements_mut(self.exchange.output.slot_mut(), self.output)
+    }
+
+    /// Says what large messages are optimised for.
+    pub fn favor(mut self, favor: Favor) -> Self {
+        self.exchange.set_favor(favor);
+        self
+    }
+
+    /// Starts all receives and sends with one publication. No allocation, and no system call while the daemon is awake.
+    pub fn start(&mut self) -> Result<ActiveExchange<'_>, Error> {
+        self.exchange.start()
+    }
+
+    /// The running exchange, if its [`ActiveExchange`] was dropped without waiting.
+    pub fn active(&mut self) -> Option<ActiveExchange<'_>> {
+        self.exchange.active()
+    }
+}
+
+/// Collectives between neighbours. Each has to be registered by all ranks, in the same order.
+impl Neighborhood {
+    /// Registers that `count` elements go to all destinations; the output has a block for each source.
+    pub fn neighbor_allgather_init<T: Plain>(&self, count: usize) -> Result<NeighborCollective<T>, Error> {
+        self.neighbor_allgatherv_init(count, &vec![count; self.edges_in().len()])
+    }
+
+    /// As [`neighbor_allgather_init`](Self::neighbor_allgather_init) where ranks have different counts: `count` elements of this
+    /// one, and those of the sources.
+    pub fn neighbor_allgatherv_init<T: Plain>(
+        &self,
+        count: usize,
+        from: &[usize],
+    ) -> Result<NeighborCollective<T>, Error> {
+        self.neighbor_collective(&vec![0..count; self.edges_out().len()], count, from)
+    }
+
+    /// Registers that `count` elements go to each destination, from a block of the input for each.
+    pub fn neighbor_alltoall_init<T: Plain>(&self, count: usize) -> Result<NeighborCollective<T>, Error> {
+        self.neighbor_alltoallv_init(&vec![count; self.edges_out().len()], &vec![count; self.edges_in().len()])
+    }
+
+    /// As [`neighbor_alltoall_init`](Self::neighbor_alltoall_init), with a count for each destination and for each source.
+    pub fn neighbor_alltoallv_init<T: Plain>(
+        &self,
+        to: &[usize],
+        from: &[usize],
+    ) -> Result<NeighborCollective<T>, Error> {
+        let (blocks, input) = one_behind_the_other(to);
+        self.neighbor_collective(&blocks, input, from)
+    }
+
+    fn neighbor_collective<T: Plain>(
+        &self,
+        sent: &[Range<usize>],
+        input: usize,
+        from: &[usize],
+    ) -> Result<NeighborCollective<T>, Error> {
+        let (received, output) = one_behind_the_other(from);
+        for (edges, blocks, what) in
+            [(self.edges_out(), sent, "destinations"), (self.edges_in(), &received[..], "sources")]
+        {
+            if edges.len() != blocks.len() {
+                let why = format!("{} counts for {} {what}", blocks.len(), edges.len());
+                return Err(Error::BadCollective { why });
+            }
+        }
+        let memory = |elements| Ok::<_, Error>(SharedMemory::new(self.alloc::<T>(elements)?.into_memory()));
+        let (from, to) = (memory(input)?, memory(output)?);
+        let mut requests = Vec::new();
+        for (end, memory, edges, blocks) in
+            [(End::Recv, &to, self.edges_in(), &received[..]), (End::Send, &from, self.edges_out(), sent)]
+        {
+            for (edge, block) in edges.iter().zip(blocks) {
+                if let Some(edge) = edge {
+                    requests.push(self.edge_init::<T>(end, edge, memory, block)?);
+                }
+            }
+        }
+        let exchange = Exchange::new(self.attachment(), requests, from, to);
+        Ok(NeighborCollective { exchange, input, output, element: PhantomData })
+    }
+
+    /// Registers the messages of one edge.
+    fn edge_init<T: Plain>(
+        &self,
+        end: End,
+        edge: &Edge,
+        memory: &SharedMemory,
+        block: &Range<usize>,
+    ) -> Result<Persistent, Error> {
+        let part = Strided { first: block.start, blocks: 1, block_len: block.len(), stride: block.len() };
+        let layout = part.layout(memory.slot().offset(), block.end, element_bytes::<T>())?;
+        let endpoint = self.internal(edge.rank, edge.tag);
+        let terms = match end {
+            End::Send => self.send_terms::<T>(edge.tag, layout.bytes()),
+            End::Recv => Terms::Recv { capacity: layout.bytes(), element_bytes: element_bytes::<T>() },
+        };
+        Persistent::init(self.membership(), memory.share(), terms, (end, edge.tag), |slot, epoch| match end {
+            End::Send => Command::InitSend { slot, epoch, endpoint, layout },
+            End::Recv => Command::InitRecv { slot, epoch, endpoint, layout },
+        })
+    }
+}
+
+/// The blocks of these counts, and where the last one ends.
+fn one_behind_the_other(counts: &[usize]) -> (Vec<Range<usize>>, usize) {
+    let mut end = 0usize;
+    let next = |&count: &usize| {
+        let start = end;
+        // Too many don't fit any memory, and are refused when it is allocated.
+        end = end.saturating_add(count);
+        start..end
+    };
+    (counts.iter().map(next).collect(), end)
+}
+
+impl<T: Plain> fmt::Debug for NeighborCollective<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NeighborCollective")
+            .field("exchange", &self.exchange)
+            .field("input", &self.input)
+            .field("output", &self.output)
+            .finish()
+    }
+}

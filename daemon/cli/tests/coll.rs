@@ -1,0 +1,153 @@
+//! `ropeway bench coll`, and `overlap --of`: collectives of all ranks.
+
+mod tool;
+
+use std::collections::BTreeSet;
+use std::process::Output;
+
+use serde_json::Value;
+use tool::{records, ropeway, stderr, stdout};
+
+const OPERATIONS: [&str; 11] = [
+    "barrier",
+    "bcast",
+    "reduce",
+    "allreduce",
+    "reduce-scatter",
+    "scan",
+    "exscan",
+    "gather",
+    "scatter",
+    "allgather",
+    "alltoall",
+];
+
+/// A benchmark that does not take long.
+fn bench(args: &[&str]) -> Output {
+    ropeway(&["bench"]).args(args).args(["--runs", "2", "--iters", "3", "--warmup", "1", "--quiet"]).output().unwrap()
+}
+
+/// What a benchmark of this collective that succeeds has to say.
+fn coll(operation: &str, args: &[&str]) -> Vec<Value> {
+    let output = bench(&[&["coll", operation, "--json"], args].concat());
+    assert_eq!(output.status.code(), Some(0), "{operation}: {}", stderr(&output));
+    records(&output)
+}
+
+fn words(records: &[Value], key: &str) -> Vec<String> {
+    records.iter().map(|record| record[key].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn every_collective_is_measured_and_right_on_one_and_two_nodes() {
+    for (operation, nodes) in OPERATIONS.into_iter().flat_map(|operation| [(operation, "1"), (operation, "2")]) {
+        let records = coll(operation, &["-n", "3", "--nodes", nodes, "--sizes", "24"]);
+        // Persistent, then one-shot.
+        let expected = [("latency", ""), ("d_o", "busy"), ("d_o", "sleep")].repeat(2);
+        let (metrics, computes): (Vec<_>, Vec<_>) = expected.into_iter().unzip();
+        assert_eq!((words(&records, "metric"), words(&records, "compute")), (owned(&metrics), owned(&computes)));
+        assert_eq!(words(&records, "mode"), owned(&[["persistent"; 3], ["oneshot"; 3]].concat()));
+        for record in &records {
+            assert_eq!((&record["bench"], &record["op"]), (&"coll".into(), &operation.into()));
+            assert_eq!(record.get("bytes").is_none(), operation == "barrier");
+            assert!(record["min"].as_f64().unwrap() <= record["median"].as_f64().unwrap(), "{record}");
+        }
+        for latency in records.iter().filter(|record| record["metric"] == "latency") {
+            assert!(latency["min"].as_f64().unwrap() > 0.0, "{latency}");
+            // Windows that were missed don't count, and are made up for.
+            assert!(latency["samples"].as_u64().unwrap() >= 6 && latency["missed"].is_u64(), "{latency}");
+        }
+    }
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+#[test]
+fn every_operator_is_measured_and_right() {
+    for operator in ["sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor", "and", "or", "xor"] {
+        for record in coll("allreduce", &["-n", "3", "--sizes", "64", "--op", operator, "--mode", "persistent"]) {
+            assert_eq!(record["operator"], operator);
+        }
+    }
+    assert_eq!(words(&coll("scan", &["--sizes", "8"]), "operator"), ["sum"; 6]);
+    assert!(coll("gather", &["--sizes", "7"]).iter().all(|record| record.get("operator").is_none()));
+}
+
+#[test]
+fn every_rank_can_be_the_root() {
+    for operation in ["bcast", "reduce", "gather", "scatter"] {
+        for record in coll(operation, &["-n", "3", "--sizes", "16", "--root", "2"]) {
+            assert_eq!(record["root"], 2);
+        }
+    }
+    assert!(coll("allgather", &["--sizes", "8"]).iter().all(|record| record.get("root").is_none()));
+}
+
+#[test]
+fn more_ranks_than_cores_are_measured_too() {
+    let ranks = 2 * std::thread::available_parallelism().unwrap().get() + 1;
+    for record in coll("alltoall", &["-n", &ranks.to_string(), "--sizes", "1K"]) {
+        assert_eq!((&record["ranks"], &record["oversubscribed"]), (&ranks.into(), &true.into()));
+    }
+}
+
+#[test]
+fn a_collective_has_a_table() {
+    let output = bench(&["coll", "reduce", "--op", "max", "--sizes", "8,1K", "--counters"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let table = stdout(&output);
+    assert!(table.starts_with("reduce max: latency, us, and d_o; 2 ranks, 1 node, shm"), "{table}");
+    let rows: Vec<Vec<_>> = table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0][5..], ["max", "samples", "missed", "d_o", "busy", "d_o", "sleep"][..]);
+    assert_eq!((rows[1][..2].to_vec(), rows[1].len()), (vec!["persistent", "8"], 10));
+    assert_eq!((rows[4][..2].to_vec(), rows[4].len()), (vec!["oneshot", "1K"], 10));
+    assert!(table.contains("\ncounted, latency, persistent, 8: "), "{table}");
+}
+
+#[test]
+fn overlap_of_collectives_is_measured_with_both_kinds_of_computation() {
+    let output = bench(&["overlap", "--of", "bcast,allreduce,barrier", "-n", "3", "--sizes", "8,64K", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let records = records(&output);
+    let keys = ["mode", "op", "metric", "compute", "bytes"];
+    let rows: BTreeSet<_> = records.iter().map(|record| keys.map(|key| record[key].to_string())).collect();
+    // Five metrics, two kinds of computation and of calls, for two collectives of two sizes and a barrier.
+    assert_eq!((rows.len(), records.len()), (5 * 2 * 2 * (2 * 2 + 1), rows.len()));
+    for record in records {
+        let median = record["median"].as_f64().unwrap();
+        assert!(record["unit"] != "us" || median > 0.0, "{record}");
+        assert!(record.get("side").is_none(), "{record}");
+    }
+    let output = bench(&["overlap", "--of", "scan,bcast", "--root", "1", "--sizes", "8", "--mode", "oneshot"]);
+    let table = stdout(&output);
+    assert_eq!(table.lines().count(), 2 + 4, "{table}");
+    assert!(table.contains("scan sum") && table.contains("bcast root 1"), "{table}");
+}
+
+#[test]
+fn arguments_that_mean_nothing_are_refused() {
+    let refused = |args: &[&str], code, why: &str| {
+        let output = bench(args);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(code), ""), "{args:?}");
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    };
+    refused(&["coll"], 2, "<OPERATION>");
+    refused(&["coll", "allredcue"], 2, "'allreduce'");
+    refused(&["coll", "allreduce", "--op", "add"], 2, "possible values: sum, prod, min, max,");
+    refused(&["coll", "bcast", "--op", "sum"], 3, "bcast combines nothing: leave --op out");
+    refused(&["coll", "scan", "--root", "0"], 3, "scan has no root: leave --root out");
+    refused(&["coll", "bcast", "--root", "2"], 3, "there is no rank 2 of 2: use --root 0 to 1");
+    refused(&["coll", "allreduce", "--sizes", "8,9"], 3, "combines elements of 8 bytes, and 9 is not a multiple");
+    refused(&["coll", "allreduce", "-n", "1"], 3, "coll needs at least 2 ranks: use -n 2");
+    refused(&["latency", "bcast"], 3, "latency measures no bcast: use coll bcast");
+    refused(&["latency", "--root", "1"], 3, "latency measures messages: leave --root and --op out");
+    refused(&["overlap", "--of", "bandwidth"], 3, "overlap --of takes collectives, and bandwidth is none");
+    refused(&["compare", "--of", "scan"], 3, "compare has no scan of others: leave it out of --of");
+    refused(
+        &["compare", "--of", "latenzy"],
+        2,
+        "is neither latency, bandwidth nor exchange, and is not one of barrier,",
+    );
+}

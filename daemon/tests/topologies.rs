@@ -1,0 +1,256 @@
+//! Grids and graphs, and what neighbours exchange in them.
+
+mod common;
+
+use std::thread;
+
+use common::{Cluster, everywhere, soon};
+use ropeway::{Error, NeighborCollective};
+use ropeway_daemon::Config;
+
+/// What lies in block `slot` of a rank's input, element `index`.
+fn sent(rank: u32, slot: usize, index: usize, round: u32) -> u32 {
+    (rank * 16 + slot as u32) * 100_000 + index as u32 * 10 + round
+}
+
+/// Who is a step further in this direction of a grid: 0 is down in the first dimension, 1 up, 2 down in the second …
+fn neighbour(dims: &[u32], periodic: &[bool], rank: u32, direction: usize) -> Option<u32> {
+    let (dimension, is_up) = (direction / 2, direction % 2 == 1);
+    let stride: u32 = dims[dimension + 1..].iter().product();
+    let (length, coord) = (dims[dimension], rank / stride % dims[dimension]);
+    let there = if is_up { (coord + 1) % length } else { (coord + length - 1) % length };
+    let is_over_the_edge = if is_up { there == 0 } else { there == length - 1 };
+    (periodic[dimension] || !is_over_the_edge).then(|| rank - coord * stride + there * stride)
+}
+
+const UNTOUCHED: u32 = u32::MAX;
+
+/// Rounds of a collective with blocks of `count`, against `expected` from slot and element; `None` is what stays.
+fn neighbour_rounds(
+    collective: &mut NeighborCollective<u32>,
+    rank: u32,
+    count: usize,
+    expected: impl Fn(usize, usize, u32) -> Option<u32>,
+) {
+    for round in 0..4 {
+        collective.output_mut().fill(UNTOUCHED);
+        for (at, element) in collective.input_mut().iter_mut().enumerate() {
+            *element = sent(rank, at / count, at % count, round);
+        }
+        collective.start().unwrap().wait().unwrap();
+        for (at, &found) in collective.output().iter().enumerate() {
+            let (slot, index) = (at / count, at % count);
+            let wanted = expected(slot, index, round).unwrap_or(UNTOUCHED);
+            assert_eq!(found, wanted, "rank {rank}, block {slot}, element {index}, round {round}");
+        }
+    }
+}
+
+#[test]
+fn neighbours_of_a_grid_exchange_what_a_single_process_would() {
+    let shapes: [(&[u32], &[bool]); 7] = [
+        (&[6], &[true]),
+        (&[6], &[false]),
+        (&[2, 3], &[true, false]),
+        (&[3, 2], &[false, true]),
+        (&[6, 1], &[false, true]),
+        (&[1, 3, 2], &[true, true, true]),
+        (&[1, 1, 6], &[false, true, false]),
+    ];
+    everywhere(6, |world| {
+        for (dims, periodic) in shapes {
+            let grid = world.cartesian(dims, periodic).unwrap();
+            let rank = grid.rank();
+            let beside = |direction| neighbour(dims, periodic, rank, direction);
+            let all: Vec<_> = (0..2 * dims.len()).map(beside).collect();
+            assert_eq!(grid.sources().collect::<Vec<_>>(), all);
+            assert_eq!(grid.destinations().collect::<Vec<_>>(), all);
+            // Nothing, little, and beyond what is sent at once.
+            for count in [0, 1, 3, 5000] {
+                let mut gather = grid.neighbor_allgather_init(count).unwrap();
+                assert_eq!((gather.input().len(), gather.output().len()), (count, all.len() * count));
+                let gathered = |slot, index, round| beside(slot).map(|from| sent(from, 0, index, round));
+                neighbour_rounds(&mut gather, rank, count, gathered);
+                // What comes from below was sent up, and the other way round.
+                let exchanged = |slot, index, round| beside(slot).map(|from| sent(from, slot ^ 1, index, round));
+                neighbour_rounds(&mut grid.neighbor_alltoall_init(count).unwrap(), rank, count, exchanged);
+            }
+        }
+    });
+}
+
+#[test]
+fn grids_tell_who_is_where() {
+    everywhere(6, |world| {
+        let grid = world.cartesian(&[2, 3], &[false, true]).unwrap();
+        let rank = grid.rank();
+        let (row, column) = (rank / 3, rank % 3);
+        assert_eq!(
+            (grid.dims(), grid.periodic(), grid.coords()),
+            (&[2, 3][..], &[false, true][..], &[row, column][..])
+        );
+        assert_eq!(grid.coords_of(5).unwrap(), [1, 2]);
+        assert!(matches!(grid.coords_of(6), Err(Error::RankOutOfRange { rank: 6, size: 6 })));
+        assert_eq!((grid.rank_of(&[1, -1]), grid.rank_of(&[2, 0])), (Some(5), None));
+        let along_the_row = (Some(row * 3 + (column + 1) % 3), Some(row * 3 + (column + 2) % 3));
+        assert_eq!(grid.shift(1, 2), along_the_row);
+        assert_eq!(grid.shift(0, 1), if row == 0 { (None, Some(rank + 3)) } else { (Some(rank - 3), None) });
+        let error = world.cartesian(&[2, 2], &[false; 2]).unwrap_err();
+        assert!(matches!(error, Error::BadTopology { .. }), "{error}");
+
+        let line = grid.sub(&[false, true]).unwrap();
+        assert_eq!((line.size(), line.rank(), line.dims(), line.periodic()), (3, column, &[3][..], &[true][..]));
+        let mut halo = line.neighbor_allgather_init::<u32>(1).unwrap();
+        halo.input_mut()[0] = rank;
+        halo.start().unwrap().wait().unwrap();
+        assert_eq!(halo.output(), [row * 3 + (column + 2) % 3, row * 3 + (column + 1) % 3]);
+        let alone = grid.sub(&[false, false]).unwrap();
+        assert_eq!((alone.size(), alone.dims().len()), (1, 0));
+        alone.neighbor_alltoall_init::<u32>(9).unwrap().start().unwrap().wait().unwrap();
+        assert!(matches!(grid.sub(&[true]), Err(Error::BadTopology { .. })));
+    });
+}
+
+/// 0 → 1 twice, 1 → 2, everybody → itself, 2 → 0 nothing at all.
+#[test]
+fn a_graph_has_the_edges_it_was_given() {
+    everywhere(3, |world| {
+        let (sources, destinations): (&[u32], &[u32]) = match world.rank() {
+            0 => (&[2, 0], &[1, 0, 1]),
+            1 => (&[0, 1, 0], &[1, 2]),
+            _ => (&[1, 2], &[2, 0]),
+        };
+        let graph = world.graph(sources, destinations).unwrap();
+        let (to, from): (&[usize], &[usize]) = match graph.rank() {
+            0 => (&[1, 2, 3], &[0, 2]),
+            1 => (&[4, 5], &[1, 4, 3]),
+            _ => (&[6, 0], &[5, 6]),
+        };
+        let mut uneven = graph.neighbor_alltoallv_init::<u32>(to, from).unwrap();
+        for round in 0..3 {
+            let first = graph.rank() * 100 + round;
+            uneven.input_mut().iter_mut().zip(first..).for_each(|(element, value)| *element = value);
+            uneven.start().unwrap().wait().unwrap();
+            let expected: &[u32] = match graph.rank() {
+                0 => &[1, 2],
+                1 => &[0, 100, 101, 102, 103, 3, 4, 5],
+                _ => &[104, 105, 106, 107, 108, 200, 201, 202, 203, 204, 205],
+            };
+            assert!(uneven.output().iter().zip(expected).all(|(&found, &value)| found == value + round));
+            assert_eq!(uneven.output().len(), expected.len());
+        }
+        let lengths: Vec<usize> = graph.sources().map(|source| source.unwrap() as usize).collect();
+        let mut gather = graph.neighbor_allgatherv_init::<u8>(graph.rank() as usize, &lengths).unwrap();
+        gather.input_mut().fill(graph.rank() as u8);
+        gather.start().unwrap().wait().unwrap();
+        let expected: &[u8] = [&[2, 2][..], &[1], &[1, 2, 2]][graph.rank() as usize];
+        assert_eq!(gather.output(), expected);
+        assert!(matches!(world.graph(&[3], &[]), Err(Error::RankOutOfRange { rank: 3, size: 3 })));
+        let error = graph.neighbor_alltoallv_init::<u8>(&[1], from).unwrap_err();
+        assert!(matches!(error, Error::BadCollective { .. }), "{error}");
+    });
+}
+
+#[test]
+fn exchanges_run_at_once_and_are_found_again() {
+    everywhere(3, |world| {
+        let ring = world.cartesian(&[3], &[true]).unwrap();
+        let init = || ring.neighbor_alltoall_init::<u32>(2000).unwrap();
+        let (mut first, mut second) = (init(), init());
+        for round in 0..10 {
+            first.input_mut().fill(10 * ring.rank() + round);
+            second.input_mut().fill(1000 * ring.rank() + round);
+            if ring.rank() == 1 {
+                let _ = second.start().unwrap();
+                let _ = first.start().unwrap();
+            } else {
+                let _ = first.start().unwrap();
+                let _ = second.start().unwrap();
+            }
+            assert!(matches!(first.start(), Err(Error::AlreadyActive)));
+            let mut active = second.active().unwrap();
+            while !active.test().unwrap() {
+                thread::yield_now();
+            }
+            assert!(matches!(active.test(), Err(Error::Inactive)));
+            first.active().unwrap().wait().unwrap();
+            assert!(first.active().is_none());
+            let left = (ring.rank() + 2) % 3;
+            assert_eq!((first.output()[0], second.output()[0]), (10 * left + round, 1000 * left + round));
+        }
+    });
+}
+
+/// Two hundred need ten times the memory there is.
+#[test]
+fn an_exchange_dropped_while_it_runs_frees_its_memory_in_the_end() {
+    for nodes in [1, 2] {
+        let config = || Config { arena_bytes_max: 64 << 20, ..common::config() };
+        let cluster = Cluster::start_with(2, (0..nodes).map(|_| config()).collect(), |address| address);
+        thread::scope(|scope| {
+            for rank in 0..2 {
+                let cluster = &cluster;
+                scope.spawn(move || {
+                    let ring = cluster.attach(rank).world().cartesian(&[2], &[true]).unwrap();
+                    for _ in 0..200 {
+                        let mut exchange = ring.neighbor_allgather_init::<u8>(1 << 20).unwrap();
+                        let _ = exchange.start().unwrap();
+                        drop(exchange);
+                        ring.barrier().unwrap();
+                    }
+                    let mut last = ring.neighbor_allgather_init::<u32>(1).unwrap();
+                    last.input_mut()[0] = rank;
+                    last.start().unwrap().wait().unwrap();
+                    assert_eq!(last.output(), [1 - rank; 2]);
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn an_exchange_allocates_nothing_once_it_is_registered() {
+    everywhere(2, |world| {
+        let grid = world.cartesian(&[2, 1], &[true, true]).unwrap();
+        for count in [10, 50_000] {
+            let mut exchange = grid.neighbor_alltoall_init::<u8>(count).unwrap();
+            let allocated = allocation_counter::measure(|| {
+                for _ in 0..10 {
+                    exchange.start().unwrap().wait().unwrap();
+                }
+            });
+            assert_eq!(allocated.count_total, 0);
+        }
+    });
+}
+
+/// The part of this file that runs in a process of its own: a rank that does nothing until it is killed.
+#[test]
+fn rank_role() {
+    let Ok(role) = std::env::var("TEST_ROLE") else { return };
+    assert_eq!(role, "silent");
+    let world = ropeway::init().unwrap().world();
+    println!("ready");
+    let _ = world.recv(&mut [0u8], world.rank(), 0);
+}
+
+/// Though the other neighbour, who is alive, never comes.
+#[test]
+fn an_exchange_with_a_dead_neighbour_fails_at_once() {
+    for count in [1, 100_000] {
+        let cluster = Cluster::start(1, 3);
+        let (zero, _one) = common::pair(&cluster);
+        let mut neighbour = cluster.spawn(2, "silent");
+        let ring = zero.world().cartesian(&[3], &[true]).unwrap();
+        let mut exchange = ring.neighbor_alltoall_init::<u64>(count).unwrap();
+        exchange.input_mut().fill(1);
+        let exchanging = exchange.start().unwrap();
+        neighbour.kill();
+        let error = soon(|| exchanging.wait().unwrap_err());
+        assert!(matches!(error, Error::RankFailed { rank: 2 }), "{error}");
+        assert_eq!(exchange.input()[0], 1);
+        assert!(exchange.active().is_none());
+        let error = soon(|| exchange.start().unwrap().wait().unwrap_err());
+        assert!(matches!(error, Error::RankFailed { rank: 2 }), "{error}");
+    }
+}

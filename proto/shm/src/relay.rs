@@ -1,0 +1,150 @@
+//! Small broadcasts within a node: the root gets ahead, and everybody takes a message when he comes.
+//!
+//! Messages lie in a ring of cells. The root fills a cell when all others have taken what was in it before, and is done. If it
+//! has not been emptied the root *parks*: the message stays in its buffer until whoever empties the cell last moves it there.
+//! So the root is not needed for that, and nobody waits for a root that computes.
+//!
+//! Each word has one writer, but for `parked`, which is claimed by compare-and-swap. The races, and why they are none:
+//! README.md, "Relay".
+
+use crate::eager::{CellWord, Progress};
+use crate::primitive::{AtomicU32, Ordering, fence};
+
+/// The root's word.
+#[repr(C, align(64))]
+pub struct RelayWords {
+    /// Number and phase of a message that stays in the root's buffer.
+    parked: AtomicU32,
+}
+
+/// A receiver's word.
+#[repr(C, align(64))]
+pub struct TakenWord {
+    /// How many messages it has taken.
+    taken: AtomicU32,
+}
+
+/// What moves bytes and wakes the others. The protocol decides who may call what when.
+pub trait RelayMemory {
+    /// The root's word.
+    fn words(&self) -> &RelayWords;
+    /// How many cells there are: so far ahead may the root be.
+    fn cells(&self) -> u32;
+    /// The word of the cell that message `number` uses.
+    fn cell(&self, number: u32) -> &CellWord;
+    /// The words of all receivers.
+    fn receivers(&self) -> impl Iterator<Item = &TakenWord>;
+    /// Copies the root's buffer into that cell. False if it must not be touched any more.
+    fn fill(&self, number: u32) -> bool;
+    /// Copies that cell into the buffer of the receiver who calls.
+    fn empty(&self, number: u32);
+    /// Wakes those who sleep. Everything written before is visible to those who don't.
+    fn wake_all(&self);
+}
+
+// Phases of `parked`.
+const WAITING: u32 = 1;
+const MOVING: u32 = 2;
+
+/// A message number with a phase. Numbers are compared modulo 2³⁰; only few are ever around at a time.
+fn phase(number: u32, phase: u32) -> u32 {
+    number << 2 | phase
+}
+
+impl RelayWords {
+    /// Words before the first message. In a segment `reset` makes them; this makes some elsewhere.
+    #[expect(clippy::new_without_default, reason = "nobody wants a relay by default")]
+    pub fn new() -> Self {
+        Self { parked: AtomicU32::new(0) }
+    }
+
+    /// Starts anew. Nobody else knows it yet.
+    pub fn reset(&self) {
+        self.parked.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the root's buffer is not needed any more for message `number`, which was started.
+    pub fn is_sent(&self, number: u32) -> bool {
+        // SYNC relay-parked (load): the buffer was read before.
+        let parked = self.parked.load(Ordering::Acquire);
+        parked != phase(number, WAITING) && parked != phase(number, MOVING)
+    }
+}
+
+impl TakenWord {
+    /// Of a receiver that has taken nothing. In a segment `reset` makes it; this makes one elsewhere.
+    #[expect(clippy::new_without_default, reason = "nobody wants a receiver by default")]
+    pub fn new() -> Self {
+        Self { taken: AtomicU32::new(0) }
+    }
+
+    /// Starts anew. Nobody else knows it yet.
+    pub fn reset(&self) {
+        self.taken.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The root sends message `number`, as far as that is possible now.
+pub fn send(memory: &impl RelayMemory, number: u32) -> Progress {
+    if has_room(memory, number) {
+        if memory.fill(number) {
+            memory.cell(number).put(number);
+            memory.wake_all();
+        }
+        return Progress::Done;
+    }
+    // SYNC relay-parked (store): the bytes before the phase.
+    memory.words().parked.store(phase(number, WAITING), Ordering::Release);
+    // SYNC relay-full: the phase before `taken` here, `taken` before the phase in `receive`; with both fences either we see
+    // that the cell was emptied, or who empties it last sees that we have parked.
+    fence(Ordering::SeqCst);
+    move_parked(memory, number);
+    if memory.words().is_sent(number) { Progress::Done } else { Progress::Pending }
+}
+
+/// Whether message `number` is there.
+#[inline]
+pub fn has_come(memory: &impl RelayMemory, number: u32) -> bool {
+    memory.cell(number).has(number)
+}
+
+/// A receiver, whose word is `own`, takes message `number` if it is there.
+#[inline]
+pub fn receive(memory: &impl RelayMemory, own: &TakenWord, number: u32) -> Progress {
+    if !has_come(memory, number) {
+        return Progress::Pending;
+    }
+    memory.empty(number);
+    // SYNC relay-taken (store): the cell is read before it is given back.
+    own.taken.store(number.wrapping_add(1), Ordering::Release);
+    // SYNC relay-full: see `send`.
+    fence(Ordering::SeqCst);
+    let next = number.wrapping_add(memory.cells());
+    if memory.words().parked.load(Ordering::Relaxed) == phase(next, WAITING) {
+        move_parked(memory, next);
+    }
+    Progress::Done
+}
+
+/// Moves the root's message to its cell, if that is empty and nobody else does it.
+#[cold]
+fn move_parked(memory: &impl RelayMemory, number: u32) {
+    let parked = &memory.words().parked;
+    let (waiting, moving) = (phase(number, WAITING), phase(number, MOVING));
+    // SYNC relay-parked (load): the phase before the bytes.
+    let is_ours = has_room(memory, number)
+        && parked.compare_exchange(waiting, moving, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    if is_ours && memory.fill(number) {
+        memory.cell(number).put(number);
+        // SYNC relay-parked (store): the bytes are read before the buffer is given back.
+        parked.store(0, Ordering::Release);
+        memory.wake_all();
+    }
+}
+
+/// Whether all receivers have taken what was in the cell of message `number`.
+#[inline]
+fn has_room(memory: &impl RelayMemory, number: u32) -> bool {
+    // SYNC relay-taken (load): they have read what was in the cell.
+    memory.receivers().all(|own| number.wrapping_sub(own.taken.load(Ordering::Acquire)) < memory.cells())
+}

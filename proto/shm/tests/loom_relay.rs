@@ -1,0 +1,133 @@
+//! Small broadcasts under every schedule that a model checker can think of: each receiver gets each message, nobody touches a
+//! buffer or a cell that is somebody else's, and nobody waits for what has happened. Run with `--cfg loom`.
+#![cfg(loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+use ropeway_shm::eager::{CellWord, Progress};
+use ropeway_shm::relay::{self, RelayMemory, RelayWords, TakenWord};
+
+const MESSAGES: u32 = 2;
+
+/// Buffers are loom cells: an access that is not ordered after the last one of somebody else fails the model.
+struct Shared {
+    words: RelayWords,
+    taken: Vec<TakenWord>,
+    cell: CellWord,
+    root_buffer: UnsafeCell<u32>,
+    cell_bytes: UnsafeCell<u32>,
+    /// How often somebody was woken.
+    wake_ups: Mutex<u32>,
+    changed: Condvar,
+}
+
+/// What a receiver, or with no buffer the root, does with it.
+struct View<'a> {
+    shared: &'a Shared,
+    buffer: UnsafeCell<u32>,
+}
+
+impl Shared {
+    fn new(receivers: usize) -> Arc<Self> {
+        Arc::new(Self {
+            words: RelayWords::new(),
+            taken: (0..receivers).map(|_| TakenWord::new()).collect(),
+            cell: CellWord::new(),
+            root_buffer: UnsafeCell::new(0),
+            cell_bytes: UnsafeCell::new(0),
+            wake_ups: Mutex::new(0),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn sleep_until(&self, is_due: impl Fn() -> bool) {
+        loop {
+            let seen = *self.wake_ups.lock().unwrap();
+            if is_due() {
+                return;
+            }
+            let mut wake_ups = self.wake_ups.lock().unwrap();
+            while *wake_ups == seen {
+                wake_ups = self.changed.wait(wake_ups).unwrap();
+            }
+        }
+    }
+
+    fn wake(&self) {
+        *self.wake_ups.lock().unwrap() += 1;
+        self.changed.notify_all();
+    }
+
+    fn send_all(&self) {
+        let view = View { shared: self, buffer: UnsafeCell::new(0) };
+        for number in 0..MESSAGES {
+            // SAFETY: the model checker reports a race.
+            self.root_buffer.with_mut(|buffer| unsafe { *buffer = number + 1 });
+            if relay::send(&view, number) == Progress::Pending {
+                self.sleep_until(|| self.words.is_sent(number));
+            }
+        }
+    }
+
+    fn receive_all(&self, receiver: usize) {
+        let view = View { shared: self, buffer: UnsafeCell::new(0) };
+        for number in 0..MESSAGES {
+            self.sleep_until(|| relay::receive(&view, &self.taken[receiver], number) == Progress::Done);
+            // SAFETY: as above.
+            assert_eq!(view.buffer.with(|buffer| unsafe { *buffer }), number + 1);
+        }
+    }
+}
+
+impl RelayMemory for View<'_> {
+    fn words(&self) -> &RelayWords {
+        &self.shared.words
+    }
+
+    fn cells(&self) -> u32 {
+        1
+    }
+
+    fn cell(&self, _: u32) -> &CellWord {
+        &self.shared.cell
+    }
+
+    fn receivers(&self) -> impl Iterator<Item = &TakenWord> {
+        self.shared.taken.iter()
+    }
+
+    fn fill(&self, _: u32) -> bool {
+        // SAFETY: as above.
+        let message = self.shared.root_buffer.with(|buffer| unsafe { *buffer });
+        // SAFETY: as above.
+        self.shared.cell_bytes.with_mut(|cell| unsafe { *cell = message });
+        true
+    }
+
+    fn empty(&self, _: u32) {
+        // SAFETY: as above.
+        let message = self.shared.cell_bytes.with(|cell| unsafe { *cell });
+        // SAFETY: as above.
+        self.buffer.with_mut(|buffer| unsafe { *buffer = message });
+    }
+
+    fn wake_all(&self) {
+        self.shared.wake();
+    }
+}
+
+#[test]
+fn everybody_gets_each_message_of_a_root_that_gets_ahead() {
+    loom::model(|| {
+        let shared = Shared::new(2);
+        let receivers = [0, 1].map(|receiver| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.receive_all(receiver))
+        });
+        shared.send_all();
+        for receiver in receivers {
+            receiver.join().unwrap();
+        }
+    });
+}
