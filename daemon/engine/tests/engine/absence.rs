@@ -50,11 +50,15 @@ fn what_a_deserted_node_would_pass_on_to_nodes_that_come_late_ends_its_round() {
         (0..2).for_each(|me| cluster.join(&mut group, 0, schedule(me)));
         cluster.begin_round(&group, 1, 0);
         cluster.settle();
+        cluster.hold(0, 1, true);
+        cluster.begin_round(&group, 0, 0);
+        cluster.settle();
         cluster.end_client(1, false);
         cluster.settle();
         // What node 1 is to pass on comes only now.
-        cluster.begin_round(&group, 0, 0);
+        cluster.hold(0, 1, false);
         cluster.settle();
+        assert_eq!(cluster.ends(&group, 0), [None]);
         cluster.join(&mut group, 0, schedule(2));
         cluster.begin_round(&group, 2, 0);
         cluster.settle();
