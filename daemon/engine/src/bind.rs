@@ -52,6 +52,19 @@ impl Bindings {
         self.freed
     }
 
+    /// Receives that wait for a send of such an envelope, and their nodes, always in the same order.
+    pub(crate) fn waiting_recvs(&self, is_wanted: impl Fn(&Envelope) -> bool) -> Vec<(NodeId, ChannelId)> {
+        let wanted = self.waiting.iter().filter(|(envelope, _)| is_wanted(envelope));
+        let mut recvs: Vec<_> = wanted
+            .flat_map(|(_, waiting)| match waiting {
+                Waiting::Recvs(recvs) => recvs.iter().copied().collect(),
+                Waiting::Sends(_) => Vec::new(),
+            })
+            .collect();
+        recvs.sort_unstable();
+        recvs
+    }
+
     /// Forgets everything of and for a rank that is gone.
     pub(crate) fn forget(&mut self, is_gone: impl Fn(&Envelope) -> bool) {
         self.waiting.retain(|envelope, waiting| {
@@ -66,10 +79,10 @@ impl Bindings {
 
 impl Engine {
     pub(crate) fn bind_send(&mut self, id: ChannelId) {
-        if self.unreachable(id).is_some() {
+        let envelope = self.envelope_of(id);
+        if self.unreachable(id).is_some() && !self.bindings.waiting.contains_key(&envelope) {
             return; // Nobody will ever ask for it.
         }
-        let envelope = self.envelope_of(id);
         let waiting = self.bindings.waiting.entry(envelope).or_insert_with(|| Waiting::Sends(VecDeque::new()));
         match waiting {
             Waiting::Sends(sends) => sends.push_back(Some(id)),
@@ -82,12 +95,11 @@ impl Engine {
     }
 
     pub(crate) fn handle_bind(&mut self, from: NodeId, envelope: Envelope, recv: ChannelId) {
-        let is_hopeless = if envelope.comm.is_reserved() {
-            self.why_deserted(self.config.spec.node).is_some()
-        } else {
-            self.local_of(envelope.source).is_gone
-        };
-        if is_hopeless {
+        if envelope.comm.is_reserved() {
+            if self.why_deserted(self.config.spec.node).is_some() {
+                return self.push_frame(from, Frame::Unbind { channel: recv });
+            }
+        } else if self.local_of(envelope.source).is_gone {
             return; // Its `RankGone` is on the way to the receiver.
         }
         let waiting = self.bindings.waiting.entry(envelope).or_insert_with(|| Waiting::Recvs(VecDeque::new()));
@@ -182,7 +194,7 @@ impl Engine {
             return;
         }
         let node = self.requests[id].node;
-        let is_peer_alive = self.unreachable(id).is_none();
+        let is_bind_answered = self.is_bind_answered(id);
         match &mut self.requests[id].kind {
             Kind::Send(send) => match send.peer() {
                 Some(channel) if !send.is_peer_freed => self.push_frame(node, Frame::Unbind { channel }),
@@ -197,7 +209,7 @@ impl Engine {
                 }
                 match peer {
                     Some(channel) if !is_peer_freed => self.push_frame(node, Frame::Unbind { channel }),
-                    None if !is_peer_freed && is_peer_alive => {
+                    None if !is_peer_freed && is_bind_answered => {
                         // The sender may be on its way to us: stay, to tell it.
                         self.requests[id].recv_mut().expect("it is a receive").phase = RecvPhase::Orphaned;
                         return;

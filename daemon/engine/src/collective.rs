@@ -10,13 +10,15 @@
 //! | source, dest | the first ranks of both nodes, alive or not: they stand for their nodes |
 //! | tag | the collective's number |
 //!
-//! A collective can fail in four ways, and then never runs again:
+//! A collective can fail in five ways, and then never runs again:
 //!
 //! * A member *failed*: everybody hears that from its node, and gives up at once.
 //! * A link to members is lost that have not left: their ends can't be heard of any more. The others need not know, so
 //!   they are told, by `Unbind`.
 //! * A member of this node *left*: no further round can begin, but the running one goes on, with messages for others. The
 //!   others are told behind these, and go on as long as what they wait for was sent.
+//! * No member of another node is left: steps with it that are not bound will never be, because it does not open the collective
+//!   any more, and end. What is bound may still be sent.
 //! * A step failed: its other end is unbound or lost, or sends messages of another length. The others are told.
 
 use std::collections::VecDeque;
@@ -110,6 +112,8 @@ pub(crate) struct Collective {
     pub(crate) active: u32,
     pub(crate) is_running: bool,
     pub(crate) round: Epoch,
+    /// Nodes none of whose members is left, and why: they don't open it or begin a round any more.
+    absent: Vec<(NodeId, Completion)>,
     /// Why it never runs again.
     pub(crate) failure: Option<Completion>,
     /// Why it never runs again after this round.
@@ -181,6 +185,7 @@ impl Collectives {
             active: 0,
             is_running: false,
             round: 0,
+            absent: Vec::new(),
             failure: None,
             farewell: None,
         });
@@ -226,6 +231,11 @@ impl Engine {
         assert_eq!(participants[schedule.me() as usize], self.config.spec.node, "each node has its own schedule");
         let plan = Arc::new(Plan::new(collective));
         let id = self.collectives.insert(Arc::clone(&plan));
+        let is_gone = |rank: &Rank| self.ranks[*rank as usize] != RankState::Alive;
+        let gone: Vec<Rank> = plan.node.members.iter().copied().filter(is_gone).collect();
+        for rank in gone {
+            self.note_absence(id, rank);
+        }
         // In the order of the steps: so the k-th send to a node meets its k-th receive from us.
         for step in 0..schedule.steps().len() {
             let channel = self.open_step(id, &plan, step as u32);
@@ -292,6 +302,38 @@ impl Engine {
     pub(crate) fn end_collectives_of_rank(&mut self, rank: Rank) {
         for id in self.collectives.select(|collective| collective.plan.node.members.contains(&rank)) {
             self.judge(id);
+            let node = self.note_absence(id, rank);
+            if let Some(failure) = self.why_absent(id, node) {
+                self.end_unbound_steps(id, node, failure);
+            }
+        }
+    }
+
+    /// A member is gone: perhaps the last one of its node, which this returns.
+    fn note_absence(&mut self, id: CollectiveId, rank: Rank) -> NodeId {
+        let node = self.config.spec.node_of(rank).expect("members are ranks of the job");
+        let there = self.config.spec.ranks_of(node);
+        let members = &self.collectives.entry(id).plan.node.members;
+        let members: Vec<Rank> = members.iter().copied().filter(|member| there.contains(member)).collect();
+        let failure = self.why_all_gone(members.into_iter());
+        self.collectives.entry(id).absent.extend(failure.map(|failure| (node, failure)));
+        node
+    }
+
+    /// Why a node will not open a collective nor begin a round of it any more, if none of its members is left.
+    pub(crate) fn why_absent(&self, id: CollectiveId, node: NodeId) -> Option<Completion> {
+        let absent = &self.collectives.entries.get(id.0 as usize)?.absent;
+        absent.iter().find(|(other, _)| *other == node).map(|&(_, failure)| failure)
+    }
+
+    /// Steps that wait for a node to open the collective wait in vain. Of what is bound it may still send the end.
+    fn end_unbound_steps(&mut self, id: CollectiveId, node: NodeId, failure: Completion) {
+        let channels = self.collectives.entry(id).channels.clone();
+        for channel in channels.into_iter().flatten() {
+            let request = self.requests.find(channel).filter(|request| request.node == node && request.is_active());
+            if request.is_some_and(Request::is_unbound) {
+                self.complete(channel, failure);
+            }
         }
     }
 

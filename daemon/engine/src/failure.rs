@@ -74,19 +74,23 @@ impl Engine {
         Ok(())
     }
 
-    /// No rank of a node is left: nobody there will open or start a collective any more.
+    /// No rank of a node is left: nobody there will open or start a collective any more. But a round that was begun goes on, if
+    /// all it needs is bound; if not, it has to end.
     fn desert(&mut self, node: NodeId, failure: Completion) {
         let first = self.first_rank(node);
-        self.bindings
-            .forget(|envelope| envelope.comm.is_reserved() && (envelope.source == first || envelope.dest == first));
-        // Those that are bound hear of it from the node itself, behind what is still on its way.
-        let is_unbound = |request: &Request| match &request.kind {
-            Kind::Send(send) => send.peer().is_none(),
-            Kind::Recv(recv) => recv.peer().is_none(),
-            Kind::Member(_) | Kind::Probe => false,
-        };
-        let is_of_step = |request: &Request| request.step().is_some() && request.node == node;
-        self.fail_all(failure, |request| is_of_step(request) && is_unbound(request), |_| false);
+        let is_its =
+            |envelope: &Envelope| envelope.comm.is_reserved() && (envelope.source == first || envelope.dest == first);
+        for (from, recv) in self.bindings.waiting_recvs(is_its) {
+            self.push_frame(from, Frame::Unbind { channel: recv });
+        }
+        self.bindings.forget(is_its);
+        if node == self.config.spec.node {
+            let is_vain =
+                |request: &Request| request.step().is_some() && request.is_unbound_send() && request.is_active();
+            for id in self.requests.select(is_vain) {
+                self.complete(id, failure);
+            }
+        }
     }
 
     /// Why messages with the request's peer are impossible, if they are.
@@ -94,8 +98,11 @@ impl Engine {
     /// A wildcard receive is hopeless only when every other rank is gone.
     pub(crate) fn unreachable(&self, id: ChannelId) -> Option<Completion> {
         let request = &self.requests[id];
-        if request.step().is_some() {
-            return self.why_lost(request.node).or_else(|| self.why_deserted(request.node));
+        if let Some(step) = request.step() {
+            let absent = || self.why_absent(step.collective, request.node);
+            // Nor does anybody bind what a node sends that is deserted itself.
+            let own = || request.is_unbound_send().then(|| self.why_deserted(self.config.spec.node)).flatten();
+            return self.why_lost(request.node).or_else(absent).or_else(own);
         }
         if let Some(peer) = request.peer() {
             return self.why_gone(peer);
@@ -104,6 +111,12 @@ impl Engine {
         let mut others = (0..self.config.spec.size()).filter(|&rank| rank != own).map(|rank| self.why_gone(rank));
         let first = others.next()??;
         others.all(|gone| gone.is_some()).then_some(first)
+    }
+
+    /// Whether the sender's node will say, sooner or later, that a receive is bound or never will be.
+    pub(crate) fn is_bind_answered(&self, id: ChannelId) -> bool {
+        let request = &self.requests[id];
+        if request.step().is_some() { self.why_lost(request.node).is_none() } else { self.unreachable(id).is_none() }
     }
 
     pub(crate) fn why_gone(&self, rank: Rank) -> Option<Completion> {
@@ -117,9 +130,14 @@ impl Engine {
 
     /// Why a node does nothing by itself any more, if that is so: all of its ranks are gone.
     pub(crate) fn why_deserted(&self, node: NodeId) -> Option<Completion> {
-        let mut ranks = self.config.spec.ranks_of(node);
-        let first = self.why_gone(ranks.start);
-        ranks.all(|rank| self.ranks[rank as usize] != RankState::Alive).then_some(first).flatten()
+        self.why_all_gone(self.config.spec.ranks_of(node))
+    }
+
+    /// Why these ranks do nothing any more, if all of them are gone.
+    pub(crate) fn why_all_gone(&self, mut ranks: impl Iterator<Item = Rank>) -> Option<Completion> {
+        let first = self.why_gone(ranks.next()?)?;
+        let is_gone = |rank| self.ranks[rank as usize] != RankState::Alive;
+        ranks.all(is_gone).then_some(first)
     }
 
     fn why_lost(&self, node: NodeId) -> Option<Completion> {

@@ -178,6 +178,20 @@ impl Request {
         self.comm.is_reserved().then_some(CollectiveStep { collective: CollectiveId(collective), step })
     }
 
+    /// Whether the other end of its channel is not known.
+    pub(crate) fn is_unbound(&self) -> bool {
+        match &self.kind {
+            Kind::Send(send) => send.peer().is_none(),
+            Kind::Recv(recv) => recv.peer().is_none(),
+            Kind::Member(_) | Kind::Probe => false,
+        }
+    }
+
+    /// Whether it is a send whose receive is not known.
+    pub(crate) fn is_unbound_send(&self) -> bool {
+        matches!(self.kind, Kind::Send(_)) && self.is_unbound()
+    }
+
     /// Whether its client is that one.
     pub(crate) fn is_of_client(&self, local_rank: u32) -> bool {
         self.local_rank == local_rank && !self.comm.is_reserved()

@@ -11,7 +11,7 @@
 
 mod execute;
 mod links;
-mod reference;
+pub mod reference;
 
 pub use execute::{Delivery, Execution, execute, trace};
 

@@ -1,20 +1,25 @@
 //! The event queue, and everything that events happen to.
 
+mod collectives;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use fastrand::Rng;
-use ropeway_engine::{Config, Engine, Leftovers, Place, StashId, StashWork, Token};
+use ropeway_engine::{CollectiveWork, Config, Engine, Leftovers, Place, StashId, StashWork, Token};
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::frame::Header;
-use ropeway_proto::{Command, Completion, Epoch, Frame, JobId, Layout, NodeId, Rank, Slot};
+use ropeway_proto::{Command, Completion, Epoch, Frame, JobId, Layout, NodeId, Rank, Slot, Status};
 
 use crate::Summary;
 use crate::client::{Action, Call, Client, Surroundings};
-use crate::history::History;
+use crate::history::{Ended, History};
 use crate::message;
-use crate::network::{self, Link, Parcel};
-use crate::workload::{Fault, Workload};
+use crate::network::{self, Links, Parcel};
+use crate::participant::Seat;
+use crate::workload::collective::CollectivePlan;
+use crate::workload::{Fault, Program, Workload};
+use collectives::Collectives;
 
 /// A job on a simulated cluster.
 pub struct Cluster {
@@ -26,7 +31,10 @@ pub struct Cluster {
     engines: Vec<Engine>,
     memory: Vec<Vec<u8>>,
     stashes: HashMap<(u16, StashId), Vec<u8>>,
-    links: HashMap<(u16, u16), Link>,
+    links: Links,
+    collectives: Collectives,
+    /// Messages that links have taken up.
+    messages_sent: u64,
     /// `None` once it is gone.
     clients: Vec<Option<Client>>,
     /// When each rank's last command reaches its engine, and the last completion its client: both stay in order.
@@ -48,6 +56,12 @@ enum Event {
     Arrives(u16, u16),
     /// A copy out of a node's stash is made.
     Copy(u16, StashId, Layout, u64, Token),
+    /// A participant of a collective goes on.
+    Continue(Seat),
+    /// A participant's ranks free the collective, unless it has ended.
+    GiveUp(Seat),
+    /// A copy or combination for a node's collective is made.
+    Work(u16, CollectiveWork),
     Fault(Fault),
     /// A node notices that its link from another is cut.
     LinkDown(u16, u16),
@@ -93,7 +107,6 @@ impl Cluster {
                 has_direct_channels: false,
             })
         };
-        let pairs = nodes.clone().flat_map(|from| nodes.clone().map(move |to| (from, to)));
         let mut this = Self {
             rng: Rng::with_seed(message::mix(workload.seed)),
             now: 0,
@@ -102,7 +115,9 @@ impl Cluster {
             engines: nodes.clone().map(engine).collect(),
             memory: nodes.clone().map(|_| Vec::new()).collect(),
             stashes: HashMap::new(),
-            links: pairs.map(|pair| (pair, Link::default())).collect(),
+            links: Links::between(nodes.len()),
+            collectives: Collectives::default(),
+            messages_sent: 0,
             clients: Vec::new(),
             rings: vec![(0, 0); workload.programs.len()],
             history: History::default(),
@@ -115,6 +130,7 @@ impl Cluster {
             let client = this.surround(rank, |around| Client::new(rank, &program, around));
             this.clients.push(Some(client));
         }
+        this.seat_participants();
         for (at, fault) in this.workload.faults.clone() {
             this.schedule(at, Event::Fault(fault));
         }
@@ -130,9 +146,12 @@ impl Cluster {
             self.drain()?;
             nudges += 1;
         }
-        if self.clients().any(|client| client.waits_for().is_some()) {
+        if self.clients().any(|client| client.waits_for().is_some())
+            || self.participants().any(|(_, participant)| participant.waits_for().is_some())
+        {
             return Ok(()); // The checker says more about it.
         }
+        self.look_at_participants();
         self.leftovers.0 = self.engines.iter().map(Engine::leftovers).collect();
         for rank in 0..self.clients.len() as Rank {
             self.with_client(rank, |client, around| client.look_back(around));
@@ -167,6 +186,9 @@ impl Cluster {
             Event::Leaves(from, to) => self.leave(from, to),
             Event::Arrives(from, to) => return self.arrive(from, to),
             Event::Copy(node, stash, to, bytes, operation) => self.copy(node, stash, to, bytes, operation),
+            Event::Continue(seat) => self.continue_collective(seat),
+            Event::GiveUp(seat) => self.give_up(seat),
+            Event::Work(node, work) => self.work(node, work),
             Event::Fault(fault) => self.fault(fault),
             Event::LinkDown(from, to) => self.link_down(from, to),
         }
@@ -278,9 +300,10 @@ impl Cluster {
             self.rings[rank as usize].1 = at;
             self.schedule(at, Event::Completion(rank, done.slot, done.epoch, done.completion));
         }
+        self.collect_collective_work(node);
         for to in 0..self.engines.len() as u16 {
             let has_transmit = self.engines[index].has_transmit(NodeId(to));
-            let link = self.links.get_mut(&(node, to)).expect("all pairs have a link");
+            let link = &mut self.links[(node, to)];
             if has_transmit && !link.is_busy && !link.is_down {
                 link.is_busy = true;
                 self.schedule(self.now, Event::Leaves(node, to));
@@ -298,7 +321,7 @@ impl Cluster {
 
     /// A link takes up the next piece of a payload, or the next frame.
     fn leave(&mut self, from: u16, to: u16) {
-        let link = self.links.get_mut(&(from, to)).expect("all pairs have a link");
+        let link = &mut self.links[(from, to)];
         link.is_busy = false;
         if link.is_down {
             return;
@@ -317,6 +340,7 @@ impl Cluster {
             None => {
                 let Some(transmit) = self.engines[usize::from(from)].poll_transmit(NodeId(to)) else { return };
                 link.leaving = transmit.payload.map(|_| (transmit, 0));
+                self.messages_sent += u64::from(network::begins_message(&transmit.frame));
                 if let (Some(token), None) = (transmit.token, transmit.payload) {
                     self.engines[usize::from(from)].handle_transmitted(token, 0);
                 }
@@ -335,11 +359,14 @@ impl Cluster {
     }
 
     fn arrive(&mut self, from: u16, to: u16) -> Result<(), String> {
-        let link = self.links.get_mut(&(from, to)).expect("all pairs have a link");
+        let link = &mut self.links[(from, to)];
         let Some(parcel) = link.in_flight.pop_front() else { return Ok(()) };
         let (placement, arrived, total) = match parcel {
             Parcel::Header(frame) => {
                 let frame = over_the_wire(frame)?;
+                if self.is_verbose {
+                    println!("{:>10} from {from} to {to}: {frame:?}", self.now);
+                }
                 let answer = self.engines[usize::from(to)].handle_frame(NodeId(from), frame);
                 let refused = |error| format!("node {from} is accused by node {to}: {error}: {frame:?}");
                 let placement = answer.map_err(refused)?;
@@ -363,7 +390,7 @@ impl Cluster {
         if arrived == total {
             self.engines[usize::from(to)].handle_arrived(placement.arrival);
         } else {
-            let link = self.links.get_mut(&(from, to)).expect("all pairs have a link");
+            let link = &mut self.links[(from, to)];
             link.arriving = Some((placement, arrived, total));
         }
         self.collect(to);
@@ -385,16 +412,18 @@ impl Cluster {
         match fault {
             Fault::Death { rank } if self.clients[rank as usize].is_some() => {
                 self.history.faults.failed.insert(rank);
+                self.note_gone(rank);
                 self.end_client(rank, true);
             }
             Fault::Leave { rank } if self.clients[rank as usize].is_some() => {
                 self.history.faults.left.insert(rank);
+                self.note_gone(rank);
                 self.end_client(rank, false);
             }
-            Fault::Cut { nodes: (one, other), lag_ns } if !self.links[&(one, other)].is_cut => {
+            Fault::Cut { nodes: (one, other), lag_ns } if !self.links[(one, other)].is_cut => {
                 self.history.faults.cut.extend([(one, other), (other, one)]);
-                for pair in [(one, other), (other, one)] {
-                    let link = self.links.get_mut(&pair).expect("all pairs have a link");
+                for (from, to) in [(one, other), (other, one)] {
+                    let link = &mut self.links[(from, to)];
                     link.is_cut = true;
                     link.in_flight.clear();
                 }
@@ -406,8 +435,8 @@ impl Cluster {
     }
 
     fn link_down(&mut self, from: u16, to: u16) {
-        let interrupted = self.links.get_mut(&(from, to)).expect("all pairs have a link").arriving.take();
-        let back = self.links.get_mut(&(to, from)).expect("all pairs have a link");
+        let interrupted = self.links[(from, to)].arriving.take();
+        let back = &mut self.links[(to, from)];
         (back.is_down, back.leaving) = (true, None);
         let interrupted = interrupted.map(|(placement, _, _)| placement.arrival);
         self.engines[usize::from(to)].handle_link_down(NodeId(from), interrupted);
@@ -443,6 +472,21 @@ impl Cluster {
         (&self.leftovers.0, &self.leftovers.1)
     }
 
+    /// What nodes do together.
+    pub fn collectives(&self) -> &[CollectivePlan] {
+        &self.workload.collectives
+    }
+
+    /// What ranks do.
+    pub fn programs(&self) -> &[Program] {
+        &self.workload.programs
+    }
+
+    /// Messages that were sent, by nodes and ranks, signals among them.
+    pub const fn messages_sent(&self) -> u64 {
+        self.messages_sent
+    }
+
     /// Payloads that are still stashed.
     pub fn stashes(&self) -> usize {
         self.stashes.len()
@@ -450,11 +494,14 @@ impl Cluster {
 
     /// The run in figures.
     pub fn summary(&self) -> Summary {
-        let is_error = |ended: &&crate::history::Ended| ended.completion.status != ropeway_proto::Status::Cancelled;
+        let is_error = |ended: &&Ended| ended.completion.status != Status::Cancelled;
+        let failed_rounds = self.history.rounds.values().flatten().filter(|round| round.has_failed());
         Summary {
             messages: self.history.received.len(),
+            sent: self.messages_sent,
+            rounds: self.participants().map(|(_, one)| one.rounds as usize).sum(),
             events: self.order,
-            errors: self.history.ended.iter().filter(is_error).count(),
+            errors: self.history.ended.iter().filter(is_error).count() + failed_rounds.count(),
             stashed: self.engines.iter().map(|engine| engine.statistics().stashed).sum(),
         }
     }

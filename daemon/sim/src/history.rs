@@ -1,10 +1,11 @@
 //! What happened in a run, for the checkers to judge.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ropeway_proto::{CommId, Completion, Envelope, Rank, Status, Tag};
 
 use crate::message;
+use crate::participant::Seat;
 
 /// Messages that must be received in the order in which they were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,6 +70,33 @@ pub struct Ended {
     pub completion: Completion,
 }
 
+/// A round that a participant of a collective has begun.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// When it began, in order among all begins and ends.
+    pub began: u64,
+    /// How it ended, if it did.
+    pub end: Option<RoundEnd>,
+}
+
+impl Round {
+    /// Whether it has ended badly.
+    pub fn has_failed(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| end.failure.is_some())
+    }
+}
+
+/// The end of a round.
+#[derive(Clone, Debug)]
+pub struct RoundEnd {
+    /// When, in order among all begins and ends.
+    pub at: u64,
+    /// Why it has failed, if it has.
+    pub failure: Option<Completion>,
+    /// What was in the output.
+    pub output: Vec<u8>,
+}
+
 /// Faults that have happened so far.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
@@ -91,15 +119,38 @@ pub struct History {
     pub ended: Vec<Ended>,
     /// Channels of which one end was given up before all messages were through.
     pub given_up: HashSet<Stream>,
+    /// Rounds of collectives, in order.
+    pub rounds: BTreeMap<Seat, Vec<Round>>,
+    /// Collectives that have failed between two rounds.
+    pub failures: Vec<(Seat, Completion)>,
+    /// Participants that were not there for all rounds.
+    pub gave_up: BTreeSet<Seat>,
+    /// How many rounds were over on the node of a member that is gone, when it went.
+    pub gone_after: BTreeMap<Seat, u32>,
     /// What went wrong under a client's eyes.
     pub complaints: Vec<String>,
     /// Faults.
     pub faults: Faults,
     channels: HashMap<(Envelope, bool), u32>,
     posted: u64,
+    round_events: u64,
 }
 
 impl History {
+    /// A participant begins a round.
+    pub fn begin_round(&mut self, seat: Seat) {
+        self.round_events += 1;
+        let round = Round { began: self.round_events, end: None };
+        self.rounds.entry(seat).or_default().push(round);
+    }
+
+    /// The round that a participant has begun last is over.
+    pub fn end_round(&mut self, seat: Seat, failure: Option<Completion>, output: Vec<u8>) {
+        self.round_events += 1;
+        let round = self.rounds.get_mut(&seat).and_then(|rounds| rounds.last_mut()).expect("it has begun");
+        round.end = Some(RoundEnd { at: self.round_events, failure, output });
+    }
+
     /// The channel that a persistent request initialised now belongs to.
     pub fn next_channel(&mut self, envelope: Envelope, is_send: bool) -> Stream {
         let next = self.channels.entry((envelope, is_send)).or_default();

@@ -31,6 +31,8 @@ fn main() -> ExitCode {
         match ropeway_sim::run(seed, faults, verbose) {
             Ok(summary) => {
                 total.messages += summary.messages;
+                total.sent += summary.sent;
+                total.rounds += summary.rounds;
                 total.events += summary.events;
                 total.errors += summary.errors;
                 total.stashed += summary.stashed;
@@ -41,9 +43,9 @@ fn main() -> ExitCode {
             }
         }
     }
-    let Summary { messages, events, errors, stashed } = total;
+    let Summary { messages, sent, rounds, events, errors, stashed } = total;
     println!(
-        "{seeds} seeds: {messages} messages ({stashed} stashed), {errors} errors, {events} events; all properties hold"
+        "{seeds} seeds: {messages} messages ({stashed} stashed), {rounds} rounds of collectives ({sent} messages in all), {errors} errors, {events} events; all properties hold"
     );
     ExitCode::SUCCESS
 }

@@ -1,10 +1,14 @@
 //! Everything that is random about a run, drawn before it begins.
 
+pub mod collective;
+
 use std::net::SocketAddr;
 
 use fastrand::Rng;
 use ropeway_proto::control::{DaemonAddress, JobSpec, NodeSpec};
 use ropeway_proto::{CommId, JobId, NodeId, Rank, Tag};
+
+use collective::CollectivePlan;
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -19,6 +23,8 @@ pub struct Workload {
     pub delays: Delays,
     /// What each rank does.
     pub programs: Vec<Program>,
+    /// What nodes do together.
+    pub collectives: Vec<CollectivePlan>,
     /// What breaks.
     pub faults: Vec<(u64, Fault)>,
 }
@@ -143,26 +149,50 @@ impl Workload {
     /// The run that belongs to a seed.
     pub fn random(seed: u64, has_faults: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let spec = random_spec(&mut rng);
+        let kind = Kind::random(&mut rng);
+        let spec = kind.random_spec(&mut rng);
+        let mut this = Self::idle(seed, spec, &mut rng);
+        if kind.has_messages {
+            // Many nodes are for collectives; there are only to be messages on the same links.
+            let width = if kind.is_wide() { 4 } else { this.spec.size() };
+            Programs::add(&mut this, &mut rng, width);
+        }
+        if kind.has_collectives {
+            this.collectives = CollectivePlan::several(&mut rng, &this.spec, &this.limits, &this.delays);
+        }
+        if has_faults {
+            this.faults = random_faults(&mut rng, &this.spec);
+        }
+        this
+    }
+
+    /// Collectives and nothing else, on so many nodes with a rank each.
+    pub fn of_collectives(seed: u64, nodes: u32, plans: impl FnOnce(&JobSpec) -> Vec<CollectivePlan>) -> Self {
+        let idle = Self::idle(seed, spec_of((0..nodes).map(|_| 1)), &mut Rng::with_seed(seed));
+        Self { collectives: plans(&idle.spec), ..idle }
+    }
+
+    /// A job that does nothing, with random limits and delays.
+    fn idle(seed: u64, spec: JobSpec, rng: &mut Rng) -> Self {
         let limits = Limits {
-            eager_bytes_max: pick(&mut rng, &[0, 7, 64, 300]),
-            channel_credits: pick(&mut rng, &[1, 2, 3, 4]),
-            pair_credits: pick(&mut rng, &[1, 2, 5, 32]),
-            chunk_bytes: pick(&mut rng, &[1, 50, 100, 1000]).max(1),
+            eager_bytes_max: pick(rng, &[0, 7, 64, 300]),
+            channel_credits: pick(rng, &[1, 2, 3, 4]),
+            pair_credits: pick(rng, &[1, 2, 5, 32]),
+            chunk_bytes: pick(rng, &[1, 50, 100, 1000]).max(1),
         };
         let delays = Delays {
-            command_ns: pick(&mut rng, &[1, 500, 5_000]),
-            completion_ns: pick(&mut rng, &[1, 500, 5_000]),
-            copy_ns: pick(&mut rng, &[1, 1_000, 20_000]),
-            link_ns: pick(&mut rng, &[1, 1_000, 10_000, 100_000]),
-            byte_ns: pick(&mut rng, &[0, 1, 20]),
-            pause_ns: pick(&mut rng, &[1, 1, 50_000, 1_000_000]),
-            think_ns: pick(&mut rng, &[1, 1_000, 50_000]),
-            piece_bytes: pick(&mut rng, &[1 << 20, 200, 30]),
+            command_ns: pick(rng, &[1, 500, 5_000]),
+            completion_ns: pick(rng, &[1, 500, 5_000]),
+            copy_ns: pick(rng, &[1, 1_000, 20_000]),
+            link_ns: pick(rng, &[1, 1_000, 10_000, 100_000]),
+            byte_ns: pick(rng, &[0, 1, 20]),
+            pause_ns: pick(rng, &[1, 1, 50_000, 1_000_000]),
+            think_ns: pick(rng, &[1, 1_000, 50_000]),
+            piece_bytes: pick(rng, &[1 << 20, 200, 30]),
         };
-        let programs = Programs::random(&mut rng, spec.size(), limits);
-        let faults = if has_faults { random_faults(&mut rng, &spec) } else { Vec::new() };
-        Self { seed, spec, limits, delays, programs, faults }
+        let program = |_| Program { slowness: pick(rng, &[1, 1, 1, 5, 40]), ..Program::default() };
+        let programs = (0..spec.size()).map(program).collect();
+        Self { seed, spec, limits, delays, programs, collectives: Vec::new(), faults: Vec::new() }
     }
 }
 
@@ -171,17 +201,43 @@ pub fn pick<T: Copy>(rng: &mut Rng, values: &[T]) -> T {
     values[rng.usize(..values.len())]
 }
 
-fn random_spec(rng: &mut Rng) -> JobSpec {
-    let nodes = pick(rng, &[1, 2, 2, 3, 4]);
+/// What a run is about.
+struct Kind {
+    nodes: u32,
+    has_messages: bool,
+    has_collectives: bool,
+}
+
+impl Kind {
+    fn random(rng: &mut Rng) -> Self {
+        let (nodes, has_messages, has_collectives) = match rng.u32(..400) {
+            0 => (pick(rng, &[64, 100, 128]), false, true),
+            1..=30 => (rng.u32(5..=33), rng.bool(), true),
+            _ => (pick(rng, &[1, 2, 2, 3, 4]), true, rng.bool()),
+        };
+        Self { nodes, has_messages, has_collectives }
+    }
+
+    const fn is_wide(&self) -> bool {
+        self.nodes > 4
+    }
+
+    fn random_spec(&self, rng: &mut Rng) -> JobSpec {
+        let most = if self.is_wide() { 2 } else { 3 };
+        spec_of((0..self.nodes).map(|_| rng.u32(1..=most)))
+    }
+}
+
+/// A job with so many ranks on each node.
+fn spec_of(ranks_per_node: impl Iterator<Item = u32>) -> JobSpec {
     let mut first_rank = 0;
-    let node = |node: u64| {
-        let ranks = rng.u32(1..=3);
+    let node = |(node, ranks)| {
         let address = DaemonAddress { daemon: node, link: SocketAddr::from(([127, 0, 0, 1], 1)) };
         let node = NodeSpec { address: Some(address), first_rank, ranks };
         first_rank += ranks;
         node
     };
-    JobSpec { job: JobId(1), nodes: (0..nodes).map(node).collect(), node: NodeId(0) }
+    JobSpec { job: JobId(1), nodes: (0..).zip(ranks_per_node).map(node).collect(), node: NodeId(0) }
 }
 
 fn random_faults(rng: &mut Rng, spec: &JobSpec) -> Vec<(u64, Fault)> {
@@ -214,19 +270,18 @@ struct Programs<'a> {
 }
 
 impl<'a> Programs<'a> {
-    fn random(rng: &'a mut Rng, size: u32, limits: Limits) -> Vec<Program> {
-        let mut programs = vec![Program::default(); size as usize];
-        for program in &mut programs {
-            program.slowness = pick(rng, &[1, 1, 1, 5, 40]);
-        }
-        let mut this = Self { rng, limits, programs };
-        for _ in 0..this.rng.u32(0..=2 * size) {
+    /// Adds messages to idle programs: the wider, the more.
+    fn add(workload: &mut Workload, rng: &'a mut Rng, width: u32) {
+        let size = workload.spec.size();
+        let programs = std::mem::take(&mut workload.programs);
+        let mut this = Self { rng, limits: workload.limits, programs };
+        for _ in 0..this.rng.u32(0..=2 * width) {
             this.add_channels(size);
         }
-        for inbox in 0..this.rng.u32(0..=size) {
+        for inbox in 0..this.rng.u32(0..=width) {
             this.add_inbox(size, CommId(10 + inbox));
         }
-        this.programs
+        workload.programs = this.programs;
     }
 
     fn bytes(&mut self) -> u64 {

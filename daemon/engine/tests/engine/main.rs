@@ -1,5 +1,6 @@
 //! The engine's behaviour, one statement a test: engines of several nodes over links that the test holds in its hands.
 
+mod absence;
 mod cancellation;
 mod channels;
 mod cluster;

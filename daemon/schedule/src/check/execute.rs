@@ -2,7 +2,7 @@
 
 use super::CheckError;
 use super::links::Links;
-use super::reference::{Memory, UNWRITTEN, Value, apply};
+use super::reference::{Memory, ONLY_ROUND, UNWRITTEN, Value, apply};
 use crate::shape::{Order, Shape};
 use crate::step::{Action, Dependents, Schedule, Slice};
 
@@ -69,8 +69,8 @@ pub fn execute(
     delivery: Delivery,
     choose: impl FnMut(usize) -> usize,
 ) -> Result<Execution, CheckError> {
-    let memories = schedules.iter().map(|one| Memory::new(shape, one.me(), one.scratch_elements())).collect();
-    run(shape, schedules, delivery, memories, choose)
+    let memory = |one: &Schedule| Memory::new(shape, ONLY_ROUND, one.me(), one.scratch_elements());
+    run(shape, schedules, delivery, schedules.iter().map(memory).collect(), choose)
 }
 
 /// Follows everybody's messages without any payload, so that vectors may be as long as they like.

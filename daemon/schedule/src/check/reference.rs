@@ -5,21 +5,21 @@ use crate::shape::{Collective, Order, Shape};
 use crate::step::{Buffer, Side};
 
 /// An element. Values are drawn from so many that different computations do not meet by chance.
-pub(super) type Value = u64;
+pub type Value = u64;
 
 /// What nothing was written to. No computation gives it.
-pub(super) const UNWRITTEN: Value = 0;
+pub const UNWRITTEN: Value = 0;
 
-/// What a participant brings.
-pub(super) fn leaf(rank: u32, element: u64) -> Value {
+/// What a participant brings to a round. Rounds have different values, so that what is left of one is not taken for another's.
+fn leaf(round: u64, rank: u32, element: u64) -> Value {
     let seed = (u64::from(rank) << 40) ^ element;
-    let mixed = scatter_bits(scatter_bits(seed.wrapping_add(0x9e37_79b9_7f4a_7c15)));
+    let mixed = scatter_bits(scatter_bits(seed.wrapping_add(0x9e37_79b9_7f4a_7c15)).wrapping_add(round));
     // As a linear function, see `combine`: neither factor is 0.
     ((mixed >> 32) % (PRIME - 1) + 1) << 32 | ((mixed & 0xffff_ffff) % (PRIME - 1) + 1)
 }
 
 /// An operator with no more laws than the order asks for.
-pub(super) fn combine(order: Order, left: Value, right: Value) -> Value {
+pub fn combine(order: Order, left: Value, right: Value) -> Value {
     match order {
         // Addition: commutative and associative; every operand counts, and how often.
         Order::Any => left.wrapping_add(right),
@@ -45,14 +45,16 @@ fn scatter_bits(mut bits: u64) -> u64 {
 const PRIME: u64 = (1 << 31) - 1;
 
 /// A participant's three buffers.
-pub(super) struct Memory {
-    pub(super) input: Vec<Value>,
-    pub(super) output: Vec<Value>,
-    pub(super) scratch: Vec<Value>,
+#[expect(missing_docs, reason = "they are named as in `step::Buffer`")]
+pub struct Memory {
+    pub input: Vec<Value>,
+    pub output: Vec<Value>,
+    pub scratch: Vec<Value>,
 }
 
 impl Memory {
-    pub(super) fn new(shape: &Shape, me: u32, scratch_elements: u64) -> Self {
+    /// What a participant brings to a round, and what nothing was written to yet.
+    pub fn new(shape: &Shape, round: u64, me: u32, scratch_elements: u64) -> Self {
         let mut output = vec![UNWRITTEN; shape.output_elements(me) as usize];
         let mut input = Vec::new();
         let (first, length) = match &shape.collective {
@@ -63,9 +65,9 @@ impl Memory {
         };
         let brought = shape.input_elements(me);
         if shape.is_in_place_at(me) && brought == 0 {
-            (0..length).for_each(|element| output[(first + element) as usize] = leaf(me, element));
+            (0..length).for_each(|element| output[(first + element) as usize] = leaf(round, me, element));
         } else {
-            input.extend((0..brought).map(|element| leaf(me, element)));
+            input.extend((0..brought).map(|element| leaf(round, me, element)));
         }
         Self { input, output, scratch: vec![UNWRITTEN; scratch_elements as usize] }
     }
@@ -88,12 +90,15 @@ pub(super) fn apply(order: Order, into: &mut [Value], from: &[Value], side: Side
     }
 }
 
+/// Schedules are executed once by the interpreter.
+pub(super) const ONLY_ROUND: u64 = 0;
+
 /// Whether an execution has computed what it should.
 pub(super) fn compare(shape: &Shape, execution: &Execution) -> Result<(), CheckError> {
-    let prefixes = Prefixes::new(shape);
+    let results = Results::new(shape, ONLY_ROUND);
     for me in 0..shape.size {
         let output = execution.output(me);
-        for (element, value) in expected(shape, me, &prefixes) {
+        for (element, value) in results.of(me) {
             if output.get(element as usize) != Some(&value) {
                 return Err(CheckError::Wrong { me, element: element as usize });
             }
@@ -114,28 +119,87 @@ pub(super) fn check_equal(execution: &Execution, size: u32) -> Result<(), CheckE
     Ok(())
 }
 
-/// All prefixes of a reduction's operands, by rank.
-struct Prefixes(Vec<Vec<Value>>);
+/// The results of a round, by definition.
+pub struct Results<'a> {
+    shape: &'a Shape,
+    round: u64,
+    /// The operands of a reduction, combined up to each rank.
+    prefixes: Vec<Vec<Value>>,
+}
 
-impl Prefixes {
-    fn new(shape: &Shape) -> Self {
-        let (Some(order), length) = (shape.collective.order(), operand_elements(shape)) else {
-            return Self(Vec::new());
-        };
-        let mut prefixes: Vec<Vec<Value>> = Vec::with_capacity(shape.size as usize);
-        for rank in 0..shape.size {
-            let element = |element| {
-                let own = leaf(rank, element);
-                prefixes.last().map_or(own, |before| combine(order, before[element as usize], own))
-            };
-            let prefix = (0..length).map(element).collect();
-            prefixes.push(prefix);
+impl<'a> Results<'a> {
+    /// Those of a round to which everybody brings its [`Memory`].
+    pub fn new(shape: &'a Shape, round: u64) -> Self {
+        let mut prefixes: Vec<Vec<Value>> = Vec::new();
+        if let (Some(order), length) = (shape.collective.order(), operand_elements(shape)) {
+            for rank in 0..shape.size {
+                let element = |element| {
+                    let own = leaf(round, rank, element);
+                    prefixes.last().map_or(own, |before| combine(order, before[element as usize], own))
+                };
+                let prefix = (0..length).map(element).collect();
+                prefixes.push(prefix);
+            }
         }
-        Self(prefixes)
+        Self { shape, round, prefixes }
+    }
+
+    /// The elements of a participant's output that are defined, and their values.
+    pub fn of(&self, me: u32) -> Vec<(u64, Value)> {
+        let Self { shape, round, .. } = *self;
+        let numbered = |values: &[Value]| (0..).zip(values.iter().copied()).collect();
+        // The block that begins at `at` is a part of what a rank brought.
+        let block = |at: u64, rank: u32, first: u64, length: u64| {
+            (0..length).map(move |element| (at + element, leaf(round, rank, first + element)))
+        };
+        let size = shape.size;
+        match &shape.collective {
+            Collective::Barrier => Vec::new(),
+            Collective::Bcast { root, count } => block(0, *root, 0, *count).collect(),
+            Collective::Reduce { root, .. } if *root != me => Vec::new(),
+            Collective::Exscan { .. } if me == 0 => Vec::new(),
+            Collective::Reduce { .. } | Collective::Allreduce { .. } => numbered(self.upto(size - 1)),
+            Collective::Scan { .. } => numbered(self.upto(me)),
+            Collective::Exscan { .. } => numbered(self.upto(me - 1)),
+            Collective::ReduceScatter { counts, .. } => {
+                let (first, last) = (counts.offset(me) as usize, counts.offset(me + 1) as usize);
+                numbered(&self.upto(size - 1)[first..last])
+            }
+            Collective::Gather { root, .. } if *root != me => Vec::new(),
+            Collective::Gather { counts, .. } | Collective::Allgather { counts } => {
+                (0..size).flat_map(|rank| block(counts.offset(rank), rank, 0, counts.count(rank))).collect()
+            }
+            Collective::Scatter { .. } if shape.is_in_place_at(me) => Vec::new(),
+            Collective::Scatter { root, counts } => block(0, *root, counts.offset(me), counts.count(me)).collect(),
+            Collective::Alltoall { counts } => {
+                let column = counts.column(size, me);
+                let part =
+                    |rank| block(column.offset(rank), rank, counts.row(size, rank).offset(me), column.count(rank));
+                (0..size).flat_map(part).collect()
+            }
+            Collective::NeighborAllgather { neighborhood, count } => {
+                let sources = (0..).zip(neighborhood.sources(me));
+                sources.flat_map(|(index, &rank)| block(index * count, rank, 0, *count)).collect()
+            }
+            Collective::NeighborAlltoall { neighborhood, count } => {
+                // The n-th time that a source sends to me, in its order, meets the n-th arrival from it.
+                let mut met = vec![0; size as usize];
+                let arrivals = neighborhood.arrivals(me).into_iter();
+                let part = |index: usize| {
+                    let rank = neighborhood.sources(me)[index];
+                    let destinations = neighborhood.destinations(rank).iter().enumerate();
+                    let mut to_me = destinations.filter(|&(_, &dest)| dest == me).map(|(place, _)| place as u64);
+                    let place = to_me.nth(met[rank as usize]).expect("a shape's edges have two ends");
+                    met[rank as usize] += 1;
+                    block(index as u64 * count, rank, place * count, *count)
+                };
+                arrivals.flat_map(part).collect()
+            }
+        }
     }
 
     fn upto(&self, rank: u32) -> &[Value] {
-        &self.0[rank as usize]
+        &self.prefixes[rank as usize]
     }
 }
 
@@ -150,65 +214,13 @@ fn operand_elements(shape: &Shape) -> u64 {
     }
 }
 
-/// The elements of an output that are defined.
-fn expected(shape: &Shape, me: u32, prefixes: &Prefixes) -> Vec<(u64, Value)> {
-    let numbered = |values: &[Value]| (0..).zip(values.iter().copied()).collect();
-    // The block that begins at `at` is a part of what a rank brought.
-    let block = |at: u64, rank: u32, first: u64, length: u64| {
-        (0..length).map(move |element| (at + element, leaf(rank, first + element)))
-    };
-    let size = shape.size;
-    match &shape.collective {
-        Collective::Barrier => Vec::new(),
-        Collective::Bcast { root, count } => block(0, *root, 0, *count).collect(),
-        Collective::Reduce { root, .. } if *root != me => Vec::new(),
-        Collective::Exscan { .. } if me == 0 => Vec::new(),
-        Collective::Reduce { .. } | Collective::Allreduce { .. } => numbered(prefixes.upto(size - 1)),
-        Collective::Scan { .. } => numbered(prefixes.upto(me)),
-        Collective::Exscan { .. } => numbered(prefixes.upto(me - 1)),
-        Collective::ReduceScatter { counts, .. } => {
-            let (first, last) = (counts.offset(me) as usize, counts.offset(me + 1) as usize);
-            numbered(&prefixes.upto(size - 1)[first..last])
-        }
-        Collective::Gather { root, .. } if *root != me => Vec::new(),
-        Collective::Gather { counts, .. } | Collective::Allgather { counts } => {
-            (0..size).flat_map(|rank| block(counts.offset(rank), rank, 0, counts.count(rank))).collect()
-        }
-        Collective::Scatter { .. } if shape.is_in_place_at(me) => Vec::new(),
-        Collective::Scatter { root, counts } => block(0, *root, counts.offset(me), counts.count(me)).collect(),
-        Collective::Alltoall { counts } => {
-            let column = counts.column(size, me);
-            let part = |rank| block(column.offset(rank), rank, counts.row(size, rank).offset(me), column.count(rank));
-            (0..size).flat_map(part).collect()
-        }
-        Collective::NeighborAllgather { neighborhood, count } => {
-            let sources = (0..).zip(neighborhood.sources(me));
-            sources.flat_map(|(index, &rank)| block(index * count, rank, 0, *count)).collect()
-        }
-        Collective::NeighborAlltoall { neighborhood, count } => {
-            // The n-th time that a source sends to me, in its order, meets the n-th arrival from it.
-            let mut met = vec![0; size as usize];
-            let arrivals = neighborhood.arrivals(me).into_iter();
-            let part = |index: usize| {
-                let rank = neighborhood.sources(me)[index];
-                let destinations = neighborhood.destinations(rank).iter().enumerate();
-                let mut to_me = destinations.filter(|&(_, &dest)| dest == me).map(|(place, _)| place as u64);
-                let place = to_me.nth(met[rank as usize]).expect("a shape's edges have two ends");
-                met[rank as usize] += 1;
-                block(index as u64 * count, rank, place * count, *count)
-            };
-            arrivals.flat_map(part).collect()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn operators_have_the_laws_of_their_order_and_no_others() {
-        let [a, b, c] = [leaf(0, 0), leaf(1, 0), leaf(2, 0)];
+        let [a, b, c] = [0, 1, 2].map(|rank| leaf(0, rank, 0));
         let commutes = |order| combine(order, a, b) == combine(order, b, a);
         let left = |order| combine(order, combine(order, a, b), c);
         let right = |order| combine(order, a, combine(order, b, c));

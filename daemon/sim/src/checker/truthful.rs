@@ -1,11 +1,13 @@
 //! Errors are about what is truly gone, and name it.
 
 use ropeway_proto::control::JobSpec;
-use ropeway_proto::{Rank, Status};
+use ropeway_proto::{Completion, Rank, Status};
 
 use crate::history::{Ended, History};
+use crate::participant::Seat;
+use crate::workload::collective::CollectivePlan;
 
-/// Checks the property.
+/// Checks the property for messages.
 pub fn check(history: &History, spec: &JobSpec) -> Result<(), String> {
     match history.ended.iter().find(|ended| !is_true(history, spec, ended)) {
         None => Ok(()),
@@ -30,4 +32,48 @@ fn is_true(history: &History, spec: &JobSpec, ended: &Ended) -> bool {
         }
         _ => false,
     }
+}
+
+/// Checks the property for collectives.
+pub fn check_collectives(history: &History, collectives: &[CollectivePlan]) -> Result<(), String> {
+    match failures(history).find(|(seat, failure)| !is_true_of(history, &collectives[seat.collective], *seat, failure))
+    {
+        None => Ok(()),
+        Some((seat, failure)) => {
+            let (plan, faults) = (&collectives[seat.collective], &history.faults);
+            Err(format!("truthful: {failure:?} at {seat:?} of {plan:?} does not say what happened: {faults:?}"))
+        }
+    }
+}
+
+/// Who was told of which failures.
+fn failures(history: &History) -> impl Iterator<Item = (Seat, Completion)> {
+    let ends = history.rounds.iter().flat_map(|(seat, rounds)| rounds.iter().map(|round| (*seat, round.end.as_ref())));
+    let of_rounds = ends.filter_map(|(seat, end)| Some((seat, end?.failure?)));
+    of_rounds.chain(history.failures.iter().copied())
+}
+
+fn is_true_of(history: &History, plan: &CollectivePlan, seat: Seat, failure: &Completion) -> bool {
+    let named = failure.source;
+    match failure.status {
+        Status::RankFailed => plan.members.contains(&named) && history.faults.failed.contains(&named),
+        Status::RankLeft => plan.members.contains(&named) && history.faults.left.contains(&named),
+        Status::PeerLost => {
+            plan.nodes.contains(&(named as u16))
+                && history.faults.cut.contains(&(plan.nodes[seat.me as usize], named as u16))
+        }
+        // Its own ranks did, or nobody of them is left to be told, or another node had a reason.
+        Status::PeerFreed => {
+            let is_own = history.gave_up.contains(&seat) && plan.members.contains(&named);
+            is_own || history.gone_after.contains_key(&seat) || has_reason(history, plan, seat, named)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a node, another one, has given up or failed.
+fn has_reason(history: &History, plan: &CollectivePlan, seat: Seat, node: u32) -> bool {
+    let me = (0..).zip(&plan.nodes).find(|&(_, &other)| u32::from(other) == node).map(|(me, _)| me);
+    let Some(other) = me.map(|me| Seat { me, ..seat }).filter(|other| *other != seat) else { return false };
+    history.gave_up.contains(&other) || failures(history).any(|(failed, _)| failed == other)
 }

@@ -1,0 +1,108 @@
+//! Collectives to which a node does not come any more because its members have left.
+
+use ropeway_engine::ChannelWork;
+use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape};
+use ropeway_proto::{CommId, Completion, Status};
+use ropeway_schedule::{Algorithm, Collective, Order, Shape, build};
+
+use crate::cluster::Cluster;
+use crate::collectives::{LARGE, SMALL, allreduce};
+use crate::rounds::{Group, compose};
+
+const LEFT: Option<Completion> = Some(Completion { status: Status::RankLeft, source: 1, tag: 0, bytes: 0 });
+
+#[test]
+fn whoever_leaves_in_the_middle_of_a_round_leaves_nobody_waiting() {
+    // With and without a rank on node 1 that stays.
+    for (ranks, outsiders) in [([1, 1, 1], vec![]), ([1, 2, 1], vec![2])] {
+        for count in [SMALL, LARGE] {
+            let mut cluster = Cluster::new(&ranks);
+            cluster.rounds.outsiders = outsiders.clone();
+            let shape = Shape::new(3, Collective::Reduce { root: 0, count, order: Order::Rank });
+            let mut group = Group::new(&shape, compose, vec![0, 1, 2]);
+            let schedule = |me| build(&shape, &Algorithm::LinearPipeline { segments: 1 }, me).unwrap();
+            // Node 0 waits for node 1, which waits for node 2, which comes late.
+            (0..2).for_each(|me| cluster.join(&mut group, 0, schedule(me)));
+            (0..2).for_each(|me| cluster.begin_round(&group, me, 0));
+            cluster.settle();
+            cluster.end_client(1, false);
+            cluster.settle();
+            cluster.join(&mut group, 0, schedule(2));
+            cluster.begin_round(&group, 2, 0);
+            cluster.settle();
+            for me in 0..3 {
+                assert_eq!(cluster.ends(&group, me), [LEFT], "{me}");
+            }
+            cluster.close(&group);
+            cluster.settle();
+            cluster.assert_nothing_left();
+        }
+    }
+}
+
+#[test]
+fn what_a_deserted_node_would_pass_on_to_nodes_that_come_late_ends_its_round() {
+    for count in [SMALL, LARGE] {
+        let mut cluster = Cluster::new(&[1; 3]);
+        let shape = Shape::new(3, Collective::Bcast { root: 0, count });
+        let mut group = Group::new(&shape, compose, vec![0, 1, 2]);
+        let schedule = |me| build(&shape, &Algorithm::LinearPipeline { segments: 1 }, me).unwrap();
+        (0..2).for_each(|me| cluster.join(&mut group, 0, schedule(me)));
+        cluster.begin_round(&group, 1, 0);
+        cluster.settle();
+        cluster.hold(0, 1, true);
+        cluster.begin_round(&group, 0, 0);
+        cluster.settle();
+        cluster.end_client(1, false);
+        cluster.settle();
+        // What node 1 is to pass on comes only now.
+        cluster.hold(0, 1, false);
+        cluster.settle();
+        assert_eq!(cluster.ends(&group, 0), [None]);
+        cluster.join(&mut group, 0, schedule(2));
+        cluster.begin_round(&group, 2, 0);
+        cluster.settle();
+        assert_eq!([1, 2].map(|me| cluster.ends(&group, me).to_vec()), [[LEFT], [LEFT]]);
+    }
+}
+
+#[test]
+fn a_node_without_members_is_not_waited_for_though_others_live_there() {
+    let mut cluster = Cluster::new(&[1, 2]);
+    cluster.rounds.outsiders = vec![2];
+    for count in [SMALL, LARGE] {
+        let shape = allreduce(2, count);
+        let mut group = Group::new(&shape, compose, vec![0, 1]);
+        cluster.join(&mut group, count, build(&shape, &Algorithm::RecursiveDoubling, 0).unwrap());
+        cluster.begin_round(&group, 0, 0);
+        cluster.settle();
+        // Once in the middle of the wait, once long before.
+        if count == SMALL {
+            assert!(cluster.ends(&group, 0).is_empty());
+            cluster.end_client(1, false);
+            cluster.settle();
+        }
+        assert_eq!(cluster.ends(&group, 0), [LEFT]);
+    }
+}
+
+#[test]
+fn who_registers_after_a_member_has_left_tells_the_other_nodes() {
+    let mut cluster = Cluster::new(&[1, 2]);
+    cluster.end_client(1, false);
+    cluster.settle();
+    let shape = CollectiveShape {
+        kind: CollectiveKind::Barrier,
+        members: vec![0, 1, 2],
+        root: 0,
+        combination: None,
+        element_bytes: 1,
+        counts: Vec::new(),
+        is_reproducible: false,
+    };
+    let member = CollectiveMember { shape, number: 0, rank: 2, input: 0, output: 0 };
+    cluster.engines[1].register((1, 0), 1, CommId::WORLD, member.clone()).unwrap();
+    let work = cluster.engines[1].poll_channel_work();
+    assert_eq!(work, Some(ChannelWork::Renounce { comm: CommId::WORLD, member }));
+    assert_eq!(cluster.engines[1].poll_channel_work(), None);
+}

@@ -1,0 +1,33 @@
+//! Every round that ends well has given each participant what the operation is defined to give.
+
+use ropeway_schedule::check::reference::Results;
+
+use crate::history::{History, Round};
+use crate::participant::{Seat, encode};
+use crate::workload::collective::CollectivePlan;
+
+/// Checks the property. Participants themselves see whether their rounds touch what is not theirs.
+pub fn check(history: &History, collectives: &[CollectivePlan]) -> Result<(), String> {
+    for (collective, plan) in collectives.iter().enumerate() {
+        for round in 0..plan.rounds {
+            let results = Results::new(&plan.shape, round.into());
+            for me in 0..plan.shape.size {
+                let found = history.rounds.get(&Seat { collective, me }).and_then(|rounds| rounds.get(round as usize));
+                let Some(output) = found.and_then(output) else { continue };
+                for (element, value) in results.of(me) {
+                    let at = (element * plan.element_bytes) as usize;
+                    if !output[at..].starts_with(&encode(value, plan.element_bytes)) {
+                        return Err(format!("right results: element {element} of {me} in round {round} of {plan:?}"));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The output of a round that has ended well.
+fn output(round: &Round) -> Option<&[u8]> {
+    let end = round.end.as_ref()?;
+    end.failure.is_none().then_some(&end.output)
+}
