@@ -61,7 +61,7 @@ impl Entrant {
             mode,
             call,
             bytes,
-            joint: Joint::new(world, mode, call, bytes)?,
+            joint: Joint::new(world, plan, mode, call, bytes)?,
             timetable: Timetable::new(plan.effort(contestants, WARMUP)),
             samples: Vec::new(),
             hidings: Compute::ALL.map(|compute| (compute, Hiding::new(compute, plan, contestants))),

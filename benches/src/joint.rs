@@ -11,6 +11,7 @@ use crate::contribution::Extent;
 use crate::everyone::Everyone;
 use crate::hiding::Communication;
 use crate::operation::{CollectiveCall, Operation};
+use crate::plan::Plan;
 use crate::together::{Together, together};
 
 /// One rank's part.
@@ -31,11 +32,12 @@ pub(crate) struct Span {
 impl Joint {
     pub(crate) fn new(
         world: &Communicator,
+        plan: &Plan,
         mode: Mode,
         call: CollectiveCall,
         bytes: usize,
     ) -> Result<Self, BenchError> {
-        let together = together(world, mode, call, bytes)?;
+        let together = together(&plan.chosen(world), mode, call, bytes)?;
         let is_barrier = call.operation == Operation::Barrier;
         Ok(Self { everyone: Everyone::of(world), together, is_barrier, round: 0 })
     }

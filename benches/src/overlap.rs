@@ -66,7 +66,7 @@ fn run_collective(
         for compute in Compute::ALL {
             let bytes_moved = (bytes > 0).then_some(bytes);
             let case = Case { mode, compute, bytes: bytes_moved, side: None, collective: Some(call) };
-            let joint = Some(Joint::new(world, mode, call, bytes)?);
+            let joint = Some(Joint::new(world, plan, mode, call, bytes)?);
             entrants.push(Entrant { case, hiding: Hiding::new(compute, plan, CONTESTANTS), communication: joint });
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::contest::Contest;
 use crate::operation::CollectiveCall;
+use ropeway::Communicator;
 use ropeway_examples::{Mode, Size};
 use serde::{Deserialize, Serialize};
 
@@ -91,11 +92,18 @@ pub struct Plan {
     pub pin: bool,
     /// The collectives to measure, if not messages.
     pub collectives: Vec<CollectiveCall>,
+    /// By which algorithm nodes do them, if not the one they choose.
+    pub algorithm: Option<String>,
     /// What to compare, if that is the benchmark.
     pub contest: Option<Contest>,
 }
 
 impl Plan {
+    /// The communicator whose collectives are done as is asked for.
+    pub(crate) fn chosen(&self, world: &Communicator) -> Communicator {
+        self.algorithm.as_ref().map_or_else(|| world.clone(), |name| world.with_algorithm(name))
+    }
+
     /// What one of so many contestants does in a run, so that all runs of a size take about a second.
     pub(crate) fn effort(&self, contestants: usize, warmup: u64) -> Effort {
         let time = Duration::from_secs(1) / (self.runs.max(1) * contestants.max(1) as u32);

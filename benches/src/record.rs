@@ -132,6 +132,8 @@ pub struct Setting {
     pub netns: bool,
     /// Of the line between nodes, if it is limited.
     pub rate: Option<String>,
+    /// By which algorithm nodes do collectives, if one was asked for.
+    pub algorithm: Option<String>,
     /// Cores of the machine.
     pub cores: usize,
 }
@@ -171,6 +173,8 @@ pub struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     root: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     netns: bool,
@@ -201,7 +205,7 @@ impl Record {
             runs,
             floor,
         } = measured.clone();
-        let Setting { ranks, nodes, device, wait, netns, rate, cores } = setting.clone();
+        let Setting { ranks, nodes, device, wait, netns, rate, algorithm, cores } = setting.clone();
         Self {
             bench: bench.to_owned(),
             metric,
@@ -224,6 +228,7 @@ impl Record {
             op: collective.map(|call| call.operation),
             operator: collective.and_then(CollectiveCall::operator),
             root: collective.and_then(CollectiveCall::root),
+            algorithm,
             missed,
             netns,
             rate,
@@ -250,6 +255,7 @@ mod tests {
             wait: "adaptive".into(),
             netns: false,
             rate: None,
+            algorithm: None,
             cores: 2,
         }
     }

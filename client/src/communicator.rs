@@ -42,6 +42,8 @@ pub struct Communicator {
     rank: u32,
     context: Arc<Context>,
     collectives: Arc<Collectives>,
+    /// Of collectives that are registered or called by this handle.
+    algorithm: Option<Arc<str>>,
 }
 
 /// Where this process is, and whom it calls what there: all that operations need to know of their communicator.
@@ -59,7 +61,30 @@ impl Communicator {
     }
 
     fn new(membership: Membership, rank: u32, block: Block) -> Self {
-        Self { membership, rank, context: Arc::new(Context::new(block)), collectives: Arc::default() }
+        let (context, collectives) = (Arc::new(Context::new(block)), Arc::default());
+        Self { membership, rank, context, collectives, algorithm: None }
+    }
+
+    /// The same communicator, whose collectives are done between nodes by the algorithm of this name, such as `ring`,
+    /// `recursive-doubling` or `k-nomial:4`, instead of the one that is predicted to be fastest. `ropeway explain` lists them, with
+    /// what they cost; all ranks have to ask for the same. Within a node nothing changes.
+    ///
+    /// A collective that can't be done so is refused when it is registered or first called ([`Error::Refused`]).
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), ropeway::Error> {
+    /// let world = ropeway::init()?.world();
+    /// let sum = world.with_algorithm("ring").allreduce_init::<f64>(1 << 20, ropeway::Operator::Sum)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_algorithm(&self, name: &str) -> Self {
+        Self { algorithm: Some(name.into()), ..self.clone() }
+    }
+
+    pub(crate) fn algorithm(&self) -> Option<&Arc<str>> {
+        self.algorithm.as_ref()
     }
 
     pub(crate) fn membership(&self) -> &Membership {

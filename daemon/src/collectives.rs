@@ -8,7 +8,7 @@ use ropeway_proto::collective::{CollectiveMember, CollectiveShape};
 use ropeway_proto::control::Refusal;
 use ropeway_proto::division::{Division, Span};
 use ropeway_proto::{ChannelId, CommId, Completion, Epoch, Layout, NodeId, Slot};
-use ropeway_schedule::{Schedule, Side};
+use ropeway_schedule::{Algorithm, Schedule, Side};
 use ropeway_shm::{Counter, Counters, Meeting, MeetingPlan, own_buffers};
 
 use crate::job::Job;
@@ -58,6 +58,7 @@ impl Job {
         if member.rank >= member.shape.size() {
             return Err(Refusal::Invalid(format!("there is no member {}", member.rank)));
         }
+        self.check_algorithm(&member.shape).map_err(Refusal::Invalid)?;
         let (input, output) = member.bytes();
         for (offset, bytes) in [(member.input, input), (member.output, output)] {
             let layout = Layout::contiguous(offset, bytes);
@@ -140,7 +141,8 @@ impl Job {
         }
     }
 
-    fn spread(&mut self, shape: &CollectiveShape) -> Option<Spread> {
+    /// The nodes of a collective's members, and which of them each member's is. `None` if there is no such rank.
+    fn participants(&self, shape: &CollectiveShape) -> Option<(Vec<u16>, Vec<NodeId>)> {
         let (mut nodes, mut participants) = (Vec::new(), Vec::new());
         for &rank in &shape.members {
             let node = self.engine.spec().node_of(rank)?;
@@ -150,11 +152,26 @@ impl Job {
                 participants.push(node);
             }
         }
+        Some((nodes, participants))
+    }
+
+    fn spread(&mut self, shape: &CollectiveShape) -> Option<Spread> {
+        let (nodes, participants) = self.participants(shape)?;
         let own = self.engine.spec().node;
         let me = participants.iter().position(|&node| node == own)? as u16;
         let between = Division::new(shape, &nodes)?.between();
         let schedule = self.schedules.get(&between, me)?;
         Some(Spread { nodes, participants, me, between, schedule })
+    }
+
+    /// Whether nodes can do what members want as they want it.
+    fn check_algorithm(&self, shape: &CollectiveShape) -> Result<(), String> {
+        let Some(name) = &shape.algorithm else { return Ok(()) };
+        let spread = self.participants(shape).filter(|(_, participants)| participants.len() > 1);
+        match spread.as_ref().and_then(|(nodes, _)| Division::new(shape, nodes)) {
+            Some(division) => self.schedules.choose(&division.between()).map(drop),
+            None => name.parse::<Algorithm>().map(drop).map_err(|error| error.to_string()),
+        }
     }
 
     /// Takes memory for what does not lie in the members' own buffers.

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use ropeway_proto::collective::{CollectiveKind, CollectiveShape};
-use ropeway_schedule::{Collective, CostTable, Counts, Order, PairCounts, Schedule, Shape, build, select};
+use ropeway_schedule::{
+    Algorithm, Collective, CostTable, Counts, Order, PairCounts, ParseAlgorithmError, Schedule, Shape, build, select,
+};
 
 /// Schedules that collectives of a job use.
 #[derive(Default)]
@@ -26,16 +28,30 @@ impl Schedules {
             return Some(schedule);
         }
         let shape = shape(between);
-        shape.check().ok()?;
-        let choice = select(&shape, between.element_bytes.into(), &self.costs);
-        let schedule = Arc::new(build(&shape, &choice.algorithm, me.into()).ok()?);
-        tracing::debug!(algorithm = %choice.algorithm, operation = shape.collective.name(), "a schedule was made");
+        let algorithm = self.choose(between).ok()?;
+        let schedule = Arc::new(build(&shape, &algorithm, me.into()).ok()?);
+        tracing::debug!(%algorithm, operation = shape.collective.name(), "a schedule was made");
         if self.made.len() >= SWEEP_AT {
             self.made.retain(|_, schedule| schedule.strong_count() > 0);
         }
         self.made.insert(key, Arc::downgrade(&schedule));
         self.built += 1;
         Some(schedule)
+    }
+
+    /// How nodes do `between`: as its members want it, or as is predicted to be fastest.
+    ///
+    /// # Errors
+    /// If that can't be done, why.
+    pub(crate) fn choose(&self, between: &CollectiveShape) -> Result<Algorithm, String> {
+        let shape = shape(between);
+        shape.check().map_err(|error| error.to_string())?;
+        let Some(name) = &between.algorithm else {
+            return Ok(select(&shape, between.element_bytes.into(), &self.costs).algorithm);
+        };
+        let algorithm: Algorithm = name.parse().map_err(|error: ParseAlgorithmError| error.to_string())?;
+        algorithm.check(&shape).map_err(|error| error.to_string())?;
+        Ok(algorithm)
     }
 
     /// How many were made since this was asked last.
@@ -82,6 +98,7 @@ mod tests {
             element_bytes: 8,
             counts: counts.to_vec(),
             is_reproducible,
+            algorithm: None,
         }
     }
 
@@ -97,6 +114,20 @@ mod tests {
         drop((first, second));
         assert!(schedules.get(&bcast, 0).is_some());
         assert_eq!(schedules.take_built(), 1, "nobody used it any more");
+    }
+
+    #[test]
+    fn what_members_want_is_done_or_refused() {
+        let schedules = Schedules::default();
+        let by = |kind, counts: &[u64], name: &str| {
+            let algorithm = Some(name.to_owned());
+            schedules.choose(&CollectiveShape { algorithm, ..between(kind, counts) }).map(|chosen| chosen.to_string())
+        };
+        assert_eq!(by(CollectiveKind::Bcast, &[100], "k-nomial:4"), Ok("k-nomial:4".into()));
+        let refused = by(CollectiveKind::Bcast, &[100], "rng").unwrap_err();
+        assert!(refused.starts_with("no algorithm is called rng"), "{refused}");
+        let refused = by(CollectiveKind::Barrier, &[], "ring").unwrap_err();
+        assert!(refused.contains("ring") && refused.contains("barrier"), "{refused}");
     }
 
     #[test]

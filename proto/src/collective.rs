@@ -75,6 +75,9 @@ pub struct CollectiveShape {
     /// Whether the result is to be the same to the last bit wherever the members live: combined in their order, one by one.
     #[serde(default)]
     pub is_reproducible: bool,
+    /// What happens between nodes, by the name of an algorithm; chosen by its costs if there is none.
+    #[serde(default)]
+    pub algorithm: Option<String>,
 }
 
 /// What one member says.

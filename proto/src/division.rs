@@ -140,6 +140,7 @@ mod tests {
             element_bytes: 8,
             counts: counts.to_vec(),
             is_reproducible: false,
+            algorithm: None,
         }
     }
 

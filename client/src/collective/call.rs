@@ -1,6 +1,7 @@
 //! What all ranks say alike when they call a collective.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use ropeway_proto::Rank;
 use ropeway_proto::collective::{CollectiveKind, CollectiveShape};
@@ -18,6 +19,8 @@ pub(super) struct Call<'a> {
     pub(super) combining: Option<Combining>,
     pub(super) element_bytes: u32,
     pub(super) counts: Counts<'a>,
+    /// By which the nodes do it, if that matters to the program.
+    pub(super) algorithm: Option<Arc<str>>,
 }
 
 /// Elements.
@@ -37,11 +40,15 @@ impl<'a> Counts<'a> {
 
 impl<'a> Call<'a> {
     pub(super) fn new<T: Plain>(kind: CollectiveKind, root: u32, counts: Counts<'a>) -> Self {
-        Self { kind, root, combining: None, element_bytes: element_bytes::<T>() as u32, counts }
+        Self { kind, root, combining: None, element_bytes: element_bytes::<T>() as u32, counts, algorithm: None }
     }
 
     pub(super) fn combining<T: Plain>(kind: CollectiveKind, counts: Counts<'a>, operator: impl Combine<T>) -> Self {
         Self { combining: Some(operator.combining()), ..Self::new::<T>(kind, 0, counts) }
+    }
+
+    pub(super) fn by(self, algorithm: Option<&Arc<str>>) -> Self {
+        Self { algorithm: algorithm.cloned(), ..self }
     }
 
     pub(super) fn with_root(self, root: u32) -> Self {
@@ -73,6 +80,7 @@ impl<'a> Call<'a> {
             element_bytes: self.element_bytes,
             counts,
             is_reproducible: self.combining.as_ref().is_some_and(|combining| combining.is_reproducible),
+            algorithm: self.algorithm.as_deref().map(str::to_owned),
         }
     }
 

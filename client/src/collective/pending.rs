@@ -90,6 +90,7 @@ impl Communicator {
         form: Form<'_, 'o, T>,
         is_blocking: bool,
     ) -> Result<PendingCollective<'o, T>, Error> {
+        let form = Form { call: form.call.by(self.algorithm()), ..form };
         // The lock ends here: waiting for a lane is nobody else's business.
         let (lane, extent) = self.collectives().cache().turn(self, &form, is_blocking)?;
         let input = match form.input {

@@ -155,7 +155,7 @@ impl Communicator {
     }
 
     fn collective<T: Plain>(&self, call: &Call<'_>, placement: Placement) -> Result<Collective<T>, Error> {
-        let shape = call.shape(self.members());
+        let shape = call.clone().by(self.algorithm()).shape(self.members());
         check(&shape)?;
         self.register(shape, placement, call.function()).map(Collective::of)
     }

@@ -127,6 +127,14 @@ fn overlap_of_collectives_is_measured_with_both_kinds_of_computation() {
 }
 
 #[test]
+fn an_algorithm_can_be_asked_for() {
+    let output =
+        bench(&["coll", "allreduce", "--nodes", "2", "--sizes", "64", "--algorithm", "ring", "--mode", "persistent"]);
+    let table = stdout(&output);
+    assert!(table.starts_with("allreduce sum: latency, us, and d_o by ring; 2 ranks, 2 nodes"), "{table}");
+}
+
+#[test]
 fn arguments_that_mean_nothing_are_refused() {
     let refused = |args: &[&str], code, why: &str| {
         let output = bench(args);
@@ -141,8 +149,11 @@ fn arguments_that_mean_nothing_are_refused() {
     refused(&["coll", "bcast", "--root", "2"], 3, "there is no rank 2 of 2: use --root 0 to 1");
     refused(&["coll", "allreduce", "--sizes", "8,9"], 3, "combines elements of 8 bytes, and 9 is not a multiple");
     refused(&["coll", "allreduce", "-n", "1"], 3, "coll needs at least 2 ranks: use -n 2");
+    refused(&["coll", "allreduce", "--nodes", "2", "--algorithm", "rng"], 2, "no algorithm is called rng");
+    refused(&["coll", "allreduce", "--algorithm", "ring"], 3, "algorithms are for what happens between nodes");
+    refused(&["coll", "barrier", "--nodes", "2", "--algorithm", "ring"], 1, "barrier");
     refused(&["latency", "bcast"], 3, "latency measures no bcast: use coll bcast");
-    refused(&["latency", "--root", "1"], 3, "latency measures messages: leave --root and --op out");
+    refused(&["latency", "--root", "1"], 3, "latency measures messages: leave --root, --op and --algorithm out");
     refused(&["overlap", "--of", "bandwidth"], 3, "overlap --of takes collectives, and bandwidth is none");
     refused(&["compare", "--of", "scan"], 3, "compare has no scan of others: leave it out of --of");
     refused(

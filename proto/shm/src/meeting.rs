@@ -78,6 +78,8 @@ const PIECES_MAX: u64 = u32::MAX as u64 - 1;
 pub const SMALL_WORK_BYTES: u64 = 32 << 10;
 /// The piece of larger work.
 const PIECE_BYTES: u64 = 32 << 10;
+/// But shorter stretches of an array are not worth going there.
+const STRETCH_BYTES: u64 = 16 << 10;
 
 /// A meeting, as one process sees it.
 pub struct Meeting {
@@ -142,7 +144,8 @@ impl Stage {
     /// `None` if there are more pieces than can be counted.
     fn new(share: Share) -> Option<Self> {
         let work = share.work_bytes();
-        let pieces = if work <= SMALL_WORK_BYTES { 1 } else { u32::try_from(work.div_ceil(PIECE_BYTES)).ok()? };
+        let pieces = work.div_ceil(PIECE_BYTES).min(share.bytes().div_ceil(STRETCH_BYTES));
+        let pieces = if work <= SMALL_WORK_BYTES { 1 } else { u32::try_from(pieces.max(2)).ok()? };
         Some(Self { pieces: pieces.min(share.units().clamp(1, PIECES_MAX) as u32), share })
     }
 
@@ -213,7 +216,11 @@ impl Meeting {
         let mut description = vec![0; described as usize];
         job.read(&Layout::contiguous(at, described.into()), 0, &mut description).ok()?;
         let plan: MeetingPlan = serde_json::from_slice(&description).ok()?;
-        Self::on(job, block, (&plan, description.len()), &places?, function)
+        let meeting = Self::on(job, block, (&plan, description.len()), &places?, function)?;
+        // Any member does work on all members' buffers: each page it touches for the first time would cost as much as the work.
+        let large = meeting.stages.iter().filter(|stage| !stage.is_small());
+        large.for_each(|stage| stage.share.populate(job));
+        Some(meeting)
     }
 
     fn on(

@@ -7,6 +7,8 @@
 //! Each word has one writer, but for `parked`, which is claimed by compare-and-swap. The races, and why they are none:
 //! README.md, "Relay".
 
+use std::sync::atomic::AtomicU32 as OwnWord;
+
 use crate::eager::{CellWord, Progress};
 use crate::primitive::{AtomicU32, Ordering, fence};
 
@@ -34,6 +36,8 @@ pub trait RelayMemory {
     fn cell(&self, number: u32) -> &CellWord;
     /// The words of all receivers.
     fn receivers(&self) -> impl Iterator<Item = &TakenWord>;
+    /// A number of this process's own: so many messages all receivers have taken at least, as was seen last.
+    fn taken_seen(&self) -> &OwnWord;
     /// Copies the root's buffer into that cell. False if it must not be touched any more.
     fn fill(&self, number: u32) -> bool;
     /// Copies that cell into the buffer of the receiver who calls.
@@ -145,6 +149,15 @@ fn move_parked(memory: &impl RelayMemory, number: u32) {
 /// Whether all receivers have taken what was in the cell of message `number`.
 #[inline]
 fn has_room(memory: &impl RelayMemory, number: u32) -> bool {
+    let is_free = |taken: u32| number.wrapping_sub(taken) < memory.cells();
+    // The receivers' lines are looked at only when it is time: they write them all the time.
+    let seen = memory.taken_seen();
+    if is_free(seen.load(Ordering::Relaxed)) {
+        return true;
+    }
     // SYNC relay-taken (load): they have read what was in the cell.
-    memory.receivers().all(|own| number.wrapping_sub(own.taken.load(Ordering::Acquire)) < memory.cells())
+    let takens = memory.receivers().map(|own| own.taken.load(Ordering::Acquire));
+    let Some(slowest) = takens.max_by_key(|&taken| number.wrapping_sub(taken)) else { return true };
+    seen.store(slowest, Ordering::Relaxed);
+    is_free(slowest)
 }

@@ -8,6 +8,7 @@
 //! ```
 
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
 
 use ropeway_proto::collective::{CollectiveKind, CollectiveMember};
 
@@ -39,6 +40,7 @@ pub(crate) struct RelayArea {
     buffers: Vec<NonNull<u8>>,
     bytes: usize,
     root: usize,
+    taken_seen: AtomicU32,
 }
 
 /// What a member does with it.
@@ -72,6 +74,7 @@ impl RelayArea {
             buffers: plan.members.iter().map(buffer).collect::<Option<_>>()?,
             bytes: bytes as usize,
             root: plan.members.first()?.shape.root as usize,
+            taken_seen: AtomicU32::new(0),
         })
     }
 
@@ -157,6 +160,10 @@ impl RelayMemory for Relayed<'_> {
 
     fn receivers(&self) -> impl Iterator<Item = &TakenWord> {
         (0..self.area.buffers.len()).filter(|&member| member != self.area.root).map(|member| self.area.taken(member))
+    }
+
+    fn taken_seen(&self) -> &AtomicU32 {
+        &self.area.taken_seen
     }
 
     fn fill(&self, number: u32) -> bool {

@@ -37,6 +37,9 @@ pub enum SegmentError {
 
 const SEALS: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW).union(SealFlag::F_SEAL_SEAL);
 
+/// Of the smallest pages there are.
+const PAGE_BYTES: u64 = 4096;
+
 impl Segment {
     /// Creates a segment of zeros. `name` shows in `/proc/PID/maps` and exists nowhere else.
     pub fn create(name: &str, bytes: u64) -> io::Result<Self> {
@@ -97,6 +100,18 @@ impl Segment {
         let end = offset.checked_add(bytes)?;
         // SAFETY: `offset <= end <= self.bytes`, so the result is in or one past the mapping.
         (end <= self.bytes).then(|| unsafe { self.start.add(offset as usize) })
+    }
+
+    /// Enters the pages of a range into this process's page table, so that touching them for the first time takes no longer than
+    /// later.
+    pub(crate) fn populate(&self, offset: u64, bytes: u64) {
+        let (first, behind) = (offset / PAGE_BYTES * PAGE_BYTES, offset.saturating_add(bytes));
+        let pages =
+            behind.checked_sub(first).filter(|_| bytes > 0).and_then(|bytes| Some((self.range(first, bytes)?, bytes)));
+        if let Some((start, bytes)) = pages {
+            // SAFETY: the range is mapped, and this changes no content. Kernels that can't do it say so, and nothing is lost.
+            unsafe { libc::madvise(start.as_ptr().cast(), bytes as usize, libc::MADV_POPULATE_READ) };
+        }
     }
 
     /// A shared object in the segment. `T` must be made of atomics only, valid for every bit pattern.

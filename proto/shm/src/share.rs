@@ -58,6 +58,9 @@ enum Act {
     Exscan { before: Option<u64>, from: Vec<u64>, to: Vec<u64> },
 }
 
+/// Page tables for more would be large themselves.
+const POPULATED_BYTES_MAX: u64 = 1 << 30;
+
 impl Act {
     /// The same without what it need not do. `None` if nothing is left.
     fn simplified(mut self) -> Option<Self> {
@@ -73,6 +76,16 @@ impl Act {
         }
         let (Self::Copy { to, .. } | Self::Fold { to, .. } | Self::Scan { to, .. } | Self::Exscan { to, .. }) = &self;
         (!to.is_empty()).then_some(self)
+    }
+
+    /// Where its vectors lie.
+    fn offsets(&self) -> impl Iterator<Item = u64> {
+        let (before, from, to) = match self {
+            Self::Copy { from, to } => (Some(*from), &[][..], to),
+            Self::Fold { from, to } => (None, &from[..], to),
+            Self::Scan { before, from, to } | Self::Exscan { before, from, to } => (*before, &from[..], to),
+        };
+        before.into_iter().chain(from.iter().copied()).chain(to.iter().copied())
     }
 
     /// How many vectors are read or written besides one.
@@ -117,10 +130,27 @@ impl Share {
         self.tasks.last().map_or(0, |last| last.at + last.length)
     }
 
+    /// Bytes of all units.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.units().saturating_mul(self.element_bytes)
+    }
+
     /// About how many bytes are read and written.
     pub(crate) fn work_bytes(&self) -> u64 {
         let bytes = |task: &Task| task.length.saturating_mul(self.element_bytes).saturating_mul(task.act.vectors());
         self.tasks.iter().map(bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Enters what the work touches into this process's page table, unless that is too much.
+    pub(crate) fn populate(&self, job: &JobSegment) {
+        let bytes = |task: &Task| task.length.saturating_mul(self.element_bytes);
+        let total = self.tasks.iter().map(|task| bytes(task).saturating_mul(1 + task.act.vectors()));
+        if total.fold(0, u64::saturating_add) > POPULATED_BYTES_MAX {
+            return;
+        }
+        for task in &self.tasks {
+            task.act.offsets().for_each(|offset| job.segment().populate(offset, bytes(task)));
+        }
     }
 
     /// Does the work of some units.

@@ -2,6 +2,8 @@
 //! buffer or a cell that is somebody else's, and nobody waits for what has happened. Run with `--cfg loom`.
 #![cfg(loom)]
 
+use std::sync::atomic::AtomicU32;
+
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -26,6 +28,7 @@ struct Shared {
 struct View<'a> {
     shared: &'a Shared,
     buffer: UnsafeCell<u32>,
+    taken_seen: AtomicU32,
 }
 
 impl Shared {
@@ -60,7 +63,7 @@ impl Shared {
     }
 
     fn send_all(&self) {
-        let view = View { shared: self, buffer: UnsafeCell::new(0) };
+        let view = View { shared: self, buffer: UnsafeCell::new(0), taken_seen: AtomicU32::new(0) };
         for number in 0..MESSAGES {
             // SAFETY: the model checker reports a race.
             self.root_buffer.with_mut(|buffer| unsafe { *buffer = number + 1 });
@@ -71,7 +74,7 @@ impl Shared {
     }
 
     fn receive_all(&self, receiver: usize) {
-        let view = View { shared: self, buffer: UnsafeCell::new(0) };
+        let view = View { shared: self, buffer: UnsafeCell::new(0), taken_seen: AtomicU32::new(0) };
         for number in 0..MESSAGES {
             self.sleep_until(|| relay::receive(&view, &self.taken[receiver], number) == Progress::Done);
             // SAFETY: as above.
@@ -95,6 +98,10 @@ impl RelayMemory for View<'_> {
 
     fn receivers(&self) -> impl Iterator<Item = &TakenWord> {
         self.shared.taken.iter()
+    }
+
+    fn taken_seen(&self) -> &AtomicU32 {
+        &self.taken_seen
     }
 
     fn fill(&self, _: u32) -> bool {

@@ -55,6 +55,7 @@ impl Node {
             element_bytes: 1,
             counts: vec![count],
             is_reproducible: true,
+            algorithm: None,
         };
         let member = |rank: u32| {
             let input = job.arena(rank).start;

@@ -3,6 +3,7 @@
 use clap::Args;
 use ropeway::Operator;
 use ropeway_bench::{CollectiveCall, Operation, Size, operators};
+use ropeway_schedule::Algorithm;
 
 use crate::failure::Failure;
 use crate::words::one_of;
@@ -20,6 +21,9 @@ pub(super) struct CollectiveFlags {
     /// [default: sum].
     #[arg(long, value_name = "OPERATOR", value_parser = one_of::<Operator>(operators().map(Operator::name)))]
     op: Option<Operator>,
+    /// How nodes do it, such as ring or k-nomial:4, with --nodes 2 or more [default: as predicted to be fastest; see ropeway explain].
+    #[arg(long, value_name = "NAME")]
+    algorithm: Option<Algorithm>,
 }
 
 impl CollectiveFlags {
@@ -50,9 +54,19 @@ impl CollectiveFlags {
         Ok(operations.iter().map(call).collect())
     }
 
+    /// The algorithm to ask for, if there are nodes that could use it.
+    pub(super) fn algorithm(&self, nodes: u32) -> Result<Option<String>, Failure> {
+        match &self.algorithm {
+            Some(_) if nodes < 2 => Err(Failure::CannotRun(
+                "algorithms are for what happens between nodes: add --nodes 2, or leave --algorithm out".into(),
+            )),
+            algorithm => Ok(algorithm.as_ref().map(Algorithm::to_string)),
+        }
+    }
+
     /// Whether anything was said about collectives.
     pub(super) fn is_given(&self) -> bool {
-        self.operation.is_some() || self.root.is_some() || self.op.is_some()
+        self.operation.is_some() || self.root.is_some() || self.op.is_some() || self.algorithm.is_some()
     }
 }
 

@@ -215,6 +215,7 @@ impl Arena<'_> {
             crosses_nodes: self.flags.nodes > 1,
             pin: self.has_cores(),
             collectives: Vec::new(),
+            algorithm: None,
             contest: Some(contest),
             address: self.flags.address(),
             line_rate: None,

@@ -212,6 +212,7 @@ impl Flags {
             crosses_nodes: self.nodes > 1,
             pin: self.pin,
             collectives,
+            algorithm: self.collective.algorithm(self.nodes)?,
             contest: None,
             address: self.address(),
             line_rate: self.rate.map(Rate::bits_per_s),
@@ -237,7 +238,9 @@ impl Flags {
             (_, None) => Vec::new(),
         };
         if operations.is_empty() && self.collective.is_given() {
-            return Err(Failure::CannotRun(format!("{bench} measures messages: leave --root and --op out")));
+            return Err(Failure::CannotRun(format!(
+                "{bench} measures messages: leave --root, --op and --algorithm out"
+            )));
         }
         let calls = self.collective.calls(&operations, self.ranks)?;
         check_sizes(&calls, sizes)?;
@@ -261,6 +264,7 @@ impl Flags {
             wait: self.wait().to_string(),
             netns: self.netns,
             rate: self.rate.map(|rate| rate.to_string()),
+            algorithm: self.collective.algorithm(self.nodes).unwrap_or_default(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }

@@ -52,7 +52,7 @@ impl Report {
     }
 
     pub(super) fn heading(&self) -> String {
-        let Setting { ranks, nodes, device, wait, netns, rate, cores } = &self.setting;
+        let Setting { ranks, nodes, device, wait, netns, rate, algorithm, cores } = &self.setting;
         let what = match self.results.first() {
             _ if self.bench == Bench::Idle => "CPU time while waiting, percent".to_owned(),
             Some((Measured { collective: Some(call), unit, .. }, _)) if self.bench == Bench::Coll => {
@@ -64,7 +64,8 @@ impl Report {
         let nodes = counted_nodes(*nodes);
         let netns = if *netns { " between namespaces" } else { "" };
         let rate = rate.as_ref().map(|rate| format!(" at {rate}")).unwrap_or_default();
-        format!("{what}; {ranks} ranks, {nodes}, {device}{netns}{rate}, {wait}, {cores} cores\n")
+        let by = algorithm.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
+        format!("{what}{by}; {ranks} ranks, {nodes}, {device}{netns}{rate}, {wait}, {cores} cores\n")
     }
 
     pub(super) fn table(&self) -> Table {

@@ -99,6 +99,7 @@ fn who_registers_after_a_member_has_left_tells_the_other_nodes() {
         element_bytes: 1,
         counts: Vec::new(),
         is_reproducible: false,
+        algorithm: None,
     };
     let member = CollectiveMember { shape, number: 0, rank: 2, input: 0, output: 0 };
     cluster.engines[1].register((1, 0), 1, CommId::WORLD, member.clone()).unwrap();
