@@ -54,8 +54,9 @@ enum Act {
     Fold { from: Vec<u64>, to: Vec<u64> },
     /// `to[k] = before ∘ from[0] ∘ … ∘ from[k]`.
     Scan { before: Option<u64>, from: Vec<u64>, to: Vec<u64> },
-    /// `to[k] = before ∘ from[0] ∘ … ∘ from[k − 1]`. What would be nothing is left as it is.
-    Exscan { before: Option<u64>, from: Vec<u64>, to: Vec<u64> },
+    /// `to[k] = from[0] ∘ … ∘ from[k − 1]`; or up to `from[k]`, if there are more of these than of `to`. What would be nothing is
+    /// left as it is.
+    Exscan { from: Vec<u64>, to: Vec<u64> },
 }
 
 /// Page tables for more would be large themselves.
@@ -82,8 +83,8 @@ impl Act {
     fn offsets(&self) -> impl Iterator<Item = u64> {
         let (before, from, to) = match self {
             Self::Copy { from, to } => (Some(*from), &[][..], to),
-            Self::Fold { from, to } => (None, &from[..], to),
-            Self::Scan { before, from, to } | Self::Exscan { before, from, to } => (*before, &from[..], to),
+            Self::Fold { from, to } | Self::Exscan { from, to } => (None, &from[..], to),
+            Self::Scan { before, from, to } => (*before, &from[..], to),
         };
         before.into_iter().chain(from.iter().copied()).chain(to.iter().copied())
     }
@@ -183,9 +184,9 @@ impl Share {
                 Ok(())
             }
             // From the last to the first, because in place an output takes the place of an input that those behind it need.
-            Act::Exscan { before, from, to } => (0..to.len()).rev().try_for_each(|index| {
-                let sources: Vec<u64> = before.iter().chain(&from[..index]).copied().collect();
-                self.fold(job, &sources, to[index], elements)
+            Act::Exscan { from, to } => (0..to.len()).rev().try_for_each(|index| {
+                let sources = &from[..index + usize::from(from.len() > to.len())];
+                self.fold(job, sources, to[index], elements)
             }),
         }
     }

@@ -172,7 +172,10 @@ pub(crate) fn after(members: &[CollectiveMember], span: &Span) -> Option<Share> 
         CollectiveKind::Bcast | CollectiveKind::Allreduce => unpack(&mut share, count, outputs),
         CollectiveKind::Reduce => part.root().iter().for_each(|root| unpack(&mut share, count, vec![root.output])),
         CollectiveKind::Scan => share.push(count, Act::Scan { before: prefix, from: part.inputs(), to: outputs }),
-        CollectiveKind::Exscan => share.push(count, Act::Exscan { before: prefix, from: part.inputs(), to: outputs }),
+        CollectiveKind::Exscan => {
+            let from = prefix.into_iter().chain(part.inputs()).collect();
+            share.push(count, Act::Exscan { from, to: outputs });
+        }
         CollectiveKind::ReduceScatter | CollectiveKind::Scatter => {
             part.members.iter().for_each(|member| unpack(&mut share, shape.part(member.rank), vec![member.output]));
         }

@@ -24,7 +24,7 @@ pub(crate) fn within(members: &[CollectiveMember]) -> Option<Share> {
         CollectiveKind::Reduce => share.push(count, Act::Fold { from: inputs, to: vec![outputs[root]] }),
         CollectiveKind::Allreduce => share.push(count, Act::Fold { from: inputs, to: outputs }),
         CollectiveKind::Scan => share.push(count, Act::Scan { before: None, from: inputs, to: outputs }),
-        CollectiveKind::Exscan => share.push(count, Act::Exscan { before: None, from: inputs, to: outputs }),
+        CollectiveKind::Exscan => share.push(count, Act::Exscan { from: inputs, to: outputs }),
         CollectiveKind::Alltoall => {
             let mut filled = outputs;
             for (from, input) in (0..).zip(inputs) {
