@@ -167,7 +167,7 @@ impl RelayMemory for Relayed<'_> {
     }
 
     fn fill(&self, number: u32) -> bool {
-        self.meeting.with_hands_on(self.member, || {
+        let fill = || {
             let is_open = self.meeting.closed().is_none();
             if is_open {
                 // SAFETY: both ranges are mapped, and the cell has room.
@@ -176,7 +176,9 @@ impl RelayMemory for Relayed<'_> {
                 }
             }
             is_open
-        })
+        };
+        // Its own buffer nobody takes away from the root while it is at it.
+        if self.is_root() { fill() } else { self.meeting.with_hands_on(self.member, fill) }
     }
 
     fn empty(&self, number: u32) {
