@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Cluster, everybody, everybody_of, soon};
+use common::{Cluster, everybody, everybody_of, kill_amid, soon};
 use ropeway::{Collective, Communicator, Error, Favor, Operator, Session, WaitMode, start_all};
 
 /// Nothing, one element, odd numbers, and more than one rank should do alone.
@@ -548,25 +548,13 @@ fn a_rank_killed_in_the_middle_harms_nobody() {
             move || Storm::new(&world)
         });
         let mut storm = init.join().unwrap();
-        let mut ranks = [cluster.spawn(1, "storm"), cluster.spawn(2, "storm")];
+        let (_neighbour, victim) = (cluster.spawn(1, "storm"), cluster.spawn(2, "storm"));
         (0..round % 5).for_each(|_| storm.round().unwrap());
-        let killer = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_micros(50 + round * 331 % 2000));
-            ranks[1].kill();
-            ranks
-        });
-        let error = soon(|| {
-            loop {
-                if let Err(error) = storm.round() {
-                    break error;
-                }
-            }
-        });
+        let error = kill_amid(victim, Duration::from_micros(50 + round * 331 % 2000), || storm.round());
         // Its neighbour notices too, and leaves.
         assert!(
             matches!(error, Error::RankFailed { rank: 2 } | Error::RankLeft { rank: 1 } | Error::PeerFreed),
             "{error}"
         );
-        drop(killer.join().unwrap());
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Cluster, channel, pair, soon};
+use common::{Cluster, channel, kill_amid, pair, soon};
 use ropeway::{Communicator, Error, Favor, RecvRequest, SendRequest, WaitMode, start_all};
 
 const LARGE: usize = 1 << 20;
@@ -231,25 +231,13 @@ fn a_rank_killed_in_the_middle_harms_nobody() {
         let cluster = Cluster::start(NODES[round as usize % 2], 2);
         let session = cluster.attach(0);
         let mut storm = Storm::new(&session.world(), 1);
-        let mut rank = cluster.spawn(1, "storm");
+        let rank = cluster.spawn(1, "storm");
         // Different from round to round, and from machine to machine.
         for _ in 0..round * 7 % 40 {
             storm.round().unwrap();
         }
-        let killer = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_micros(100 + round * 137 % 1500));
-            rank.kill();
-            rank
-        });
-        let error = soon(|| {
-            loop {
-                if let Err(error) = storm.round() {
-                    break error;
-                }
-            }
-        });
+        let error = kill_amid(rank, Duration::from_micros(100 + round * 137 % 1500), || storm.round());
         assert!(matches!(error, Error::RankFailed { rank: 1 }), "round {round}: {error}");
-        drop(killer.join().unwrap());
         // What is active is given up with its requests, whoever was copying what.
         drop(storm);
     }

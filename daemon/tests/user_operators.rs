@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use common::{Cluster, everybody, everybody_of, soon};
+use common::{Cluster, everybody, everybody_of, kill_amid, soon};
 use nix::sys::signal::{Signal, raise};
 use ropeway::{Collective, Communicator, Error, Favor, Operator, Plain, Reproducible, Session, UserOperator, WaitMode};
 
@@ -403,25 +403,13 @@ fn a_rank_killed_in_the_middle_harms_nobody() {
             move || Storm::new(&world)
         });
         let mut storm = init.join().unwrap();
-        let mut ranks = [cluster.spawn(1, "storm"), cluster.spawn(2, "storm")];
+        let (_neighbour, victim) = (cluster.spawn(1, "storm"), cluster.spawn(2, "storm"));
         (0..round % 5).for_each(|_| storm.round().unwrap());
-        let killer = thread::spawn(move || {
-            thread::sleep(Duration::from_micros(50 + round * 331 % 2000));
-            ranks[1].kill();
-            ranks
-        });
-        let error = soon(|| {
-            loop {
-                if let Err(error) = storm.round() {
-                    break error;
-                }
-            }
-        });
+        let error = kill_amid(victim, Duration::from_micros(50 + round * 331 % 2000), || storm.round());
         // Its neighbour notices too, and leaves.
         assert!(
             matches!(error, Error::RankFailed { rank: 2 } | Error::RankLeft { rank: 1 } | Error::PeerFreed),
             "{error}"
         );
-        drop(killer.join().unwrap());
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use ropeway::control::ControlSocket;
-use ropeway::{Communicator, RecvRequest, SendRequest, Session};
+use ropeway::{Communicator, Error, RecvRequest, SendRequest, Session};
 use ropeway_daemon::{Config, Daemon};
 use ropeway_proto::control::{DaemonAddress, JobSpec, Reply, Request};
 use ropeway_proto::hello::{ClusterKey, VersionRange};
@@ -158,6 +158,23 @@ pub(crate) fn soon<T>(act: impl FnOnce() -> T) -> T {
     guard.join().unwrap();
     assert!(start.elapsed() < NOTICE, "took {:?}", start.elapsed());
     result
+}
+
+/// Kills a rank after a while; returns the error with which `round`, repeated until then, soon ends.
+pub(crate) fn kill_amid(mut rank: Rank, after: Duration, mut round: impl FnMut() -> Result<(), Error>) -> Error {
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(after);
+            rank.kill();
+        });
+        soon(|| {
+            loop {
+                if let Err(error) = round() {
+                    break error;
+                }
+            }
+        })
+    })
 }
 
 /// Runs `act` as each of `size` ranks on `nodes` nodes at once.
