@@ -1,53 +1,88 @@
 //! `ropeway bench`: measures.
 
 mod collective;
+mod command;
 mod compare;
 mod flags;
 mod peer;
+mod progress;
 mod report;
 mod rounds;
+mod table;
 mod wide;
 
-use std::time::Duration;
-
-use indicatif::ProgressBar;
-
-use self::report::Report;
+use self::progress::Progress;
+use self::table::Results;
 use crate::failure::{Failure, print};
 use crate::launch::{Daemons, Events};
 use crate::rank::Task;
 use crate::steps::{Steps, Told};
 
-pub(crate) use self::flags::Flags;
-pub(crate) use self::report::{counted_nodes, digits};
+pub(crate) use self::command::Command;
+use self::flags::Flags;
+pub(crate) use self::table::{counted_nodes, digits};
 
-pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
+pub(crate) fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::One(flags) => run_one(flags),
+        Command::Report(flags) => report::run(flags),
+    }
+}
+
+fn run_one(flags: &Flags) -> Result<(), Failure> {
+    let events = Events::from_signals()?;
+    let progress = Progress::of_one(flags.quiet);
+    let found = measure(flags, &events, &progress)?;
+    progress.finish();
+    // What has been measured before a failure is still true.
+    found.show(flags)?;
+    found.cut_short.map_or(Ok(()), Err)
+}
+
+/// What a benchmark has found.
+#[derive(Default)]
+struct Found {
+    /// One JSON object a line.
+    records: String,
+    /// The same for people.
+    table: String,
+    /// What the daemons have counted, if it was asked for.
+    counted: String,
+    /// Why there is not more.
+    cut_short: Option<Failure>,
+}
+
+impl Found {
+    fn show(&self, flags: &Flags) -> Result<(), Failure> {
+        if !flags.json {
+            return print(&format!("{}{}", self.table, self.counted));
+        }
+        print(&self.records)?;
+        if !flags.quiet {
+            eprint!("{}", self.table);
+        }
+        Ok(())
+    }
+}
+
+/// Measures what was asked for.
+fn measure(flags: &Flags, events: &Events, progress: &Progress) -> Result<Found, Failure> {
     if flags.compares() {
-        return compare::run(flags);
+        return compare::measure(flags, events, progress);
     }
     let plan = flags.plan()?;
-    let events = Events::from_signals()?;
     let daemons = flags.daemons()?;
-    let setting = flags.setting();
-    let progress = if flags.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-    progress.enable_steady_tick(Duration::from_millis(100));
     let bench = plan.bench;
-    let mut report = Report::new(bench, setting, flags.counters);
-    let steps = Steps {
-        task: Task::Bench(plan),
-        ranks: flags.ranks,
-        wait: Some(flags.wait()),
-        daemons: &daemons,
-        events: &events,
-    };
+    let mut results = Results::new(bench, flags.setting(), flags.counters);
+    let steps =
+        Steps { task: Task::Bench(plan), ranks: flags.ranks, wait: Some(flags.wait()), daemons: &daemons, events };
     let followed = steps.follow(|told| match told {
-        Told::Step(label) => progress.set_message(format!("{bench}: {label}")),
-        Told::Outcome(measured, seen) => report.add(measured, seen),
+        Told::Step(label) => progress.say(&format!("{bench}: {label}")),
+        Told::Outcome(measured, seen) => results.add(measured, seen),
     });
-    progress.finish_and_clear();
-    // What has been measured before a failure is still true.
-    flags.show(&report)?;
-    followed
+    let table = results.table();
+    let table = if table.is_empty() { String::new() } else { format!("{}{table}", results.heading()) };
+    Ok(Found { records: results.json(), table, counted: results.counted(), cut_short: followed.err() })
 }
 
 impl Flags {
@@ -57,17 +92,5 @@ impl Flags {
             (false, true) => Daemons::in_namespaces(self.nodes, self.rate)?,
             (false, false) => Daemons::embedded(self.nodes)?,
         })
-    }
-
-    fn show(&self, report: &Report) -> Result<(), Failure> {
-        let table = report.table();
-        if self.json {
-            print(&report.json())?;
-            if !self.quiet && !table.is_empty() {
-                eprint!("{}{table}", report.heading());
-            }
-            return Ok(());
-        }
-        if table.is_empty() { Ok(()) } else { print(&format!("{}{table}{}", report.heading(), report.counted())) }
     }
 }

@@ -11,6 +11,7 @@ mod launch;
 mod rank;
 mod run;
 mod steps;
+mod svg;
 mod words;
 
 use std::process::ExitCode;
@@ -30,7 +31,7 @@ struct Tool {
 enum Command {
     Run(run::Flags),
     Demo(demo::Flags),
-    Bench(bench::Flags),
+    Bench(bench::Command),
     Calibrate(calibrate::Flags),
     Explain(explain::Flags),
     Daemon(daemon::Flags),
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
     let result = match Tool::parse().command {
         Command::Run(flags) => run::run(&flags),
         Command::Demo(flags) => demo::run(&flags),
-        Command::Bench(flags) => bench::run(&flags),
+        Command::Bench(command) => bench::run(&command),
         Command::Calibrate(flags) => calibrate::run(&flags),
         Command::Explain(flags) => explain::run(&flags),
         Command::Daemon(flags) => daemon::run(flags),
@@ -66,6 +67,7 @@ Examples:
   ropeway run -n 4 -- ./my-program --its-flag    start four ranks on this node
   ropeway run -n 4 --nodes 2 -- ./my-program     the same on two daemons, joined by TCP
   ropeway bench latency --sizes 8,1K,64K
+  ropeway bench report --quick                   all benchmarks on a page, to be opened in a browser
   ropeway bench coll allreduce -n 4              how long a collective takes, and how much of it computing hides
   ropeway calibrate --quick                      what this machine can do, and the sizes that follow
   ropeway explain allreduce -n 64 --bytes 1M     which algorithm, why, and what each participant does

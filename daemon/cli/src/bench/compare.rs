@@ -4,15 +4,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use indicatif::ProgressBar;
 use ropeway_bench::{Bench, Kind, MPI_CONTEST, Measured, Mode, Plan, Setting, Size, Summary, Table};
 use serde::Serialize;
 
-use super::Flags;
 use super::peer::{self, Peer, Placement};
-use super::report::digits;
+use super::progress::Progress;
 use super::rounds::{Round, kinds, rounds};
-use crate::failure::{Failure, print};
+use super::table::digits;
+use super::{Flags, Found};
+use crate::failure::Failure;
 use crate::launch::{Daemons, Events, Input, Launch, Next, Outcome, Output, Program, Running};
 use crate::rank::Task;
 use crate::steps::{Steps, Told};
@@ -20,7 +20,7 @@ use crate::steps::{Steps, Told};
 /// A peer's run must end within this time; a library that spins on too few cores would take for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
+pub(super) fn measure(flags: &Flags, events: &Events, progress: &Progress) -> Result<Found, Failure> {
     let kinds = kinds(flags)?;
     let needs_pairs = kinds.iter().any(|kind| kind.operation().is_none());
     if flags.ranks < 2 || (needs_pairs && !flags.ranks.is_multiple_of(2)) {
@@ -32,40 +32,26 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     if flags.netns {
         return Err(Failure::CannotRun("compare has no --netns: others run on loopback or shared memory".to_owned()));
     }
-    let events = Events::from_signals()?;
     let mut peers = find_peers(flags)?;
     let folder = tempfile::Builder::new().prefix("ropeway-compare-").tempdir().map_err(Failure::other)?;
     let programs = build(&mut peers, folder.path())?;
     let daemons = Daemons::embedded(flags.nodes)?;
     // Their launchers are started as jobs of one rank, so that they end as jobs do.
     let starter = Daemons::embedded(1)?;
-    let progress = if flags.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-    progress.enable_steady_tick(Duration::from_millis(100));
     let complaints = folder.path().join("complaints");
-    let mut lines = Vec::new();
-    let mut compared = Ok(());
-    'all: for round in rounds(flags, &kinds) {
-        let mut arena = Arena {
-            flags,
-            round,
-            daemons: &daemons,
-            starter: &starter,
-            complaints: &complaints,
-            events: &events,
-            progress: &progress,
-        };
+    let (mut lines, mut cut_short) = (Vec::new(), None);
+    for round in rounds(flags, &kinds) {
+        let mut arena =
+            Arena { flags, round, daemons: &daemons, starter: &starter, complaints: &complaints, events, progress };
         match arena.compare(&peers, &programs) {
             Ok(results) => lines.extend(results),
             Err(failure) => {
-                compared = Err(failure);
-                break 'all;
+                cut_short = Some(failure);
+                break;
             }
         }
     }
-    progress.finish_and_clear();
-    // What was measured before a failure is still true.
-    show(flags, &lines)?;
-    compared
+    Ok(Found { records: json(&lines), table: table(flags, &lines), counted: String::new(), cut_short })
 }
 
 fn find_peers(flags: &Flags) -> Result<Vec<Peer>, Failure> {
@@ -141,7 +127,7 @@ struct Arena<'a> {
     /// Where peers complain.
     complaints: &'a Path,
     events: &'a Events,
-    progress: &'a ProgressBar,
+    progress: &'a Progress,
 }
 
 /// A peer, and the kind of its requests.
@@ -188,8 +174,7 @@ impl Arena<'_> {
                         let Rival { peer, form, .. } = rivals.remove(index);
                         let said = std::fs::read_to_string(self.complaints).unwrap_or_default();
                         let said = said.lines().next().unwrap_or("it takes too long, or says too little").to_owned();
-                        let message = format!("ropeway: {} ({form}) is left out: {said}", peer.name);
-                        self.progress.suspend(|| eprintln!("{message}"));
+                        self.progress.note(&format!("{} ({form}) is left out: {said}", peer.name));
                     }
                 }
             }
@@ -199,7 +184,7 @@ impl Arena<'_> {
 
     fn say(&self, who: &str, run: u32) {
         let Round { contest, wait, .. } = &self.round;
-        self.progress.set_message(format!("{}, {wait}, run {run} of {}: {who}", contest.kind, self.flags.runs()));
+        self.progress.say(&format!("{}, {wait}, run {run} of {}: {who}", contest.kind, self.flags.runs()));
     }
 
     fn ours(&self) -> Result<Vec<f64>, Failure> {
@@ -324,18 +309,8 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn show(flags: &Flags, lines: &[Line]) -> Result<(), Failure> {
-    let table = table(flags, lines);
-    if !flags.json {
-        return print(&table);
-    }
-    let records: String =
-        lines.iter().map(|line| serde_json::to_string(line).expect("lines are plain structures") + "\n").collect();
-    print(&records)?;
-    if !flags.quiet {
-        eprint!("{table}");
-    }
-    Ok(())
+fn json(lines: &[Line]) -> String {
+    lines.iter().map(|line| serde_json::to_string(line).expect("lines are plain structures") + "\n").collect()
 }
 
 fn table(flags: &Flags, lines: &[Line]) -> String {

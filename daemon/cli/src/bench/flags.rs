@@ -29,6 +29,7 @@ Examples:
   ropeway bench coll allreduce -n 4 --sizes 8,64K,1M --op max
   ropeway bench overlap --of allgather,alltoall -n 4 --sizes 64K
   ropeway bench compare --nodes 2 --of latency --sizes 8,1M
+  ropeway bench report --quick
 
 A collective's size is that of the vector (bcast, reductions, scans), of each rank's block (gather, scatter, allgather,
 reduce-scatter), or of the block for each rank (alltoall). All ranks begin at the same moment of the machine's clock; what

@@ -1,177 +1,110 @@
-//! What `ropeway bench` prints.
+//! `ropeway bench report`: what all benchmarks have found, on one page.
 
-use ropeway_bench::{Bench, Measured, Record, Setting, Side, Size, Summary, Table, s_per_gib};
+mod chart;
+mod curves;
+mod headline;
+mod machine;
+mod page;
+mod peers;
+mod records;
+mod ruler;
+mod section;
+mod sections;
+mod strips;
+mod suite;
 
-use super::wide;
-use crate::steps::Seen;
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
-/// What has been measured so far.
-pub(super) struct Report {
-    bench: Bench,
-    setting: Setting,
-    with_counters: bool,
-    lines: Vec<Record>,
-    results: Vec<(Measured, Seen)>,
+use clap::Args;
+use tempfile::NamedTempFile;
+
+use self::records::Records;
+use self::suite::{Measured, Suite};
+use crate::failure::{Failure, print};
+
+/// Measures everything, and writes a page about it that a stranger can read: one HTML file, which needs nothing else.
+///
+/// It begins with a sentence, explains every figure, and carries the raw records. What can't run here (--netns without root,
+/// comparisons without another library) is left out with the reason. With Ctrl-C the page has what was measured until then.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ropeway bench report --quick                          less than three minutes
+  ropeway bench report --output node7.html              about a quarter of an hour
+  ROPEWAY_PEERS=/opt/mpich ropeway bench report         beside this library too
+  ropeway bench report --json > node7.jsonl             keep the records as well
+  ropeway bench report --records node7.jsonl            the page again, without measuring")]
+pub(crate) struct Flags {
+    /// Less of everything, in less than three minutes.
+    #[arg(long, conflicts_with = "records")]
+    quick: bool,
+    /// Where the page goes.
+    #[arg(long, value_name = "FILE", default_value = "ropeway-report.html")]
+    output: PathBuf,
+    /// Measure nothing: the page of records that were saved, of this command or of other benchmarks with --json.
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
+    /// Also print the records, one JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// No progress.
+    #[arg(long)]
+    quiet: bool,
 }
 
-impl Report {
-    pub(super) fn new(bench: Bench, setting: Setting, with_counters: bool) -> Self {
-        Self { bench, setting, with_counters, lines: Vec::new(), results: Vec::new() }
+pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
+    let page = Page::begin(&flags.output)?;
+    let Measured { records: text, failure } = match &flags.records {
+        Some(path) => Measured { records: read(path)?, failure: None },
+        None if flags.quick => Suite::QUICK.measure(flags.quiet)?,
+        None => Suite::FULL.measure(flags.quiet)?,
+    };
+    let source =
+        flags.records.as_ref().map_or_else(|| "what was measured".to_owned(), |path| path.display().to_string());
+    let records = Records::parse(&text).map_err(|error| Failure::Other(format!("{source}: {error}")))?;
+    page.end(&page::html(&records))?;
+    if flags.json {
+        print(&text)?;
     }
+    if !flags.quiet {
+        eprintln!("The page is {}: open it in a browser.", flags.output.display());
+    }
+    failure.map_or(Ok(()), Err)
+}
 
-    pub(super) fn add(&mut self, measured: Measured, seen: Seen) {
-        let counters = seen.counters.clone().filter(|_| self.with_counters);
-        let daemon = self.of_daemons(&measured, &seen);
-        self.lines.push(Record::new(&self.bench.to_string(), &self.setting, &measured).with_counters(counters));
-        self.results.push((measured, seen));
-        if let Some(daemon) = daemon {
-            self.lines.push(Record::new(&self.bench.to_string(), &self.setting, &daemon));
-            self.results.push((daemon, Seen::default()));
+fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|error| Failure::Other(format!("can't read {}: {error}", path.display())))
+}
+
+/// The file to be, which appears when it is complete. An older one stays until then.
+struct Page<'a> {
+    path: &'a Path,
+    file: NamedTempFile,
+}
+
+impl<'a> Page<'a> {
+    /// Refuses what can't be written before anything is measured.
+    fn begin(path: &'a Path) -> Result<Self, Failure> {
+        let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+        let readable = Permissions::from_mode(0o644);
+        let file = tempfile::Builder::new().prefix(".ropeway-report-").permissions(readable).tempfile_in(folder);
+        match file {
+            Ok(file) if !path.is_dir() => Ok(Self { path, file }),
+            Ok(_) => Err(cannot_write(path, "it is a directory")),
+            Err(error) => Err(cannot_write(path, error)),
         }
     }
 
-    /// What it has cost the daemons, which the ranks can't know.
-    fn of_daemons(&self, clients: &Measured, seen: &Seen) -> Option<Measured> {
-        let (metric, figure) = match (self.bench, clients.moved_bytes) {
-            (Bench::Idle, _) => ("daemon_cpu", seen.daemon_cpu.as_secs_f64() / seen.elapsed.as_secs_f64() * 100.0),
-            (Bench::Cpu, Some(moved_bytes)) => ("daemon_s_per_gib", s_per_gib(seen.daemon_cpu, moved_bytes)),
-            _ => return None,
-        };
-        let summary = Summary::of(&[figure]);
-        Some(Measured { metric: metric.to_owned(), summary, floor: None, ..clients.clone() })
-    }
-
-    pub(super) fn json(&self) -> String {
-        let line = |record| serde_json::to_string(record).expect("records are plain structures") + "\n";
-        self.lines.iter().map(line).collect()
-    }
-
-    /// Whether there are several metrics, so that each row has to say which is its.
-    fn is_mixed(&self) -> bool {
-        self.results.windows(2).any(|pair| pair[0].0.metric != pair[1].0.metric)
-    }
-
-    pub(super) fn heading(&self) -> String {
-        let Setting { ranks, nodes, device, wait, netns, rate, algorithm, cores } = &self.setting;
-        let what = match self.results.first() {
-            _ if self.bench == Bench::Idle => "CPU time while waiting, percent".to_owned(),
-            Some((Measured { collective: Some(call), unit, .. }, _)) if self.bench == Bench::Coll => {
-                format!("{call}: latency, {unit}, and d_o")
-            }
-            Some((first, _)) if !self.is_mixed() => format!("{}, {}", first.metric, first.unit),
-            _ => self.bench.to_string(),
-        };
-        let nodes = counted_nodes(*nodes);
-        let netns = if *netns { " between namespaces" } else { "" };
-        let rate = rate.as_ref().map(|rate| format!(" at {rate}")).unwrap_or_default();
-        let by = algorithm.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
-        format!("{what}{by}; {ranks} ranks, {nodes}, {device}{netns}{rate}, {wait}, {cores} cores\n")
-    }
-
-    pub(super) fn table(&self) -> Table {
-        if self.bench == Bench::Idle {
-            return self.idle_table();
-        }
-        if self.bench == Bench::Coll {
-            return wide::coll_table(self.results.iter().map(|(measured, _)| measured));
-        }
-        if let Some(metrics) = wide::metrics(self.bench) {
-            return wide::table(metrics, self.results.iter().map(|(measured, _)| measured));
-        }
-        let (is_mixed, has_pairs) =
-            (self.is_mixed(), self.results.iter().any(|(measured, _)| measured.pairs.is_some()));
-        let mut heading = if is_mixed { vec!["metric", "unit"] } else { Vec::new() };
-        heading.push("messages");
-        heading.extend(has_pairs.then_some("pairs"));
-        heading.extend(["bytes", "min", "median", "p99", "max", "samples"]);
-        if self.results.iter().any(|(measured, _)| measured.floor.is_some()) {
-            heading.extend(["floor", "ratio", ""]);
-        }
-        let mut table = Table::with_words(if is_mixed { 3 } else { 1 }, &heading);
-        for (measured, _) in &self.results {
-            let mut row = if is_mixed { vec![measured.metric.clone(), measured.unit.clone()] } else { Vec::new() };
-            row.push(kind(measured));
-            row.extend(has_pairs.then(|| measured.pairs.map_or_else(String::new, |pairs| pairs.to_string())));
-            row.extend(figures(measured));
-            table.push(row);
-        }
-        table
-    }
-
-    fn idle_table(&self) -> Table {
-        let mut table = Table::new(&["who", "percent of a core"]);
-        for (measured, _) in &self.results {
-            let who = if measured.metric == "client_cpu" { "all ranks" } else { "daemons" };
-            table.push(vec![who.to_owned(), digits(measured.summary.median)]);
-        }
-        table
-    }
-
-    /// What the daemons have counted, a line for each result.
-    pub(super) fn counted(&self) -> String {
-        let mut text = String::new();
-        for (measured, seen) in self.results.iter().filter(|_| self.with_counters) {
-            let Some(counters) = &seen.counters else { continue };
-            let metric = if self.is_mixed() { format!("{}, ", measured.metric) } else { String::new() };
-            let pairs = measured.pairs.map_or_else(String::new, |pairs| format!(", {pairs} pairs"));
-            let what = format!(
-                "{metric}{}{pairs}{}",
-                kind(measured),
-                size(measured).map(|size| format!(", {size}")).unwrap_or_default()
-            );
-            let counts: Vec<_> = counters.iter().filter(|(_, count)| **count > 0).collect();
-            let counts: Vec<_> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
-            text += &format!("counted, {what}: {}\n", counts.join(", "));
-        }
-        text
+    fn end(mut self, html: &str) -> Result<(), Failure> {
+        self.file.write_all(html.as_bytes()).map_err(|error| cannot_write(self.path, error))?;
+        self.file.persist(self.path).map_err(|error| cannot_write(self.path, error))?;
+        Ok(())
     }
 }
 
-/// Kind of messages, and which way they go.
-fn kind(measured: &Measured) -> String {
-    let both = if measured.side == Some(Side::Both) { ", both ways" } else { "" };
-    format!("{}{both}", measured.mode.map(|mode| mode.to_string()).unwrap_or_default())
-}
-
-pub(super) fn size(measured: &Measured) -> Option<String> {
-    measured.bytes.map(|bytes| Size(bytes).to_string())
-}
-
-/// The cells from the size on: figures, samples, and the floor if there is one.
-pub(super) fn figures(measured: &Measured) -> Vec<String> {
-    let Measured { summary, floor, .. } = measured;
-    let mut cells = vec![size(measured).unwrap_or_default()];
-    cells.extend([summary.min, summary.median, summary.p99, summary.max].map(digits));
-    cells.push(summary.samples.to_string());
-    if let Some(floor) = floor {
-        let spread = format!("{}-{}", digits(floor.ratio_min), digits(floor.ratio_max));
-        cells.extend([digits(floor.median), digits(floor.ratio), format!("({spread}) of {}", floor.name)]);
-    }
-    cells
-}
-
-/// So many nodes, in words.
-pub(crate) fn counted_nodes(nodes: u32) -> String {
-    if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
-}
-
-/// Four digits, or all before the point.
-pub(crate) fn digits(value: f64) -> String {
-    // Without a minus sign before what is shown as zero.
-    let value = if value.abs() < 0.0005 { 0.0 } else { value };
-    let size = value.abs();
-    let before_point = if size < 1.0 { 1 } else { size.log10() as usize + 1 };
-    format!("{value:.*}", 4usize.saturating_sub(before_point))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_four_digits() {
-        let shown: Vec<_> =
-            [0.123_45, 1.234_56, 12.3456, 1234.56, 123_456.7, 0.0, -12.3456, -0.0001].into_iter().map(digits).collect();
-        assert_eq!(shown, ["0.123", "1.235", "12.35", "1235", "123457", "0.000", "-12.35", "0.000"]);
-    }
+fn cannot_write(path: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::Other(format!("can't write {}: {error}", path.display()))
 }

@@ -2,7 +2,7 @@
 
 use ropeway_bench::{Bench, Measured, Table};
 
-use super::report::{digits, figures, size};
+use super::table::{digits, figures, size};
 
 /// The metrics of a benchmark that has several for each kind of message, the most important first.
 pub(super) fn metrics(bench: Bench) -> Option<&'static [&'static str]> {

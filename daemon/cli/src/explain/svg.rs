@@ -4,6 +4,7 @@ use ropeway_schedule::Action;
 
 use super::Explanation;
 use crate::failure::Failure;
+use crate::svg::{Svg, escape};
 
 pub(super) fn draw(explanation: &Explanation) -> Result<String, Failure> {
     let proof = &explanation.proof;
@@ -18,36 +19,35 @@ pub(super) fn draw(explanation: &Explanation) -> Result<String, Failure> {
     let x = |participant: u32| f64::from(participant + 1) * COLUMN;
     let y = |round: u32| 2.0 * MARGIN + f64::from(round) * ROW;
     let title = format!("{} among {}: {}", shape.collective.name(), shape.size, explanation.shown.algorithm);
-    let mut svg = format!(
+    let mut svg = Svg::default();
+    svg.push(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"sans-serif\" font-size=\"11\">\n<title>{title}</title>\n\
          <defs><marker id=\"head\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"6\" markerHeight=\"6\" orient=\"auto\">\
          <path d=\"M0 0 8 4 0 8z\" fill=\"#1f5f8b\"/></marker></defs>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"8\" y=\"16\">{title}</text>\n"
-    );
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>",
+        title = escape(&title)
+    ));
+    svg.text((8.0, 16.0), "", &title);
     for participant in 0..shape.size {
         let (x, first, last) = (x(participant), y(0), y(proof.depth));
-        svg += &format!("<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">{participant}</text>\n", first - 6.0);
-        svg += &format!("<line x1=\"{x}\" y1=\"{first}\" x2=\"{x}\" y2=\"{last}\" stroke=\"#ccc\"/>\n");
+        svg.text((x, first - 6.0), "text-anchor=\"middle\"", &participant.to_string());
+        svg.line((x, first), (x, last), "stroke=\"#ccc\"");
     }
     for round in 1..=proof.depth {
-        svg += &format!("<text x=\"6\" y=\"{}\" fill=\"#888\">{round}</text>\n", y(round) - ROW / 2.0 + 4.0);
+        svg.text((6.0, y(round) - ROW / 2.0 + 4.0), "fill=\"#888\"", &round.to_string());
     }
     for schedule in &explanation.schedules {
         for (index, step) in (0..).zip(schedule.steps()) {
             // A message is drawn in the round in which it comes.
             let (Action::Send { peer, .. } | Action::Signal { peer }) = step.action else { continue };
             let round = explanation.execution.level(peer, explanation.execution.partner(schedule.me(), index));
-            svg += &format!(
-                "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"#1f5f8b\" marker-end=\"url(#head)\"/>\n",
-                x(schedule.me()),
-                y(round.saturating_sub(1)),
-                x(peer),
-                y(round)
-            );
+            let from = (x(schedule.me()), y(round.saturating_sub(1)));
+            svg.line(from, (x(peer), y(round)), "stroke=\"#1f5f8b\" marker-end=\"url(#head)\"");
         }
     }
-    Ok(svg + "</svg>\n")
+    svg.push("</svg>");
+    Ok(svg.into_markup())
 }
 
 /// More would be a black square.

@@ -1,0 +1,72 @@
+//! What is being measured, shown while it is.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A line on the terminal: what is done, and of a suite how much of it, and how long it still takes.
+pub(super) struct Progress {
+    bar: ProgressBar,
+    part: Option<Part>,
+}
+
+/// Where a suite is.
+struct Part {
+    name: String,
+    begin: Instant,
+    before: Duration,
+    budget: Duration,
+}
+
+impl Progress {
+    /// Of a benchmark, whose end nobody knows.
+    pub(super) fn of_one(quiet: bool) -> Self {
+        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        bar.enable_steady_tick(TICK);
+        Self { bar, part: None }
+    }
+
+    /// Of several, which together should take so long.
+    pub(super) fn of_suite(quiet: bool, total: Duration) -> Self {
+        if quiet {
+            return Self { bar: ProgressBar::hidden(), part: None };
+        }
+        let style = ProgressStyle::with_template("[{bar:24}] {left}  {wide_msg}").expect("the template is valid");
+        let style = style.progress_chars("=> ").with_key(
+            "left",
+            |state: &indicatif::ProgressState, line: &mut dyn std::fmt::Write| {
+                let left_s = state.len().unwrap_or_default().saturating_sub(state.pos()).div_ceil(1000);
+                // The line is text in memory.
+                let _ = write!(line, "{}:{:02} left", left_s / 60, left_s % 60);
+            },
+        );
+        let bar = ProgressBar::new(total.as_millis() as u64).with_style(style);
+        bar.enable_steady_tick(TICK);
+        Self { bar, part: None }
+    }
+
+    /// The next part of a suite begins; those before it were to take `before`.
+    pub(super) fn begin(&mut self, name: &str, before: Duration, budget: Duration) {
+        self.part = Some(Part { name: name.to_owned(), begin: Instant::now(), before, budget });
+        self.say("");
+    }
+
+    /// What is measured now.
+    pub(super) fn say(&self, what: &str) {
+        let Some(part) = &self.part else { return self.bar.set_message(what.to_owned()) };
+        let done = part.before + part.begin.elapsed().min(part.budget);
+        self.bar.set_position(done.as_millis() as u64);
+        self.bar.set_message(format!("{}  {what}", part.name));
+    }
+
+    /// Says something that stays.
+    pub(super) fn note(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("ropeway: {text}"));
+    }
+
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+const TICK: Duration = Duration::from_millis(100);

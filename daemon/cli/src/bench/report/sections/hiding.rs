@@ -1,0 +1,43 @@
+//! What goes on while the program computes.
+
+use super::super::curves::{circumstances, figures};
+use super::super::records::{Records, Row};
+use super::super::ruler::Scale;
+use super::super::section::Section;
+use super::missing;
+
+pub(super) fn overlap(records: &Records) -> Section {
+    let rows: Vec<_> = records.of("overlap", "d_o").into_iter().filter(is_persistent).collect();
+    let guides = [(1.0, "all is hidden"), (0.0, "nothing is hidden")];
+    let figures = figures(&rows, ("degree of overlapping, d_o", Scale::Linear), &guides, circumstances);
+    Section {
+        id: "overlap",
+        title: "How much of a transfer hides behind computation",
+        meaning: "d_o is the share of the transfer's time that computing between start and wait makes disappear, for the side that sends, receives \
+                  or does both. Where it is near 1, start early and wait late; below 0 computing then slows the program down. \
+                  Asleep leaves the core to the daemon, busy does not: with as many busy ranks as cores, leave the daemon one.",
+        missing: if figures.is_empty() { vec![missing("the overlap", "overlap")] } else { Vec::new() },
+        figures,
+        ..Section::default()
+    }
+}
+
+pub(super) fn asynchrony(records: &Records) -> Section {
+    let rows: Vec<_> = records.of("asynchrony", "d_a").into_iter().filter(is_persistent).collect();
+    let guides = [(1.0, "goes on by itself"), (0.0, "goes on only in calls")];
+    let figures = figures(&rows, ("degree of asynchrony, d_a", Scale::Linear), &guides, circumstances);
+    Section {
+        id: "asynchrony",
+        title: "Whether receives go on by themselves",
+        meaning: "d_a is the share of a receive that has happened when the program comes back from a long computation. Near 1 there is no need to \
+                  call test in between; near 0 or below there would be.",
+        missing: if figures.is_empty() { vec![missing("the asynchrony", "asynchrony")] } else { Vec::new() },
+        figures,
+        ..Section::default()
+    }
+}
+
+/// One-shot messages hide as much or less, and are in the records.
+fn is_persistent(row: &&Row) -> bool {
+    row.mode.as_deref() != Some("oneshot")
+}

@@ -1,0 +1,49 @@
+//! Ropeway beside other libraries.
+
+use ropeway_bench::Size;
+
+use super::super::chart::Look;
+use super::super::peers::{best_forms, speed_up};
+use super::super::records::{Records, Row, groups};
+use super::super::section::{Drawing, Figure, Section};
+use super::super::strips::{Kind, Strip, Strips};
+
+pub(super) fn section(records: &Records) -> Section {
+    let rows = best_forms(records, |_| true);
+    let figures = groups(&rows, |row| (row.of.clone(), row.setting()));
+    let figures: Vec<_> = figures.into_iter().map(|((of, setting), rows)| figure(&of, &setting, &rows)).collect();
+    let none = "Left out: no MPI library was found to compare with. Install one (apt-get install openmpi-bin libopenmpi-dev), or name it in \
+                ROPEWAY_PEERS, and run ropeway bench compare.";
+    Section {
+        id: "peers",
+        title: "Beside other libraries",
+        meaning: "How many times as fast Ropeway is as the best form of each library found, measured in turns in one run; the bar is from the \
+                  lowest to the highest run. Right of 1 Ropeway is faster; where a bar crosses 1, take neither for faster.",
+        missing: if figures.is_empty() { vec![none.to_owned()] } else { Vec::new() },
+        figures,
+        ..Section::default()
+    }
+}
+
+fn figure(of: &str, setting: &str, rows: &[&Row]) -> Figure {
+    let mut peers: Vec<&str> = Vec::new();
+    let mut strips = Vec::new();
+    for row in rows {
+        if !peers.contains(&row.peer.as_str()) {
+            peers.push(&row.peer);
+        }
+        let number = peers.iter().position(|peer| *peer == row.peer).unwrap_or_default();
+        let (value, spread) = speed_up(row);
+        let size =
+            if of == "barrier" { String::new() } else { format!("{} bytes, ", Size(row.bytes.unwrap_or_default())) };
+        strips.push(Strip {
+            label: format!("{size}{}, {}", row.peer, row.peer_mode),
+            value,
+            spread: Some(spread),
+            look: Look::Marked(number),
+            doubts: row.doubts(),
+        });
+    }
+    let strips = Strips { kind: Kind::Ratios, unit: "times as fast".into(), strips };
+    Figure { title: format!("{of}, {setting}"), note: String::new(), drawing: Drawing::Strips(strips) }
+}

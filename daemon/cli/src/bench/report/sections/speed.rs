@@ -1,0 +1,66 @@
+//! How fast messages are.
+
+use super::super::chart::{Curve, Look};
+use super::super::curves::{figures, mode, points};
+use super::super::peers::best_forms;
+use super::super::records::{Records, Row, groups};
+use super::super::ruler::Scale;
+use super::super::section::{Drawing, Figure, Section};
+use super::missing;
+
+pub(super) fn latency(records: &Records) -> Section {
+    let rows = records.of("latency", "half_rtt");
+    let figures = figures(&rows, ("half a round trip, µs", Scale::Log), &[], mode);
+    Section {
+        id: "latency",
+        title: "How long a message takes",
+        meaning: "Half the time of a message and its answer, of the same size; lower is better. Where the persistent curve lies below the \
+                  one-shot curve, bind messages that are sent again and again (send_init, recv_init); where it touches the floor, \
+                  the rest is the machine's.",
+        missing: missing_if(&figures, "the latency", "latency"),
+        figures: with_peers(figures, &rows, records, "latency"),
+        ..Section::default()
+    }
+}
+
+pub(super) fn bandwidth(records: &Records) -> Section {
+    let rows = records.of("bandwidth", "bandwidth");
+    let name = |row: &Row| match row.side.as_deref() {
+        Some("both") => format!("{}, both ways", mode(row)),
+        _ => mode(row),
+    };
+    let figures = figures(&rows, ("bandwidth, MB/s", Scale::Log), &[], name);
+    Section {
+        id: "bandwidth",
+        title: "How much gets through",
+        meaning: "Bytes a second of windows of 64 messages; higher is better. Where the curve has flattened, larger messages gain nothing; \
+                  below that, put small messages together.",
+        missing: missing_if(&figures, "the bandwidth", "bandwidth"),
+        figures: with_peers(figures, &rows, records, "bandwidth"),
+        ..Section::default()
+    }
+}
+
+fn missing_if(figures: &[Figure], what: &str, command: &str) -> Vec<String> {
+    if figures.is_empty() { vec![missing(what, command)] } else { Vec::new() }
+}
+
+/// Adds what others reach in the same setting.
+fn with_peers(mut figures: Vec<Figure>, rows: &[&Row], records: &Records, of: &str) -> Vec<Figure> {
+    let best = best_forms(records, |what| what == of);
+    let settings = groups(rows, Row::setting);
+    for (figure, (setting, _)) in figures.iter_mut().zip(&settings) {
+        let Drawing::Chart(chart) = &mut figure.drawing else { continue };
+        let there: Vec<_> = best.iter().copied().filter(|row| row.setting() == *setting).collect();
+        let begin = chart.curves.iter().filter(|curve| curve.look != Look::Floor).count();
+        for (number, (peer, rows)) in groups(&there, |row| row.peer.clone()).into_iter().enumerate() {
+            let points = points(&rows, |row| row.peer_median, |_| None);
+            chart.curves.push(Curve { name: peer, look: Look::Marked(begin + number), points });
+        }
+        if !there.is_empty() {
+            figure.note =
+                "Other libraries were measured in turns with Ropeway at another time: see the ratios below.".into();
+        }
+    }
+    figures
+}

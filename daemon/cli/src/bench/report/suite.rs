@@ -1,0 +1,155 @@
+//! Benchmarks one after the other, as somebody would type them.
+
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+use super::machine::Machine;
+use super::records::{MACHINE, PART, Part, line};
+use crate::bench::progress::Progress;
+use crate::bench::{Flags, Found, measure};
+use crate::failure::Failure;
+use crate::launch::{Events, Outcome};
+
+/// What to measure, and how long all of it may take.
+pub(super) struct Suite {
+    parts: &'static [(&'static str, u64)],
+    limit: Duration,
+}
+
+/// `ropeway bench` as it is typed.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// What came of a suite.
+pub(super) struct Measured {
+    /// One record a line.
+    pub(super) records: String,
+    /// What went wrong; what can't run on this machine did not.
+    pub(super) failure: Option<Failure>,
+}
+
+impl Suite {
+    /// In less than three minutes.
+    pub(super) const QUICK: Self = Self { parts: &QUICK, limit: Duration::from_secs(165) };
+    /// In about a quarter of an hour.
+    pub(super) const FULL: Self = Self { parts: &FULL, limit: Duration::from_secs(1200) };
+
+    /// Does all of it; what it can't do is a record that says why.
+    pub(super) fn measure(&self, quiet: bool) -> Result<Measured, Failure> {
+        let events = Events::from_signals()?;
+        let begin = Instant::now();
+        let total = self.parts.iter().map(|&(_, seconds)| Duration::from_secs(seconds)).sum();
+        let mut progress = Progress::of_suite(quiet, total);
+        let mut measured = Measured { records: line(MACHINE, Machine::look()), failure: None };
+        let mut before = Duration::ZERO;
+        for &(command, seconds) in self.parts {
+            let budget = Duration::from_secs(seconds);
+            progress.begin(command, before, budget);
+            before += budget;
+            let command = format!("ropeway bench {command}");
+            let has_time = begin.elapsed() + budget <= self.limit;
+            let part = Instant::now();
+            let mut found = if has_time { run(&command, &events, &progress) } else { Found::default() };
+            let why =
+                if has_time { found.cut_short.as_ref().map(Failure::to_string) } else { Some(NO_TIME.to_owned()) };
+            measured.records += &found.records;
+            let seconds = (part.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+            measured.records += &line(PART, Part { command, seconds, why });
+            let failure = found.cut_short.take().filter(|failure| failure.code() != CANNOT_RUN);
+            let is_interrupted = matches!(failure, Some(Failure::Job(Outcome::Interrupted(_))));
+            measured.failure = measured.failure.or(failure);
+            if is_interrupted {
+                break;
+            }
+        }
+        progress.finish();
+        Ok(measured)
+    }
+}
+
+/// Measures what a command line asks for.
+fn run(command: &str, events: &Events, progress: &Progress) -> Found {
+    let found = Line::try_parse_from(command.split(' ').skip(1)).map_err(Failure::other);
+    let found = found.and_then(|line| measure(&line.flags, events, progress));
+    found.unwrap_or_else(|failure| Found { cut_short: Some(failure), ..Found::default() })
+}
+
+/// The status of what can't run on this machine.
+const CANNOT_RUN: u8 = 3;
+const NO_TIME: &str = "there was no time left for it";
+
+/// Seconds that each takes, with room to spare; the most telling first, in case there is no time for all.
+const QUICK: [(&str, u64); 18] = [
+    ("latency --sizes 8,1K,8K,64K,1M", 7),
+    ("latency --nodes 2 --sizes 8,1K,8K,64K,1M", 7),
+    ("overlap --nodes 2 --netns --rate 1gbit --sizes 64K,1M", 12),
+    ("compare --of latency --sizes 8,64K,1M --runs 3", 20),
+    ("persistence --sizes 8,1K,64K,1M", 6),
+    ("persistence --nodes 2 --sizes 8,64K,1M", 6),
+    ("overhead --sizes 8", 4),
+    ("overhead --nodes 2 --sizes 8", 4),
+    ("asynchrony --sizes 8,64K,1M", 6),
+    ("asynchrony --nodes 2 --sizes 8,64K,1M", 6),
+    ("bandwidth --sizes 1K,64K,1M", 8),
+    ("bandwidth --nodes 2 --sizes 1K,64K,1M", 8),
+    ("coll barrier -n 4", 3),
+    ("coll allreduce -n 4 --sizes 8,64K,1M", 6),
+    ("coll allgather -n 4 --sizes 8,64K", 5),
+    ("wakeup", 2),
+    ("skew --seconds 0.2 --sizes 8,64K,1M", 6),
+    ("idle -n 8 --seconds 2", 5),
+];
+
+const FULL: [(&str, u64); 30] = [
+    ("latency --sizes 8,64,512,1K,4K,8K,16K,64K,256K,1M,4M", 14),
+    ("latency --nodes 2 --sizes 8,64,512,1K,4K,8K,16K,64K,256K,1M,4M", 14),
+    ("latency --wait blocking --sizes 8,1K,64K,1M", 6),
+    ("overlap --nodes 2 --netns --rate 1gbit --sizes 64K,256K,1M,4M", 45),
+    ("overlap --nodes 2 --netns --rate 1gbit --of allreduce,alltoall --sizes 64K,1M", 20),
+    ("compare --of latency,bandwidth --runs 5", 90),
+    ("compare --nodes 2 --of latency,bandwidth --runs 5", 90),
+    ("compare -n 4 --of barrier,bcast,allreduce,allgather,alltoall --runs 3", 120),
+    ("persistence --sizes 8,64,512,1K,4K,8K,64K,256K,1M", 11),
+    ("persistence --nodes 2 --sizes 8,64,512,1K,4K,8K,64K,256K,1M", 11),
+    ("overhead --sizes 8,64K,1M", 7),
+    ("overhead --nodes 2 --sizes 8,64K,1M", 7),
+    ("asynchrony", 12),
+    ("asynchrony --nodes 2", 12),
+    ("bandwidth --sizes 64,1K,8K,64K,256K,1M,4M", 18),
+    ("bandwidth --nodes 2 --sizes 64,1K,8K,64K,256K,1M,4M", 18),
+    ("stream", 6),
+    ("stream --nodes 2", 6),
+    ("message-rate -n 4", 10),
+    ("cpu --sizes 64K,1M", 6),
+    ("cpu --nodes 2 --sizes 64K,1M", 6),
+    ("coll barrier -n 4", 3),
+    ("coll bcast -n 4", 8),
+    ("coll allreduce -n 4", 8),
+    ("coll allgather -n 4", 8),
+    ("coll alltoall -n 4", 8),
+    ("coll allreduce -n 4 --nodes 2", 8),
+    ("wakeup", 2),
+    ("skew", 25),
+    ("idle -n 64", 12),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_can_be_typed_and_all_of_them_take_less_than_the_limit() {
+        for suite in [Suite::QUICK, Suite::FULL] {
+            for (command, _) in suite.parts {
+                let line = Line::try_parse_from(["bench"].into_iter().chain(command.split(' ')));
+                assert!(line.is_ok_and(|line| line.flags.compares() || line.flags.plan().is_ok()), "{command}");
+            }
+            let total: u64 = suite.parts.iter().map(|(_, seconds)| seconds).sum();
+            assert!(Duration::from_secs(total) <= suite.limit);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! `ropeway bench report`: the page of saved records, as an XML parser and a browser see it, and what ends it.
+
+mod tool;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use roxmltree::{Document, Node};
+use tempfile::TempDir;
+use tool::{ropeway, stderr};
+
+/// Of a machine, in a few benchmarks.
+const MEASURED: &str = include_str!("report/records.jsonl");
+
+/// What models say, with an interval and doubts.
+const PREDICTED: &str = r#"
+{"bench":"boum","metric":"time","unit":"s","op":"jacobi","ranks":2,"nodes":1,"median":0.52,"ci95":[0.5,0.55],"predicted":0.5}
+{"bench":"boum","metric":"time","unit":"s","op":"cg","ranks":2,"nodes":1,"median":0.031,"predicted":0.04,"doubts":["drift","spread"]}
+{"bench":"segments","metric":"global_phase","unit":"s","ranks":2,"nodes":2,"segments":1,"median":0.011,"predicted":0.012,"s_best":5.5}
+{"bench":"segments","metric":"global_phase","unit":"s","ranks":2,"nodes":2,"segments":8,"median":0.008,"predicted":0.009,"s_best":5.5}
+"#;
+
+/// A page, in a folder that goes with it.
+struct Page {
+    folder: TempDir,
+    html: String,
+}
+
+fn report(args: &[&str]) -> Output {
+    ropeway(&["bench", "report", "--quiet"]).args(args).output().unwrap()
+}
+
+fn page_of(records: &str) -> Page {
+    let folder = tempfile::tempdir().unwrap();
+    let (saved, page) = (folder.path().join("records.jsonl"), folder.path().join("page.html"));
+    fs::write(&saved, records).unwrap();
+    let output = report(&["--records", saved.to_str().unwrap(), "--output", page.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    Page { html: fs::read_to_string(page).unwrap(), folder }
+}
+
+/// The drawings of a page.
+fn drawings(html: &str) -> Vec<&str> {
+    let end = |text: &str| text.find("</svg>").unwrap() + "</svg>".len();
+    let begins = html.match_indices("<svg class=\"plot\"").map(|(begin, _)| begin);
+    begins.map(|begin| &html[begin..begin + end(&html[begin..])]).collect()
+}
+
+#[test]
+fn every_figure_is_drawn_within_its_bounds() {
+    let page = page_of(&format!("{MEASURED}{PREDICTED}"));
+    let drawings = drawings(&page.html);
+    for section in [
+        "latency",
+        "bandwidth",
+        "peers",
+        "overhead",
+        "persistence",
+        "overlap",
+        "asynchrony",
+        "collectives",
+        "boum",
+        "segments",
+    ] {
+        assert!(page.html.contains(&format!("aria-labelledby=\"{section}-1-title {section}-1-desc\"")), "{section}");
+    }
+    for drawing in &drawings {
+        check(&Document::parse(drawing).unwrap());
+    }
+    for width in [1400, 400] {
+        let Some(verdict) = see(&page, width) else {
+            eprintln!("no browser to look at it: install chromium");
+            return;
+        };
+        assert_eq!(verdict, format!("{} figures", drawings.len()), "{width} wide");
+    }
+}
+
+/// Numbers are numbers, marks are there, and words end before the drawing does.
+fn check(drawing: &Document<'_>) {
+    let root = drawing.root_element();
+    let bounds: Vec<f64> =
+        root.attribute("viewBox").unwrap().split(' ').map(|number| number.parse().unwrap()).collect();
+    let (width, height) = (bounds[2], bounds[3]);
+    let title = root.children().find(|node| node.has_tag_name("title")).unwrap().text().unwrap();
+    let is_mark =
+        |node: &Node<'_, '_>| node.attribute("class").is_some_and(|class| class.split(' ').any(|word| word == "mark"));
+    assert!(drawing.descendants().any(|node| is_mark(&node)), "nothing is drawn: {title}");
+    let number = |node: &Node<'_, '_>, name| node.attribute(name).map(|value: &str| value.parse::<f64>().unwrap());
+    for node in drawing.descendants() {
+        assert!(
+            node.attributes().all(|attribute| !attribute.value().contains("NaN") && !attribute.value().contains("inf"))
+        );
+        for name in ["x", "x1", "x2"] {
+            assert!(number(&node, name).is_none_or(|x| (0.0..=width).contains(&x)), "{title}: {node:?}");
+        }
+        for name in ["y", "y1", "y2"] {
+            assert!(number(&node, name).is_none_or(|y| (0.0..=height).contains(&y)), "{title}: {node:?}");
+        }
+        if node.has_tag_name("text") {
+            let (x, words) = (number(&node, "x").unwrap(), node.text().unwrap());
+            let taken = words.chars().count() as f64 * CHARACTER;
+            let classes = node.attribute("class").unwrap_or_default();
+            let begin = if classes.contains("end") {
+                x - taken
+            } else if classes.contains("middle") {
+                x - taken / 2.0
+            } else {
+                x
+            };
+            assert!(begin >= 0.0 && begin + taken <= width, "{title}: {words} does not fit");
+        }
+    }
+}
+
+/// About the width of one, in units of the drawings.
+const CHARACTER: f64 = 7.0;
+
+/// What a browser finds: the number of figures that have drawn, or what is wrong. `None` if there is no browser.
+fn see(page: &Page, width: u32) -> Option<String> {
+    let browser = browser()?;
+    let path = page.folder.path().join("looked-at.html");
+    fs::write(&path, format!("{}<pre id=\"verdict\"></pre><script>{LOOK}</script>", page.html)).unwrap();
+    let profile = page.folder.path().join("profile");
+    let mut command = Command::new(browser);
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]);
+    command.args([
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-dev-shm-usage",
+        "--dump-dom",
+    ]);
+    command.arg(format!("--window-size={width},1000")).arg(format!("--user-data-dir={}", profile.display()));
+    let output = command.arg(format!("file://{}", path.display())).output().unwrap();
+    let seen = String::from_utf8(output.stdout).unwrap();
+    let (_, verdict) = seen
+        .split_once("<pre id=\"verdict\">")
+        .unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    Some(verdict.split_once("</pre>").unwrap().0.to_owned())
+}
+
+fn browser() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    std::env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name))).find(|place| place.is_file())
+}
+
+/// Run by the browser: looks at what it has drawn, and writes down what is wrong, or how many figures there are.
+const LOOK: &str = r#"
+const wrong = [];
+const page = document.documentElement;
+if (page.scrollWidth > page.clientWidth) wrong.push(`the page is ${page.scrollWidth} wide and the window ${page.clientWidth}`);
+const plots = [...document.querySelectorAll("svg.plot")];
+for (const plot of plots) {
+  const name = plot.querySelector("title").textContent, bounds = plot.getBoundingClientRect();
+  const say = (what) => wrong.push(`${plot.getAttribute("aria-labelledby")}: ${what}`);
+  const marks = [...plot.querySelectorAll(".mark, .curve")];
+  if (marks.length === 0) say("nothing is drawn");
+  for (const mark of marks) {
+    const box = mark.getBBox();
+    if (!(box.width > 0 || box.height > 0)) say("a mark or a curve is empty");
+  }
+  for (const words of plot.querySelectorAll("text")) {
+    const box = words.getBoundingClientRect();
+    const is_inside = box.left >= bounds.left - 1 && box.right <= bounds.right + 1 && box.top >= bounds.top - 1 && box.bottom <= bounds.bottom + 1;
+    if (!(box.width > 0 && is_inside)) say(`${words.textContent} does not fit`);
+  }
+  for (const element of plot.querySelectorAll("*"))
+    for (const { name, value } of element.attributes)
+      if (/NaN|Infinity|undefined/.test(value)) say(`${name} is ${value}`);
+}
+document.getElementById("verdict").textContent = wrong.length ? wrong.join("\n") : `${plots.length} figures`;
+"#;
+
+#[test]
+fn a_page_needs_nothing_else_and_carries_its_records() {
+    let Page { html, folder } = page_of(&format!("{MEASURED}{PREDICTED}"));
+    assert!(html.len() < 3 << 20);
+    for other in ["http://", "https://", "src=", "@import", "url("] {
+        assert!(!html.contains(other), "{other}");
+    }
+    assert!(html.contains("Hollow marks are not to be trusted: drift, spread."));
+    assert_eq!(html.matches("%22predicted%22").count(), PREDICTED.matches("predicted").count());
+    let mode = fs::metadata(folder.path().join("page.html")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644);
+}
+
+#[test]
+fn figures_without_records_are_left_out_with_a_reason() {
+    let page = page_of(PREDICTED);
+    assert_eq!(drawings(&page.html).len(), 2);
+    for reason in ["records of ropeway bench latency", "no MPI library was found"] {
+        assert!(page.html.contains(reason), "{reason}");
+    }
+}
+
+#[test]
+fn what_can_not_be_read_or_written_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |args: &[&str], why: &str| {
+        let output = report(args);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    };
+    let (page, table) = (folder.path().join("page.html"), folder.path().join("table.txt"));
+    fs::write(&table, "half_rtt, us; 2 ranks\n").unwrap();
+    let output = ["--output", page.to_str().unwrap()];
+    refused(&[&["--records", "/nonexistent.jsonl"], &output[..]].concat(), "can't read /nonexistent.jsonl");
+    let not_records = "table.txt: line 1 is not a record of ropeway bench --json";
+    refused(&[&["--records", table.to_str().unwrap()], &output[..]].concat(), not_records);
+    assert!(!page.exists());
+    refused(&["--output", "/nonexistent/page.html"], "can't write /nonexistent/page.html");
+    refused(&["--output", folder.path().to_str().unwrap()], "it is a directory");
+}
+
+#[test]
+fn what_was_measured_before_an_interrupt_is_on_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let mut command = ropeway(&["bench", "report", "--quick", "--quiet", "--output"]);
+    let mut tool = command.arg(&page).spawn().unwrap();
+    // The ranks of the first part.
+    let children = format!("/proc/{0}/task/{0}/children", tool.id());
+    while fs::read_to_string(&children).unwrap().split_whitespace().count() < 2 {
+        std::thread::yield_now();
+    }
+    kill(Pid::from_raw(tool.id() as i32), Signal::SIGINT).unwrap();
+    assert_eq!(tool.wait().unwrap().code(), Some(130));
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("Machine and versions") && html.contains("ended by SIGINT"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
