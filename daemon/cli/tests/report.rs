@@ -18,10 +18,12 @@ const MEASURED: &str = include_str!("report/records.jsonl");
 
 /// What models say, with an interval and doubts.
 const PREDICTED: &str = r#"
-{"bench":"boum","metric":"time","unit":"s","op":"jacobi","ranks":2,"nodes":1,"median":0.52,"ci95":[0.5,0.55],"predicted":0.5}
-{"bench":"boum","metric":"time","unit":"s","op":"cg","ranks":2,"nodes":1,"median":0.031,"predicted":0.04,"doubts":["drift","spread"]}
-{"bench":"segments","metric":"global_phase","unit":"s","ranks":2,"nodes":2,"segments":1,"median":0.011,"predicted":0.012,"s_best":5.5}
-{"bench":"segments","metric":"global_phase","unit":"s","ranks":2,"nodes":2,"segments":8,"median":0.008,"predicted":0.009,"s_best":5.5}
+{"bench":"boum","metric":"execution","unit":"s","mode":"persistent","application":"jacobi","size":1024,"ranks":2,"nodes":1,"median":0.52,"ci95":[0.5,0.55],"predicted":0.5}
+{"bench":"boum","metric":"execution","unit":"s","mode":"persistent","application":"cg","size":1024,"ranks":2,"nodes":1,"median":0.031,"predicted":0.04,"doubts":["drift","spread"]}
+{"bench":"boum","metric":"o_s","unit":"ns","mode":"persistent","ranks":2,"nodes":1,"bytes":1024,"median":905.0}
+{"bench":"boum","metric":"d_p","unit":"ratio","mode":"persistent","ranks":2,"nodes":1,"bytes":1024,"median":0.45}
+{"bench":"segments","metric":"global_phase","unit":"s","application":"fft","size":524288,"ranks":2,"nodes":2,"segments":1,"median":0.011,"predicted":0.012,"s_best":5.5}
+{"bench":"segments","metric":"global_phase","unit":"s","application":"fft","size":524288,"ranks":2,"nodes":2,"segments":8,"median":0.008,"predicted":0.009,"s_best":5.5}
 "#;
 
 /// A page, in a folder that goes with it.

@@ -35,7 +35,10 @@ impl Progress {
         let style = style.progress_chars("=> ").with_key(
             "left",
             |state: &indicatif::ProgressState, line: &mut dyn std::fmt::Write| {
-                let left_s = state.len().unwrap_or_default().saturating_sub(state.pos()).div_ceil(1000);
+                let left_ms = state.len().unwrap_or_default().saturating_sub(state.pos()) as f64;
+                // As slow as until now.
+                let slowness = (state.elapsed().as_millis() as f64 / state.pos().max(1000) as f64).max(1.0);
+                let left_s = (left_ms * slowness / 1000.0).ceil() as u64;
                 // The line is text in memory.
                 let _ = write!(line, "{}:{:02} left", left_s / 60, left_s % 60);
             },

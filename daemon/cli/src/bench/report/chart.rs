@@ -16,7 +16,7 @@ pub(super) struct Chart {
     /// Values of the vertical axis that mean something, and what.
     pub(super) guides: Vec<(f64, &'static str)>,
     /// A value of the horizontal axis that means something, and what.
-    pub(super) best: Option<(f64, String)>,
+    pub(super) best: Option<(f64, &'static str)>,
     /// A line where both axes are equal, and how far around it counts as near: 0.1 is a tenth.
     pub(super) around_equal: Option<f64>,
 }
@@ -115,7 +115,7 @@ impl Chart {
             svg.line((LEFT, frame.height(value)), (RIGHT, frame.height(value)), "class=\"guide\"");
         }
         if let Some((value, label)) = &self.best
-            && frame.x.has(*value)
+            && frame.x.contains(*value)
         {
             let x = frame.width(*value);
             svg.line((x, TOP), (x, BOTTOM), "class=\"guide\"");

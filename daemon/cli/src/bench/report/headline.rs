@@ -82,9 +82,11 @@ fn standing(records: &Records) -> Option<String> {
     let best = alike.iter().min_by(|a, b| speed_up(a).0.total_cmp(&speed_up(b).0))?;
     let (times, [low, high]) = speed_up(best);
     let verdict = match () {
-        () if low > 1.0 => format!("{} times as fast as", digits(times)),
-        () if high < 1.0 => format!("only {} times as fast as", digits(times)),
-        () => "neither faster nor slower than".to_owned(),
+        () if best.verdict.as_deref() == Some(UNDECIDED) || (low <= 1.0 && high >= 1.0) => {
+            "not shown to be faster or slower than".to_owned()
+        }
+        () if times > 1.0 => format!("{} times as fast as", digits(times)),
+        () => format!("only {} times as fast as", digits(times)),
     };
     let of = if alike.len() == 1 {
         "the only other library found".to_owned()
@@ -107,6 +109,8 @@ fn whole(share: f64) -> String {
     format!("{:.0}", share * 100.0)
 }
 
+/// What is said of a peer if the difference may be chance.
+const UNDECIDED: &str = "no difference shown";
 /// Less is no difference.
 const ALIKE: f64 = 0.03;
 
@@ -158,6 +162,6 @@ mod tests {
             ))
         };
         assert!(of(0.7, 0.9).contains("Ropeway is 1.250 times as fast as MPICH 5, the only other library found"));
-        assert!(of(0.7, 1.1).contains("neither faster nor slower than MPICH 5"));
+        assert!(of(0.7, 1.1).contains("Ropeway is not shown to be faster or slower than MPICH 5"));
     }
 }

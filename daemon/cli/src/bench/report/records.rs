@@ -36,6 +36,9 @@ pub(super) struct Row {
     pub(super) progress: Option<String>,
     pub(super) division: Option<String>,
     pub(super) op: Option<String>,
+    /// A program, and how large its problem is.
+    pub(super) application: Option<String>,
+    pub(super) size: Option<usize>,
     pub(super) pairs: Option<u32>,
     pub(super) netns: bool,
     pub(super) rate: Option<String>,
@@ -51,6 +54,7 @@ pub(super) struct Row {
     pub(super) ratio: f64,
     pub(super) ratio_min: f64,
     pub(super) ratio_max: f64,
+    pub(super) verdict: Option<String>,
     pub(super) predicted: Option<f64>,
     pub(super) segments: Option<u32>,
     pub(super) s_best: Option<f64>,
@@ -66,6 +70,16 @@ impl Row {
             doubts.push(OVERSUBSCRIBED.to_owned());
         }
         doubts
+    }
+
+    /// Times of programs in milliseconds, not seconds.
+    pub(super) fn in_ms(&self) -> Self {
+        if self.unit != "s" {
+            return self.clone();
+        }
+        let ms = |seconds: f64| seconds * 1e3;
+        let (median, predicted) = (ms(self.median), self.predicted.map(ms));
+        Self { unit: "ms".to_owned(), median, predicted, ci95: self.ci95.map(|ends| ends.map(ms)), ..self.clone() }
     }
 
     /// Nodes and the line between them, ranks if there are more than two, and how they wait if not as usual.

@@ -51,6 +51,11 @@ impl Ruler {
         (self.low, self.high)
     }
 
+    /// Whether a value is between the ends.
+    pub(super) fn contains(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
     /// Whether a value can be shown.
     pub(super) fn has(&self, value: f64) -> bool {
         self.scale.has(value)

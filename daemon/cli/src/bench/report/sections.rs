@@ -3,9 +3,10 @@
 mod collectives;
 mod costs;
 mod hiding;
-mod models;
 mod others;
+mod predictions;
 mod rivals;
+mod segments;
 mod speed;
 
 use super::records::Records;
@@ -21,8 +22,8 @@ pub(super) fn of(records: &Records) -> Vec<Section> {
         hiding::overlap(records),
         hiding::asynchrony(records),
         collectives::section(records),
-        models::boum(records),
-        models::segments(records),
+        predictions::section(records),
+        segments::section(records),
         others::section(records),
     ]
 }
