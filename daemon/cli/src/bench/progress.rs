@@ -1,8 +1,9 @@
 //! What is being measured, shown while it is.
 
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 /// A line on the terminal: what is done, and of a suite how much of it, and how long it still takes.
 pub(super) struct Progress {
@@ -26,23 +27,17 @@ impl Progress {
         Self { bar, part: None }
     }
 
-    /// Of several, which together should take so long.
-    pub(super) fn of_suite(quiet: bool, total: Duration) -> Self {
+    /// Of several, which together should take so long, and are given up after the limit.
+    pub(super) fn of_suite(quiet: bool, total: Duration, limit: Duration) -> Self {
         if quiet {
             return Self { bar: ProgressBar::hidden(), part: None };
         }
         let style = ProgressStyle::with_template("[{bar:24}] {left}  {wide_msg}").expect("the template is valid");
-        let style = style.progress_chars("=> ").with_key(
-            "left",
-            |state: &indicatif::ProgressState, line: &mut dyn std::fmt::Write| {
-                let left_ms = state.len().unwrap_or_default().saturating_sub(state.pos()) as f64;
-                // As slow as until now.
-                let slowness = (state.elapsed().as_millis() as f64 / state.pos().max(1000) as f64).max(1.0);
-                let left_s = (left_ms * slowness / 1000.0).ceil() as u64;
-                // The line is text in memory.
-                let _ = write!(line, "{}:{:02} left", left_s / 60, left_s % 60);
-            },
-        );
+        let style = style.progress_chars("=> ").with_key("left", move |state: &ProgressState, line: &mut dyn Write| {
+            let left_s = left_s(state).min(limit.saturating_sub(state.elapsed()).as_secs());
+            // The line is text in memory.
+            let _ = write!(line, "{}:{:02} left", left_s / 60, left_s % 60);
+        });
         let bar = ProgressBar::new(total.as_millis() as u64).with_style(style);
         bar.enable_steady_tick(TICK);
         Self { bar, part: None }
@@ -70,6 +65,13 @@ impl Progress {
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// If it goes on as slowly as until now.
+fn left_s(state: &ProgressState) -> u64 {
+    let left_ms = state.len().unwrap_or_default().saturating_sub(state.pos()) as f64;
+    let slowness = (state.elapsed().as_millis() as f64 / state.pos().max(1000) as f64).max(1.0);
+    (left_ms * slowness / 1000.0).ceil() as u64
 }
 
 const TICK: Duration = Duration::from_millis(100);

@@ -61,16 +61,7 @@ pub(super) struct Point {
 impl Chart {
     /// The elements, and the height of the drawing, which is [`WIDTH`] wide; `None` if there is nothing to show.
     pub(super) fn draw(&self, svg: &mut Svg) -> Option<f64> {
-        let points = || self.curves.iter().flat_map(|curve| &curve.points);
-        let guided = self.guides.iter().map(|&(value, _)| value);
-        let mut frame = Frame {
-            x: Ruler::new(self.x.scale, points().map(|point| point.x))?,
-            y: Ruler::new(self.y.scale, points().flat_map(Point::heights).chain(guided))?,
-        };
-        if self.around_equal.is_some() {
-            let both = || points().flat_map(|point| point.heights().chain([point.x]));
-            frame = Frame { x: Ruler::new(self.x.scale, both())?, y: Ruler::new(self.y.scale, both())? };
-        }
+        let frame = self.frame()?;
         self.draw_axes(&frame, svg);
         if let Some(near) = self.around_equal {
             frame.draw_equal(near, svg);
@@ -83,6 +74,22 @@ impl Chart {
             svg.text((RIGHT, frame.height(value) - 5.0), "class=\"tick end\"", label);
         }
         Some(HEIGHT)
+    }
+
+    /// Axes with room for everything; both the same if they are to be compared.
+    fn frame(&self) -> Option<Frame> {
+        let points = || self.curves.iter().flat_map(|curve| &curve.points);
+        let widths: Vec<f64> = points().map(|point| point.x).collect();
+        let guided = self.guides.iter().map(|&(value, _)| value);
+        let heights: Vec<f64> = points().flat_map(Point::heights).chain(guided).collect();
+        let ruler = |axis: &Axis, values: &[f64]| Ruler::new(axis.scale, values.iter().copied());
+        Some(match self.around_equal {
+            None => Frame { x: ruler(&self.x, &widths)?, y: ruler(&self.y, &heights)? },
+            Some(_) => {
+                let both = [widths, heights].concat();
+                Frame { x: ruler(&self.x, &both)?, y: ruler(&self.y, &both)? }
+            }
+        })
     }
 
     /// The same as a table.

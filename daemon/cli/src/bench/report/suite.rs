@@ -43,7 +43,7 @@ impl Suite {
         let events = Events::from_signals()?;
         let begin = Instant::now();
         let total = self.parts.iter().map(|&(_, seconds)| Duration::from_secs(seconds)).sum();
-        let mut progress = Progress::of_suite(quiet, total);
+        let mut progress = Progress::of_suite(quiet, total, self.limit);
         let mut measured = Measured { records: line(MACHINE, Machine::look()), failure: None };
         let mut before = Duration::ZERO;
         for &(command, seconds) in self.parts {
