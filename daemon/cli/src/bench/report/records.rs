@@ -95,8 +95,10 @@ impl Row {
             (None, false) if self.nodes > 1 => words += ", loopback TCP",
             (None, false) => {}
         }
-        if self.ranks != 2 {
-            words += &format!(", {} ranks", self.ranks);
+        match self.ranks {
+            1 => words += ", 1 rank",
+            2 => {}
+            ranks => words += &format!(", {ranks} ranks"),
         }
         if !matches!(self.wait.as_str(), "" | "adaptive") {
             words += &format!(", {}", self.wait);
