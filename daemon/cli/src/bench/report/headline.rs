@@ -75,7 +75,7 @@ fn hiding(records: &Records) -> Option<String> {
 fn standing(records: &Records) -> Option<String> {
     let rows = best_forms(records, |of| of == "latency");
     let Some(first) = rows.iter().min_by_key(|row| (row.nodes, row.ranks, row.bytes)) else {
-        return (!records.rows.is_empty()).then(|| "no other library was there to compare with".to_owned());
+        return (!records.rows.is_empty()).then(|| "no other library was measured beside it".to_owned());
     };
     let alike: Vec<_> =
         rows.iter().filter(|row| (row.setting(), row.bytes) == (first.setting(), first.bytes)).collect();
@@ -134,7 +134,7 @@ mod tests {
         assert!(of(0.2, 0.4).starts_with("On this machine binding a message of 8 bytes (one node) once takes 50 % off its time, from 0.400 to 0.200 µs"));
         assert!(of(0.4, 0.2).contains("adds 100 % to its time"));
         assert!(of(0.2, 0.201).contains("makes no difference"));
-        assert!(of(0.2, 0.4).ends_with("no other library was there to compare with."));
+        assert!(of(0.2, 0.4).ends_with("no other library was measured beside it."));
         assert_eq!(headline(""), "There are no figures to speak of.");
     }
 

@@ -49,7 +49,7 @@ fn machine(records: &Records) -> String {
         records.rows.iter().map(|row| row.peer.as_str()).filter(|peer| !peer.is_empty()).collect();
     peers.sort_unstable();
     peers.dedup();
-    entries.push(("Other libraries", if peers.is_empty() { "none found".to_owned() } else { peers.join(", ") }));
+    entries.push(("Other libraries", if peers.is_empty() { "none measured".to_owned() } else { peers.join(", ") }));
     let entries: String =
         entries.iter().map(|(name, what)| format!("<dt>{name}</dt><dd>{}</dd>\n", escape(what))).collect();
     format!("<section id=\"machine\">\n<h2>Machine and versions</h2>\n<dl>\n{entries}</dl>\n</section>\n")
@@ -146,7 +146,8 @@ mod tests {
     fn without_records_the_page_says_what_is_missing() {
         let page = html(&Records::default());
         assert!(!page.contains("class=\"plot\""));
-        for missing in ["records of ropeway bench latency", "no MPI library was found", "records of ropeway bench boum"]
+        for missing in
+            ["records of ropeway bench latency", "records of ropeway bench compare", "records of ropeway bench boum"]
         {
             assert!(page.contains(missing), "{missing}");
         }

@@ -9,7 +9,7 @@ mod rivals;
 mod segments;
 mod speed;
 
-use super::records::Records;
+use super::records::{Part, Records};
 use super::section::Section;
 
 pub(super) fn of(records: &Records) -> Vec<Section> {
@@ -28,7 +28,11 @@ pub(super) fn of(records: &Records) -> Vec<Section> {
     ]
 }
 
-/// What is said instead of figures that there are no records for.
-fn missing(what: &str, command: &str) -> String {
-    format!("Left out: {what}, for want of records of ropeway bench {command}.")
+/// What is said instead of figures that there are no records for: why a benchmark has made none, if it was asked.
+fn missing(records: &Records, what: &str, bench: &str) -> String {
+    let of_bench = |part: &&Part| part.command.split(' ').nth(2) == Some(bench);
+    match records.parts.iter().filter(of_bench).find_map(|part| part.why.as_ref().zip(Some(&part.command))) {
+        Some((why, command)) => format!("Left out: {what}. {command}: {why}."),
+        None => format!("Left out: {what}, for want of records of ropeway bench {bench}."),
+    }
 }

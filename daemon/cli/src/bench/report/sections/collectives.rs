@@ -24,7 +24,7 @@ pub(super) fn section(records: &Records) -> Section {
         meaning: "From the moment at which all ranks begin until the last has its result, persistent; lower is better. The table has what a call that \
                   is not registered costs, and how much of each hides behind computation: register those that are called in every \
                   iteration, and compute between start and wait where d_o is near 1.",
-        missing: if figures.is_empty() { vec![missing("collectives", "coll")] } else { Vec::new() },
+        missing: if figures.is_empty() { vec![missing(records, "collectives", "coll")] } else { Vec::new() },
         figures,
         tables: if persistent.is_empty() { Vec::new() } else { vec![table(records, &persistent, &other)] },
     }

@@ -18,7 +18,7 @@ pub(super) fn overhead(records: &Records) -> Section {
         title: "What a message costs its program",
         meaning: "Time that the program itself spends in each call, for the smallest message measured. What is set up once (o_s) is paid again \
                   with every one-shot message; start and wait remain. If they are small beside your computation, send as often as you like.",
-        missing: if figures.is_empty() { vec![missing("the cost of calls", "overhead")] } else { Vec::new() },
+        missing: if figures.is_empty() { vec![missing(records, "the cost of calls", "overhead")] } else { Vec::new() },
         figures,
         ..Section::default()
     }
@@ -63,7 +63,7 @@ pub(super) fn persistence(records: &Records) -> Section {
         meaning: "The share of set-up in a message's overhead, d_p = o_s / (o_s + o_i). A message that is sent many times saves this share of \
                   its overhead when it is bound once; bind first what has the highest d_p and is sent most often.",
         missing: if figures.is_empty() {
-            vec![missing("the degree of persistence", "persistence")]
+            vec![missing(records, "the degree of persistence", "persistence")]
         } else {
             Vec::new()
         },

@@ -16,7 +16,7 @@ pub(super) fn overlap(records: &Records) -> Section {
         meaning: "d_o is the share of the transfer's time that computing between start and wait makes disappear, for the side that sends, receives \
                   or does both. Where it is near 1, start early and wait late; below 0 computing then slows the program down. \
                   Asleep leaves the core to the daemon, busy does not: with as many busy ranks as cores, leave the daemon one.",
-        missing: if figures.is_empty() { vec![missing("the overlap", "overlap")] } else { Vec::new() },
+        missing: if figures.is_empty() { vec![missing(records, "the overlap", "overlap")] } else { Vec::new() },
         figures,
         ..Section::default()
     }
@@ -31,7 +31,7 @@ pub(super) fn asynchrony(records: &Records) -> Section {
         title: "Whether receives go on by themselves",
         meaning: "d_a is the share of a receive that has happened when the program comes back from a long computation. Near 1 there is no need to \
                   call test in between; near 0 or below there would be.",
-        missing: if figures.is_empty() { vec![missing("the asynchrony", "asynchrony")] } else { Vec::new() },
+        missing: if figures.is_empty() { vec![missing(records, "the asynchrony", "asynchrony")] } else { Vec::new() },
         figures,
         ..Section::default()
     }

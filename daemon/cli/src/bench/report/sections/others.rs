@@ -34,7 +34,7 @@ pub(super) fn section(records: &Records) -> Section {
         meaning: "What waiting ranks and their daemons use of the processor, how soon a sleeping rank runs again, and what late partners do to \
                   others. If ranks share cores, let them wait with blocking or adaptive; the floor is what the machine itself takes.",
         missing: if rows.is_empty() {
-            vec![missing("these figures", "idle, wakeup, skew, cpu and message-rate")]
+            vec![missing(records, "these figures", "idle, wakeup, skew, cpu and message-rate")]
         } else {
             Vec::new()
         },

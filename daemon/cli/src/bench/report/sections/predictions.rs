@@ -22,7 +22,7 @@ pub(super) fn section(records: &Records) -> Section {
         meaning: "Each mark is a program: its time predicted by BOUM (Dimitrov 2001) from the parameters below, and measured. Within the band the \
                   error is at most 10 %: there the model can be asked what a program would gain (ropeway predict). Far off the \
                   line, measure instead.",
-        missing: if figures.is_empty() { vec![missing("predictions", "boum")] } else { Vec::new() },
+        missing: if figures.is_empty() { vec![missing(records, "predictions", "boum")] } else { Vec::new() },
         tables: tables.iter().filter(|(rows, _)| !rows.is_empty()).map(|(rows, table)| table(rows)).collect(),
         figures,
     }

@@ -7,19 +7,18 @@ use super::super::peers::{best_forms, speed_up};
 use super::super::records::{Records, Row, groups};
 use super::super::section::{Drawing, Figure, Section};
 use super::super::strips::{Kind, Strip, Strips};
+use super::missing;
 
 pub(super) fn section(records: &Records) -> Section {
     let rows = best_forms(records, |_| true);
     let figures = groups(&rows, |row| (row.of.clone(), row.setting()));
     let figures: Vec<_> = figures.into_iter().map(|((of, setting), rows)| figure(&of, &setting, &rows)).collect();
-    let none = "Left out: no MPI library was found to compare with. Install one (apt-get install openmpi-bin libopenmpi-dev), or name it in \
-                ROPEWAY_PEERS, and run ropeway bench compare.";
     Section {
         id: "peers",
         title: "Beside other libraries",
         meaning: "How many times as fast Ropeway is as the best form of each library found, measured in turns in one run; the bar is from the \
                   lowest to the highest run. Right of 1 Ropeway is faster; where a bar crosses 1, take neither for faster.",
-        missing: if figures.is_empty() { vec![none.to_owned()] } else { Vec::new() },
+        missing: if figures.is_empty() { vec![missing(records, "other libraries", "compare")] } else { Vec::new() },
         figures,
         ..Section::default()
     }

@@ -18,7 +18,7 @@ pub(super) fn section(records: &Records) -> Section {
         title: "Into how many segments to cut a message",
         meaning: "The communicating phase of an FFT whose messages travel in segments, so that one is computed with while the next is under \
                   way. Take the number of segments where the curve is lowest; the model's best number (s_best) tells where to begin to look.",
-        missing: if figures.is_empty() { vec![missing("the segment curve", "segments")] } else { Vec::new() },
+        missing: if figures.is_empty() { vec![missing(records, "the segment curve", "segments")] } else { Vec::new() },
         figures,
         ..Section::default()
     }

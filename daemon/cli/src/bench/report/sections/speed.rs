@@ -17,7 +17,7 @@ pub(super) fn latency(records: &Records) -> Section {
         meaning: "Half the time of a message and its answer, of the same size; lower is better. Where the persistent curve lies below the \
                   one-shot curve, bind messages that are sent again and again (send_init, recv_init); where it touches the floor, \
                   the rest is the machine's.",
-        missing: missing_if(&figures, "the latency", "latency"),
+        missing: missing_if(records, &figures, "the latency", "latency"),
         figures: with_peers(figures, &rows, records, "latency"),
         ..Section::default()
     }
@@ -35,14 +35,14 @@ pub(super) fn bandwidth(records: &Records) -> Section {
         title: "How much gets through",
         meaning: "Bytes a second of windows of 64 messages; higher is better. Where the curve has flattened, larger messages gain nothing; \
                   below that, put small messages together.",
-        missing: missing_if(&figures, "the bandwidth", "bandwidth"),
+        missing: missing_if(records, &figures, "the bandwidth", "bandwidth"),
         figures: with_peers(figures, &rows, records, "bandwidth"),
         ..Section::default()
     }
 }
 
-fn missing_if(figures: &[Figure], what: &str, command: &str) -> Vec<String> {
-    if figures.is_empty() { vec![missing(what, command)] } else { Vec::new() }
+fn missing_if(records: &Records, figures: &[Figure], what: &str, bench: &str) -> Vec<String> {
+    if figures.is_empty() { vec![missing(records, what, bench)] } else { Vec::new() }
 }
 
 /// Adds what others reach in the same setting.
