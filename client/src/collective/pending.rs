@@ -93,11 +93,8 @@ impl Communicator {
         let form = Form { call: form.call.by(self.algorithm()), ..form };
         // The lock ends here: waiting for a lane is nobody else's business.
         let (lane, extent) = self.collectives().cache().turn(self, &form, is_blocking)?;
-        let input = match form.input {
-            Some(input) => &input[..extent.input],
-            None => &form.output[extent.input_in_place..][..extent.input],
-        };
-        let turn = lane.start(input.as_bytes())?;
-        Ok(PendingCollective { lane, turn, output: &mut form.output[..extent.filled], is_over: false })
+        let turn = lane.start(extent.input(&form).as_bytes())?;
+        let output = extent.output(form.input.is_none());
+        Ok(PendingCollective { lane, turn, output: &mut form.output[output], is_over: false })
     }
 }
