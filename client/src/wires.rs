@@ -44,9 +44,9 @@ pub(crate) enum Reach<'a> {
     All,
 }
 
-impl<'a> Reach<'a> {
+impl Reach<'_> {
     /// What two events need together.
-    pub(crate) fn and(self, other: Reach<'a>) -> Reach<'a> {
+    pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
             (reach, Reach::Nowhere) | (Reach::Nowhere, reach) => reach,
             (Reach::One(one), Reach::One(other)) if Arc::ptr_eq(one, other) => self,
