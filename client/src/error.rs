@@ -26,6 +26,14 @@ pub enum Error {
         /// Ranks in the communicator.
         size: u32,
     },
+    /// The communicator has no such rank to be the root of a collective.
+    #[error("root {root} is out of range in a communicator of {size}")]
+    RootOutOfRange {
+        /// The root that was asked for.
+        root: u32,
+        /// Ranks in the communicator.
+        size: u32,
+    },
     /// Tags go from 0 to [`TAG_MAX`](crate::TAG_MAX).
     #[error("tag {tag} is out of range 0 to {}", crate::TAG_MAX)]
     BadTag {
@@ -94,9 +102,19 @@ pub enum Error {
     /// The operation was withdrawn.
     #[error("the operation was cancelled")]
     Cancelled,
-    /// The other end of the channel was freed; nothing will ever match this request again.
-    #[error("the request at the other end was freed")]
-    PeerFreed,
+    /// The other end of the channel, or another member's part in the collective, was freed; nothing will ever match this
+    /// request again.
+    #[error("rank {rank} has freed its end of this request")]
+    PeerFreed {
+        /// The rank that freed it, in the communicator of the operation.
+        rank: u32,
+    },
+    /// Another node goes on with the collective no more: a rank there has freed its part in it, or could not go on with it.
+    #[error("node {node} has given the collective up; an error of a rank there may say why")]
+    NodeGaveUp {
+        /// The node, as the job numbers them.
+        node: u32,
+    },
     /// The ranks did not register the same collective: other counts, another root, another operator, another order.
     #[error("the ranks have registered different collectives")]
     Mismatch,

@@ -33,7 +33,11 @@ impl Terms {
         match status {
             completion::Status::Truncated => Error::Truncated { bytes, capacity: self.capacity() },
             completion::Status::Cancelled => Error::Cancelled,
-            completion::Status::PeerFreed => Error::PeerFreed,
+            completion::Status::PeerFreed => match member(group.number_of(source)) {
+                Ok(rank) => Error::PeerFreed { rank },
+                Err(error) => error,
+            },
+            completion::Status::NodeGaveUp => Error::NodeGaveUp { node: source },
             completion::Status::Mismatch => Error::Mismatch,
             completion::Status::RankFailed | completion::Status::RankLeft => {
                 let has_failed = status == completion::Status::RankFailed;
@@ -78,7 +82,7 @@ impl Terms {
 
 #[inline]
 fn member(source: Option<u32>) -> Result<u32, Error> {
-    source.ok_or_else(|| Error::BadReply { what: "a message from a rank outside of the communicator".into() })
+    source.ok_or_else(|| Error::BadReply { what: "a rank outside of the communicator".into() })
 }
 
 #[cfg(test)]
@@ -121,7 +125,8 @@ mod tests {
         assert!(matches!(judge(completion::Status::RankFailed), Error::RankFailed { rank: 9 }));
         assert!(matches!(judge(completion::Status::RankLeft), Error::RankLeft { rank: 9 }));
         assert!(matches!(judge(completion::Status::PeerLost), Error::PeerLost { node: 9 }));
-        assert!(matches!(judge(completion::Status::PeerFreed), Error::PeerFreed));
+        assert!(matches!(judge(completion::Status::PeerFreed), Error::PeerFreed { rank: 9 }));
+        assert!(matches!(judge(completion::Status::NodeGaveUp), Error::NodeGaveUp { node: 9 }));
         assert!(matches!(judge(completion::Status::Cancelled), Error::Cancelled));
         assert!(matches!(judge(completion::Status::NotFound), Error::BadReply { .. }));
         assert!(matches!(RECV.judge(None, &job()), Err(Error::BadReply { .. })));
@@ -135,6 +140,7 @@ mod tests {
         assert!(matches!(judge(completion::Status::RankFailed, 9), Err(Error::RankFailed { rank: 1 })));
         assert!(matches!(judge(completion::Status::RankLeft, 7), Err(Error::RankLeft { rank: 0 })));
         assert!(matches!(judge(completion::Status::RankFailed, 2), Err(Error::OutsiderGone { rank: 2 })));
+        assert!(matches!(judge(completion::Status::PeerFreed, 3), Err(Error::PeerFreed { rank: 2 })));
         assert!(matches!(judge(completion::Status::PeerLost, 2), Err(Error::PeerLost { node: 2 })));
         assert!(matches!(judge(completion::Status::Success, 2), Err(Error::BadReply { .. })));
     }

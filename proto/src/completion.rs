@@ -32,12 +32,15 @@ pub enum Status {
     Freed = 3,
     /// A probe that doesn't wait found no message.
     NotFound = 4,
-    /// The request at the other end of the channel was freed; nothing will ever match here again.
+    /// The request at the other end of the channel, or a member's of the collective, was freed; nothing will ever match here
+    /// again. `source` names the rank.
     PeerFreed = 5,
     /// The members of a collective did not register the same: other counts, another root, another operation.
     Mismatch = 7,
     /// Not over: the request has a direct channel now, and the operation goes on there, as pending.
     GoesDirect = 6,
+    /// Another node has given the collective up, for a reason that only it knows. `source` holds the node.
+    NodeGaveUp = 8,
 
     // 100..199: everything with that rank. `source` names it.
     /// The peer's process died.
@@ -51,7 +54,7 @@ pub enum Status {
 }
 
 impl Status {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Success,
         Self::Truncated,
         Self::Cancelled,
@@ -60,6 +63,7 @@ impl Status {
         Self::PeerFreed,
         Self::Mismatch,
         Self::GoesDirect,
+        Self::NodeGaveUp,
         Self::RankFailed,
         Self::RankLeft,
         Self::PeerLost,

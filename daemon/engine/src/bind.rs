@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use ropeway_proto::{ChannelId, Completion, Envelope, Frame, NodeId, Status};
+use ropeway_proto::{ChannelId, Envelope, Frame, NodeId};
 
 use crate::direct::ChannelWork;
 use crate::engine::Engine;
@@ -266,7 +266,7 @@ impl Engine {
             Kind::Member(_) | Kind::Probe => return Err(ProtocolError::ForeignChannel),
         };
         if has_ended {
-            self.complete(id, Completion::bare(Status::PeerFreed));
+            self.complete(id, self.peer_freed(id));
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ pub enum CollectiveWork {
     /// A round is over, and nothing reads or writes its memory any more.
     ///
     /// A failure names the member that failed or left, or the node that is lost (`PeerLost`); or `source` is a node that has
-    /// given up for a reason that only it knows (`PeerFreed`), or the first rank of one whose messages have another length,
+    /// given up for a reason that only it knows (`NodeGaveUp`), or the first rank of one whose messages have another length,
     /// because its ranks asked for something else (`Truncated`).
     Done { collective: CollectiveId, failure: Option<Completion> },
     /// While none runs: there will be no further round.
@@ -422,7 +422,7 @@ impl Engine {
     pub(crate) fn why_parted(&self, plan: &Plan, node: NodeId) -> Completion {
         let members = || plan.node.members.iter().copied();
         let gone = self.why_any(members(), RankState::Failed).or_else(|| self.why_any(members(), RankState::Left));
-        gone.unwrap_or(Completion { source: u32::from(node.0), ..Completion::bare(Status::PeerFreed) })
+        gone.unwrap_or(Completion { source: u32::from(node.0), ..Completion::bare(Status::NodeGaveUp) })
     }
 }
 

@@ -113,6 +113,12 @@ impl Engine {
         others.all(|gone| gone.is_some()).then_some(first)
     }
 
+    /// What an operation ends with whose channel's other end was freed.
+    pub(crate) fn peer_freed(&self, id: ChannelId) -> Completion {
+        let peer = self.requests[id].peer().expect("only single receives and probes have wildcards");
+        Completion { source: peer, ..Completion::bare(Status::PeerFreed) }
+    }
+
     /// Whether the sender's node will say, sooner or later, that a receive is bound or never will be.
     pub(crate) fn is_bind_answered(&self, id: ChannelId) -> bool {
         let request = &self.requests[id];

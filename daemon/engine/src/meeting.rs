@@ -190,15 +190,15 @@ impl Engine {
     /// A member frees its request. True if its meeting has to be left first.
     pub(crate) fn leave_meeting(&mut self, id: ChannelId) -> bool {
         let rank = self.rank_of(self.requests[id].local_rank);
+        let why = Completion { source: rank, ..Completion::bare(Status::PeerFreed) };
         let Kind::Member(member) = &self.requests[id].kind else { return false };
         if let Some(meeting) = member.meeting {
-            let why = Completion { source: rank, ..Completion::bare(Status::PeerFreed) };
             self.channel_work.push_back(ChannelWork::Leave { meeting, request: Some(id), why });
             return true;
         }
         let key = self.key_of(id);
         self.forget_member(id);
-        self.fail_gathering(key, Completion::bare(Status::PeerFreed));
+        self.fail_gathering(key, why);
         false
     }
 

@@ -22,7 +22,7 @@ fn is_true(history: &History, spec: &JobSpec, ended: &Ended) -> bool {
     let is_about_peer = peer.is_none_or(|peer| peer == named);
     match completion.status {
         Status::Cancelled => was_cancelled,
-        Status::PeerFreed => stream.is_some_and(|stream| history.given_up.contains(&stream)),
+        Status::PeerFreed => is_about_peer && stream.is_some_and(|stream| history.given_up.contains(&stream)),
         Status::RankFailed => is_about_peer && history.faults.failed.contains(&named),
         // Also of a receive from anybody: it may have accepted a message of the named rank.
         Status::RankLeft => is_about_peer && history.faults.left.contains(&named),
@@ -62,11 +62,10 @@ fn is_true_of(history: &History, plan: &CollectivePlan, seat: Seat, failure: &Co
             plan.nodes.contains(&(named as u16))
                 && history.faults.cut.contains(&(plan.nodes[seat.me as usize], named as u16))
         }
-        // Its own ranks did, or nobody of them is left to be told, or another node had a reason.
-        Status::PeerFreed => {
-            let is_own = history.gave_up.contains(&seat) && plan.members.contains(&named);
-            is_own || history.gone_after.contains_key(&seat) || has_reason(history, plan, seat, named)
-        }
+        // Its own ranks did.
+        Status::PeerFreed => history.gave_up.contains(&seat) && plan.members.contains(&named),
+        // Another node had a reason, or nobody here is left to be told of it.
+        Status::NodeGaveUp => history.gone_after.contains_key(&seat) || has_reason(history, plan, seat, named),
         _ => false,
     }
 }
