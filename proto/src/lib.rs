@@ -4,6 +4,7 @@
 //!
 //! | module | between | what |
 //! |---|---|---|
+//! | [`agreement`] | daemon ↔ daemon | whether members on different nodes have registered the same |
 //! | [`collective`] | client → daemon | what the members of a collective agree on |
 //! | [`command`] | client → daemon | 64-byte entries of the command ring |
 //! | [`completion`] | daemon → client | what a request slot says when an operation ends |
@@ -14,6 +15,7 @@
 //! | [`hello`] | daemon ↔ daemon | the first bytes of a link or wire: version range and key |
 #![forbid(unsafe_code)]
 
+pub mod agreement;
 pub mod collective;
 pub mod command;
 pub mod completion;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ropeway_engine::{Arrival, CollectiveId, CollectiveWork, Config, Engine, NodeCollective, StashWork};
+use ropeway_proto::agreement::ShapeDigest;
 use ropeway_proto::control::{DaemonAddress, JobSpec, NodeSpec};
 use ropeway_proto::{CommId, Command, Endpoint, JobId, Layout, NodeId, Rank};
 use ropeway_schedule::{Algorithm, Collective, Order, Shape, build};
@@ -72,6 +73,7 @@ impl Engines {
                 number: 0,
                 participants: participants.clone(),
                 members: (0..size).collect(),
+                digest: ShapeDigest::default(),
                 schedule: Arc::new(build(&shape, algorithm, me).unwrap()),
                 element_bytes: 8,
                 input: 0,

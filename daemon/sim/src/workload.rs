@@ -162,6 +162,15 @@ impl Workload {
         }
         if has_faults {
             this.faults = random_faults(&mut rng, &this.spec);
+            for plan in &mut this.collectives {
+                if rng.u8(..6) == 0 {
+                    plan.add_dissent(&mut rng);
+                }
+            }
+            // Participants that differ are fault enough.
+            if this.collectives.iter().any(|plan| plan.dissent.is_some()) && rng.bool() {
+                this.faults.clear();
+            }
         }
         this
     }
