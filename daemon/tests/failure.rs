@@ -12,7 +12,7 @@ use ropeway::control::ControlSocket;
 use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, Operator, Reproducible, WaitMode};
 use ropeway_daemon::Config;
 use ropeway_proto::JobId;
-use ropeway_proto::control::{DaemonAddress, JobSpec, Reply, Request};
+use ropeway_proto::control::{DaemonAddress, JobSpec};
 use ropeway_proto::hello::{ClusterKey, VersionRange};
 
 const EAGER: usize = 8;
@@ -178,7 +178,7 @@ fn a_daemon_that_is_killed_is_noticed() {
     let job = JobId(77);
     let mut launcher = ControlSocket::new(connect());
     let spec = JobSpec::single_node(job, 2);
-    launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec }).unwrap();
+    launcher.create_job(spec).unwrap();
     let session = ropeway::Session::attach(connect(), job, 0).unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| session.world().recv(&mut [0u8], 1, 1).unwrap_err());
@@ -256,8 +256,7 @@ fn unequal_protocol_versions_are_refused_by_name() {
     assert!(text.contains("2 to 3") && text.contains('1'), "{text}");
     let mut launcher = ControlSocket::new(daemon.connect().unwrap());
     let spec = JobSpec::single_node(JobId(1), 1);
-    let reply = launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec });
-    assert!(!matches!(reply, Ok(Reply::JobCreated)));
+    assert!(launcher.create_job(spec).is_err());
 }
 
 #[test]

@@ -197,5 +197,5 @@ impl Sizes {
 }
 
 /// Where the system's daemon looks.
-const DEFAULT_CONFIG: &str = "/etc/ropeway/ropewayd.toml";
+pub(crate) const DEFAULT_CONFIG: &str = "/etc/ropeway/ropewayd.toml";
 const LARGE: [u64; 2] = [1 << 20, 4 << 20];

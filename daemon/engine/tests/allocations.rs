@@ -27,7 +27,7 @@ impl Engines {
             node
         };
         let nodes: Vec<_> = ranks_per_node.iter().map(node).collect();
-        let spec = |node| JobSpec { job: JobId(1), nodes: nodes.clone(), node: NodeId(node) };
+        let spec = |node| JobSpec { nodes: nodes.clone(), node: NodeId(node), ..JobSpec::single_node(JobId(1), 0) };
         let engines = (0..nodes.len() as u16).map(|node| Engine::new(Config::new(spec(node)))).collect();
         Self { engines, epoch: 0, ended: 0 }
     }

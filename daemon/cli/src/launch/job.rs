@@ -3,8 +3,7 @@
 use ropeway::JobId;
 use ropeway::control::ControlSocket;
 use ropeway_proto::NodeId;
-use ropeway_proto::control::{JobSpec, NodeSpec, Request};
-use ropeway_proto::hello::VersionRange;
+use ropeway_proto::control::{JobSpec, NodeSpec};
 
 use super::daemons::random_bytes;
 use super::{Daemons, LaunchError};
@@ -27,11 +26,13 @@ impl Job {
             1 => JobSpec::single_node(id, ranks).nodes,
             _ => JobSpec::deal(ranks, &daemons.addresses()),
         };
+        // The first daemon's costs are the job's.
+        let mut costs = None;
         let create = |node| {
             let stream = daemons.connect(node).map_err(LaunchError::system("connecting to the daemon"))?;
-            let spec = JobSpec { job: id, nodes: nodes.clone(), node: NodeId(node as u16) };
+            let spec = JobSpec { job: id, nodes: nodes.clone(), node: NodeId(node as u16), costs };
             let mut launcher = ControlSocket::new(stream);
-            launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec })?;
+            costs = Some(launcher.create_job(spec)?);
             Ok(launcher)
         };
         let launchers = (0..nodes.len()).map(create).collect::<Result<_, LaunchError>>()?;
