@@ -1,7 +1,7 @@
 //! A job, as the daemons know it.
 
-use ropeway::JobId;
 use ropeway::control::ControlSocket;
+use ropeway::{JobId, Session};
 use ropeway_proto::NodeId;
 use ropeway_proto::control::{JobSpec, NodeSpec};
 
@@ -17,7 +17,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(super) fn create(daemons: &Daemons, ranks: u32) -> Result<Self, LaunchError> {
+    pub(crate) fn create(daemons: &Daemons, ranks: u32) -> Result<Self, LaunchError> {
         if ranks < daemons.nodes() {
             return Err(LaunchError::TooFewRanks { nodes: daemons.nodes() });
         }
@@ -37,6 +37,12 @@ impl Job {
         };
         let launchers = (0..nodes.len()).map(create).collect::<Result<_, LaunchError>>()?;
         Ok(Self { id, nodes, _launchers: launchers })
+    }
+
+    /// Becomes a rank, in this process.
+    pub(crate) fn attach(&self, daemons: &Daemons, rank: u32) -> Result<Session, LaunchError> {
+        let stream = daemons.connect(self.node_of(rank)).map_err(LaunchError::system("connecting to the daemon"))?;
+        Ok(Session::attach(stream, self.id, rank)?)
     }
 
     /// The node a rank belongs to.
