@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ropeway_proto::agreement::Difference;
 use ropeway_proto::control::Refusal;
 use ropeway_proto::hello::VersionRange;
 
@@ -115,9 +116,23 @@ pub enum Error {
         /// The node, as the job numbers them.
         node: u32,
     },
-    /// The ranks did not register the same collective: other counts, another root, another operator, another order.
-    #[error("the ranks have registered different collectives")]
-    Mismatch,
+    /// The ranks did not register the same collective, or not in the same order.
+    #[error("rank {rank} has registered another collective: {difference}")]
+    Mismatch {
+        /// A rank that differs from this one, in the communicator of the operation.
+        rank: u32,
+        /// In what it differs.
+        difference: Difference,
+    },
+    /// The node has no memory for what a collective needs besides its arrays, such as inputs from other nodes.
+    #[error(
+        "this node has no memory for {bytes} bytes that the collective needs besides its arrays: \
+         use smaller ones, or raise job_memory_bytes_max in the daemon's configuration"
+    )]
+    NoMemory {
+        /// Bytes that were needed.
+        bytes: u64,
+    },
     /// A group that can't be.
     #[error("no such group: {why}")]
     BadGroup {

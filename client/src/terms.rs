@@ -1,5 +1,6 @@
 //! What the outcome of an operation means to the program.
 
+use ropeway_proto::agreement::Difference;
 use ropeway_proto::{Completion, Tag, completion};
 
 use crate::{Error, Group, Status};
@@ -27,7 +28,7 @@ impl Terms {
 
     #[cold]
     fn error(&self, completion: Option<Completion>, group: &Group) -> Error {
-        let Some(Completion { status, source, bytes, .. }) = completion else {
+        let Some(Completion { status, source, tag, bytes }) = completion else {
             return Error::BadReply { what: "a completion of unknown status".into() };
         };
         match status {
@@ -38,7 +39,8 @@ impl Terms {
                 Err(error) => error,
             },
             completion::Status::NodeGaveUp => Error::NodeGaveUp { node: source },
-            completion::Status::Mismatch => Error::Mismatch,
+            completion::Status::NoMemory => Error::NoMemory { bytes },
+            completion::Status::Mismatch => mismatch(group.number_of(source), tag),
             completion::Status::RankFailed | completion::Status::RankLeft => {
                 let has_failed = status == completion::Status::RankFailed;
                 match group.number_of(source) {
@@ -77,6 +79,14 @@ impl Terms {
             Self::Send { bytes, .. } => bytes,
             Self::Probe | Self::Collective => 0,
         }
+    }
+}
+
+#[cold]
+fn mismatch(rank: Option<u32>, code: Tag) -> Error {
+    match rank.zip(u8::try_from(code).ok().and_then(Difference::from_code)) {
+        Some((rank, difference)) => Error::Mismatch { rank, difference },
+        None => Error::BadReply { what: "ranks that can't differ, or differ in nothing".into() },
     }
 }
 
@@ -130,6 +140,18 @@ mod tests {
         assert!(matches!(judge(completion::Status::Cancelled), Error::Cancelled));
         assert!(matches!(judge(completion::Status::NotFound), Error::BadReply { .. }));
         assert!(matches!(RECV.judge(None, &job()), Err(Error::BadReply { .. })));
+    }
+
+    #[test]
+    fn a_mismatch_names_who_differs_and_in_what() {
+        let judge = |rank, tag| {
+            let completion = Completion { source: rank, tag, ..Completion::bare(completion::Status::Mismatch) };
+            Terms::Collective.judge(Some(completion), &Group::of_ranks(vec![7, 9, 3])).unwrap_err()
+        };
+        let error = judge(3, Difference::Root.code().into());
+        assert_eq!(error.to_string(), "rank 2 has registered another collective: another root");
+        assert!(matches!(judge(3, 0), Error::BadReply { .. }));
+        assert!(matches!(judge(1, 1), Error::BadReply { .. }));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{Cluster, everybody, everybody_of, kill_amid, soon};
-use ropeway::{Collective, Communicator, Error, Favor, Operator, Session, WaitMode, start_all};
+use ropeway::{Collective, Communicator, Difference, Error, Favor, Operator, Session, WaitMode, start_all};
 
 /// Nothing, one element, odd numbers, and more than one rank should do alone.
 const COUNTS: [usize; 5] = [0, 1, 7, 1000, 30_001];
@@ -438,21 +438,36 @@ fn ends_though_everybody_computes(nodes: usize) {
 
 #[test]
 fn members_that_say_different_things_are_told() {
-    everybody((1, 2), |world| {
-        let mut sum = world.allreduce_init::<u64>(10 + world.rank() as usize, Operator::Sum).unwrap();
-        let error = soon(|| sum.start().unwrap().wait().unwrap_err());
-        assert!(matches!(error, Error::Mismatch), "{error}");
-    });
-    // Between nodes one of them notices, and the others learn that it has given up.
+    // On one node, on two that differ within themselves, and on two that differ from each other.
+    for (nodes, ranks, divisor) in [(1, 2, 1), (2, 4, 2), (2, 4, 1)] {
+        everybody((nodes, ranks), |world| {
+            let count = |rank: u32| 10 + (rank / divisor) as usize;
+            let mut sum = world.allreduce_init::<u64>(count(world.rank()), Operator::Sum).unwrap();
+            let error = soon(|| sum.start().unwrap().wait().unwrap_err());
+            let Error::Mismatch { rank, difference: Difference::Counts } = error else { panic!("{error}") };
+            assert_ne!(count(rank), count(world.rank()), "{error}");
+        });
+    }
+}
+
+/// Their messages would not meet, so nobody could notice by them.
+#[test]
+fn nodes_that_do_different_things_are_told() {
     everybody((2, 4), |world| {
-        let mut sum = world.allreduce_init::<u64>(10 + world.rank() as usize / 2, Operator::Sum).unwrap();
-        let error = soon(|| sum.start().unwrap().wait().unwrap_err());
-        assert!(matches!(error, Error::Mismatch | Error::NodeGaveUp { .. }), "{error}");
-    });
-    everybody((2, 4), |world| {
-        let mut sum = world.allreduce_init::<u64>(10 + world.rank() as usize % 2, Operator::Sum).unwrap();
-        let error = soon(|| sum.start().unwrap().wait().unwrap_err());
-        assert!(matches!(error, Error::Mismatch | Error::NodeGaveUp { .. }), "{error}");
+        let (me, is_first) = (world.rank(), |rank: u32| rank < 2);
+        let mut data = [u64::from(me); 10];
+        let error = soon(|| match is_first(me) {
+            true => world.bcast(&mut data, 0).unwrap_err(),
+            false => world.bcast(&mut data, 3).unwrap_err(),
+        });
+        let Error::Mismatch { rank, difference: Difference::Root } = error else { panic!("{error}") };
+        assert_ne!(is_first(rank), is_first(me), "{error}");
+        let error = soon(|| match is_first(me) {
+            true => world.barrier().unwrap_err(),
+            false => world.allreduce_in_place(&mut data, Operator::Sum).unwrap_err(),
+        });
+        let Error::Mismatch { rank, difference: Difference::Operation } = error else { panic!("{error}") };
+        assert_ne!(is_first(rank), is_first(me), "{error}");
     });
 }
 

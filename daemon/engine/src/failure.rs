@@ -49,6 +49,7 @@ impl Engine {
         self.fail_all(failure, |request| request.node == node, is_there);
         self.fail_gatherings(is_there, failure);
         self.end_collectives_of_node(node);
+        self.agreements.settle_with(node);
         self.run_collectives();
     }
 
@@ -85,6 +86,7 @@ impl Engine {
         }
         self.bindings.forget(is_its);
         if node == self.config.spec.node {
+            self.agreements.clear();
             let is_vain =
                 |request: &Request| request.step().is_some() && request.is_unbound_send() && request.is_active();
             for id in self.requests.select(is_vain) {

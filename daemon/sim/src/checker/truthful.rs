@@ -1,7 +1,7 @@
 //! Errors are about what is truly gone, and name it.
 
 use ropeway_proto::control::JobSpec;
-use ropeway_proto::{Completion, Rank, Status};
+use ropeway_proto::{Completion, NodeId, Rank, Status};
 
 use crate::history::{Ended, History};
 use crate::participant::Seat;
@@ -35,9 +35,13 @@ fn is_true(history: &History, spec: &JobSpec, ended: &Ended) -> bool {
 }
 
 /// Checks the property for collectives.
-pub fn check_collectives(history: &History, collectives: &[CollectivePlan]) -> Result<(), String> {
-    match failures(history).find(|(seat, failure)| !is_true_of(history, &collectives[seat.collective], *seat, failure))
-    {
+pub fn check_collectives(history: &History, spec: &JobSpec, collectives: &[CollectivePlan]) -> Result<(), String> {
+    let is_false = |(seat, failure): &(Seat, Completion)| {
+        let plan = &collectives[seat.collective];
+        let differs = || failure.status == Status::Mismatch && differs(plan, spec, *seat, failure.source);
+        !is_true_of(history, plan, *seat, failure) && !differs()
+    };
+    match failures(history).find(is_false) {
         None => Ok(()),
         Some((seat, failure)) => {
             let (plan, faults) = (&collectives[seat.collective], &history.faults);
@@ -68,6 +72,13 @@ fn is_true_of(history: &History, plan: &CollectivePlan, seat: Seat, failure: &Co
         Status::NodeGaveUp => history.gone_after.contains_key(&seat) || has_reason(history, plan, seat, named),
         _ => false,
     }
+}
+
+/// Whether a rank is a member, and has registered something else than those of a participant.
+fn differs(plan: &CollectivePlan, spec: &JobSpec, seat: Seat, rank: Rank) -> bool {
+    let lives_there = |node: u16| spec.ranks_of(NodeId(node)).contains(&rank);
+    let other = (0..).zip(&plan.nodes).find(|&(_, &node)| lives_there(node)).map(|(other, _)| other);
+    plan.members.contains(&rank) && other.is_some_and(|other| plan.digest(other) != plan.digest(seat.me))
 }
 
 /// Whether a node, another one, has given up or failed.
