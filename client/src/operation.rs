@@ -13,6 +13,7 @@ use crate::commands::Entry;
 use crate::communicator::Membership;
 use crate::direct::{DirectEnd, Started};
 use crate::memory::Memory;
+use crate::patience::Patience;
 use crate::presence::Favor;
 use crate::terms::Terms;
 use crate::wait::{Event, WaitMode};
@@ -43,6 +44,7 @@ pub(crate) struct Operation {
     /// How every message of the direct channel ends that arrives.
     arrived: Option<Status>,
     favor: Favor,
+    patience: Patience,
 }
 
 /// Where the running operation is.
@@ -81,6 +83,7 @@ impl Operation {
             wire: None,
             arrived: None,
             favor: Favor::default(),
+            patience: Patience::default(),
         })
     }
 
@@ -552,6 +555,10 @@ impl Event for Operation {
             Run::Direct => self.wire.is_none(),
             _ => true,
         }
+    }
+
+    fn patience(&self) -> Option<&Patience> {
+        (self.end.is_some() || self.member.is_some()).then_some(&self.patience)
     }
 
     fn arm(&self, doorbell: u32) {
