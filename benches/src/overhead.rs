@@ -6,6 +6,7 @@ use ropeway_examples::Mode;
 
 use crate::calls::{self, Call};
 use crate::pair::Pair;
+use crate::persistence::degree;
 use crate::ping_pong::{self, PingPong};
 use crate::race::{Contestant, Entrant, Series, take_turns};
 use crate::set_up::SetUp;
@@ -24,7 +25,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
     Ok(())
 }
 
-/// `o_s`, `o_i`, `b` and `R`, from set-up and ping-pongs that take turns.
+/// `o_s`, `o_i`, `b`, `R` and `d_p`, from set-up and ping-pongs that take turns.
 pub(crate) fn parameters(
     pair: Option<&Pair>,
     console: &mut Console,
@@ -42,12 +43,14 @@ pub(crate) fn parameters(
     let b: Vec<f64> = with_bytes.iter().map(|run| run.ns_per_byte(bytes)).collect();
     // Where a byte costs nothing that can be measured, the ratio says nothing.
     let ratios: Vec<f64> = with_bytes.iter().filter_map(Run::overhead_to_bytes).collect();
+    let degrees: Vec<f64> = runs.iter().map(|run| degree(run.set_up, run.initiate)).collect();
     let of_runs = |figures: &[f64]| (!figures.is_empty()).then(|| Summary::of(figures));
     let results = [
         (SET_UP, "ns", o_s.summary(), bytes),
         (INITIATE, "ns", o_i.summary(), 0),
         ("b", "ns/byte", of_runs(&b), bytes),
         ("R", "ratio", of_runs(&ratios), bytes),
+        ("d_p", "ratio", of_runs(&degrees), bytes),
     ];
     for (metric, unit, summary, bytes) in results {
         let Some(summary) = summary else { continue };

@@ -27,17 +27,8 @@ impl Message {
         self.set_up + self.initiate
     }
 
-    /// `R = o / b·m`: infinite where bytes cost nothing that could be measured.
-    pub fn overhead_to_bytes(self) -> f64 {
-        self.overhead() / self.bytes
-    }
-
-    /// Degree of persistence `d_p = o_s / (o_s + o_i)` (3.14).
-    pub fn persistence(self) -> f64 {
-        self.set_up / self.overhead()
-    }
-
-    /// What early binding speeds messages up by, `S_c = (1 + R) / (1 + R·(1 − d_p))` (3.16).
+    /// What early binding speeds messages up by, `S_c = (1 + R) / (1 + R·(1 − d_p))` (3.16), where `R = o / b·m` and
+    /// `d_p = o_s / o` (3.14).
     pub fn binding_speed_up(self) -> f64 {
         self.time() / self.bound().time()
     }
@@ -106,16 +97,14 @@ mod tests {
         let speed_up_of_messages = message(0.6, 5.0).binding_speed_up();
         assert_near(speed_up_of_messages, 1.46, 0.006);
         assert_near(speed_up(0.5, speed_up_of_messages), 1.19, 0.006);
-        assert_near(message(0.6, 5.0).persistence(), 5.0 / 6.0, 1e-12);
     }
 
     #[test]
     fn both_forms_of_its_speed_up_are_one() {
         for (r, q) in [(0.1, 0.5), (0.6, 1.0), (3.0, 8.0)] {
             let message = message(r, q);
-            assert_near(message.overhead_to_bytes(), r, 1e-12);
-            // (3.16) and, with q, (3.12)
-            let d_p = message.persistence();
+            // (3.16) and, with q, (3.12); d_p by (3.15)
+            let d_p = q / (1.0 + q);
             assert_near(message.binding_speed_up(), (1.0 + r) / (1.0 + r * (1.0 - d_p)), 1e-12);
             assert_near(message.binding_speed_up(), (1.0 + q) * (1.0 + r) / (1.0 + q + r), 1e-12);
         }

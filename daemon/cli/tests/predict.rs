@@ -44,6 +44,7 @@ fn a_program_is_predicted_from_recorded_parameters() {
     assert_near(&found["communication_persistent"], 0.034_002);
     assert_near(&found["total_overlapped"], 0.1 + 0.034 * 0.2 + 2e-6);
     assert_near(&found["S"], 0.136 / 0.134_002);
+    assert_near(&found["messages"][0]["S_c"], 18.0 / 17.001);
     // √(0.8·16 / 0.2·1)
     assert_near(&found["messages"][0]["s_best"], 8.0);
     assert_eq!(found["messages"][0]["segments"], 8);
@@ -70,7 +71,7 @@ fn a_description_is_read() {
 
 #[test]
 fn parameters_are_measured_where_there_are_none() {
-    let output = ropeway(&["predict", "--compute", "50us", "--message", "16K", "--quiet"]).output().unwrap();
+    let output = ropeway(&["predict", "--compute", "50us", "--message", "1", "--quiet"]).output().unwrap();
     if std::thread::available_parallelism().is_ok_and(|cores| cores.get() < 2) {
         assert_eq!(output.status.code(), Some(3));
         return;

@@ -175,7 +175,7 @@ impl Report {
 fn parameter_table(parameters: &[Measured], costs: &Costs) -> Table {
     let mut table = Table::new(&[
         "bytes", "o_s", "o_i", "o", "b ns", "bm", "R", "d_p", "d_o", "oneshot", "d_a", "oneshot", "CPU", "oneshot",
-        "E_8",
+        "E_8", "S_c",
     ]);
     let sizes = in_order(parameters.iter().filter_map(|measured| measured.bytes));
     for size in sizes {
@@ -193,15 +193,17 @@ fn parameter_table(parameters: &[Measured], costs: &Costs) -> Table {
         cells.push(shown(found("b", Mode::Persistent)));
         cells.push(us(message.bytes));
         cells.push(shown(found("R", Mode::Persistent)));
-        cells.push(digits(message.persistence()));
+        cells.push(shown(found("d_p", Mode::Persistent)));
         let both = [Mode::Persistent, Mode::OneShot];
         cells.extend(both.map(|mode| shown(found("d_o", mode))));
         cells.extend(both.map(|mode| shown(found("d_a", mode))));
         // What is not left of the processor while messages travel.
         let taken = |summary: Summary| Summary { median: 1.0 - summary.median, ..summary };
         cells.extend(both.map(|mode| shown(found("availability", mode).map(taken))));
-        let segment = costs.message(size.0 / 8);
-        cells.push(digits(model::segmentation_efficiency(message.bound().time(), segment.bound().time(), 8)));
+        let times = [size.0, size.0 / 8].map(|bytes| costs.message(bytes).bound().time());
+        let efficiency = model::segmentation_efficiency(times[0], times[1], 8);
+        cells.push(if size.0 < 8 { "-".to_owned() } else { digits(efficiency) });
+        cells.push(digits(message.binding_speed_up()));
         table.push(cells);
     }
     table

@@ -124,8 +124,8 @@ enum Name {
     Bandwidth,
     /// Windows of 64 small messages, of 1, 2, 4 … pairs of ranks at once, in messages a second.
     MessageRate,
-    /// Set-up (o_s), start to end of an empty message (o_i), start and wait alone, in nanoseconds; time for a byte (b), and
-    /// overhead to that of all bytes (R).
+    /// Set-up (o_s), start to end of an empty message (o_i), start and wait alone, in nanoseconds; time for a byte (b),
+    /// overhead to that of all bytes (R), and the share of set-up in it (d_p).
     Overhead,
     /// The share of set-up in a message's overhead, which persistent messages save (d_p).
     Persistence,

@@ -31,6 +31,9 @@ pub(super) struct Outlook {
 struct Cut {
     bytes: usize,
     count: u64,
+    /// What early binding speeds these messages up by, set-up included.
+    #[serde(rename = "S_c")]
+    binding_speed_up: f64,
     /// By the formula, at most as many as there are bytes.
     s_best: f64,
     /// Those of 1, 2, 4 … 64 that take least, and a step with so many in seconds.
@@ -89,12 +92,12 @@ impl Outlook {
     }
 
     fn cuts(&self) -> String {
-        let mut table = Table::new(&["bytes", "count", "best segments", "by (3.51)", "step us", "whole us"]);
+        let mut table = Table::new(&["bytes", "count", "S_c", "best segments", "by (3.51)", "step us", "whole us"]);
         for cut in &self.messages {
-            let Cut { bytes, count, s_best, segments, step, step_whole } = cut;
-            let [step, whole] = [step, step_whole].map(|time| digits(time * 1e6));
-            let counts = [Size(*bytes).to_string(), count.to_string(), segments.to_string()];
-            table.push(counts.into_iter().chain([digits(*s_best), step, whole]).collect());
+            let &Cut { bytes, count, binding_speed_up, s_best, segments, step, step_whole } = cut;
+            let mut cells = vec![Size(bytes).to_string(), count.to_string(), digits(binding_speed_up)];
+            cells.extend([segments.to_string(), digits(s_best), digits(step * US), digits(step_whole * US)]);
+            table.push(cells);
         }
         format!("{table}")
     }
@@ -117,6 +120,7 @@ impl Cut {
         Self {
             bytes,
             count,
+            binding_speed_up: significant(costs.message(bytes).binding_speed_up_of(workload.iterations)),
             s_best: significant(message.best_segments(costs.d_o(bytes)).min(bytes.max(1) as f64)),
             segments,
             step: significant(step(segments)),
@@ -125,5 +129,7 @@ impl Cut {
     }
 }
 
+/// Microseconds in a second.
+const US: f64 = 1e6;
 /// From so many to so many.
 pub(super) const SEGMENTS: (u32, u32) = (1, 64);
