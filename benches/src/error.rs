@@ -2,6 +2,8 @@
 
 use std::io;
 
+use ropeway_schedule::BuildError;
+
 /// Why a benchmark has no result.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
@@ -15,6 +17,9 @@ pub enum BenchError {
     /// A program that was run came to something else than it should have.
     #[error("wrong result: {program} is {difference:.1e} from what is right")]
     WrongResult { program: String, difference: f64 },
+    /// An algorithm that does not suit.
+    #[error(transparent)]
+    Schedule(#[from] BuildError),
     /// Ropeway failed.
     #[error(transparent)]
     Ropeway(#[from] ropeway::Error),

@@ -27,6 +27,7 @@ mod running;
 pub(crate) use daemons::Daemons;
 pub(crate) use error::LaunchError;
 pub(crate) use events::Events;
+pub(crate) use job::Job;
 pub(crate) use network::{Network, Rate};
 pub(crate) use outcome::Outcome;
 pub(crate) use program::Program;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use ropeway::WaitMode;
 use ropeway_bench::boum::{Costs, Figure, Workload};
-use ropeway_bench::{Bench, Mode, Plan, Size};
+use ropeway_bench::{Bench, Mode, Plan, Progress, Size};
 use serde::Deserialize;
 
 use self::outlook::{Outlook, SEGMENTS};
@@ -126,7 +126,8 @@ impl Flags {
             crosses_nodes: self.nodes > 1,
             pin: false,
             collectives: Vec::new(),
-            algorithm: None,
+            methods: Vec::new(),
+            progress: vec![Progress::Independent],
             contest: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             line_rate: None,

@@ -19,6 +19,8 @@ mod arena;
 #[cfg(not(loom))]
 mod channel;
 #[cfg(not(loom))]
+mod chunk;
+#[cfg(not(loom))]
 mod combine;
 #[cfg(not(loom))]
 mod control;
@@ -28,6 +30,8 @@ mod counters;
 pub mod descriptor;
 #[cfg(not(loom))]
 pub mod eventfd;
+#[cfg(not(loom))]
+mod exchange;
 #[cfg(not(loom))]
 mod job;
 #[cfg(not(loom))]

@@ -105,7 +105,6 @@ mod tests {
             wait: "polling".into(),
             netns: false,
             rate: None,
-            algorithm: None,
             cores: 2,
         };
         let of = |predicted| {

@@ -1,6 +1,6 @@
 //! What `ropeway bench` prints.
 
-use ropeway_bench::{Bench, Doubt, Doubts, Measured, Record, Setting, Side, Size, Summary, Table, s_per_gib};
+use ropeway_bench::{Bench, Doubt, Doubts, Measured, Progress, Record, Setting, Side, Size, Summary, Table, s_per_gib};
 
 use super::wide;
 use crate::steps::Seen;
@@ -62,7 +62,10 @@ impl Report {
             Some((first, _)) if !self.is_mixed() => format!("{}, {}", first.metric, first.unit),
             _ => self.bench.to_string(),
         };
-        heading(&what, &self.setting)
+        let mut algorithms = self.results.iter().map(|(measured, _)| measured.algorithm.as_deref());
+        let by = algorithms.next().flatten().filter(|name| algorithms.all(|other| other == Some(*name)));
+        let by = by.map(|name| format!(" by {name}")).unwrap_or_default();
+        heading(&format!("{what}{by}"), &self.setting)
     }
 
     pub(super) fn table(&self) -> Table {
@@ -132,18 +135,23 @@ impl Report {
 
 /// What a table shows, and where it was measured.
 pub(super) fn heading(what: &str, setting: &Setting) -> String {
-    let Setting { ranks, nodes, device, wait, netns, rate, algorithm, cores } = setting;
+    let Setting { ranks, nodes, device, wait, netns, rate, cores } = setting;
     let nodes = counted_nodes(*nodes);
     let netns = if *netns { " between namespaces" } else { "" };
     let rate = rate.as_ref().map(|rate| format!(" at {rate}")).unwrap_or_default();
-    let by = algorithm.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
-    format!("{what}{by}; {ranks} ranks, {nodes}, {device}{netns}{rate}, {wait}, {cores} cores\n")
+    format!("{what}; {ranks} ranks, {nodes}, {device}{netns}{rate}, {wait}, {cores} cores\n")
 }
 
-/// Kind of messages, and which way they go.
+/// Kind of messages, which way they go, and whether they belong to a baseline.
 fn kind(measured: &Measured) -> String {
-    let both = if measured.side == Some(Side::Both) { ", both ways" } else { "" };
-    format!("{}{both}", measured.mode.map(|mode| mode.to_string()).unwrap_or_default())
+    let Measured { mode, side, progress, division, .. } = measured;
+    let both = if *side == Some(Side::Both) { ", both ways" } else { "" };
+    let baseline = match (progress, division) {
+        (Some(Progress::Client), Some(division)) => format!(", {division}"),
+        (Some(progress @ Progress::Client), None) => format!(", {progress}"),
+        _ => String::new(),
+    };
+    format!("{}{baseline}{both}", mode.map(|mode| mode.to_string()).unwrap_or_default())
 }
 
 pub(super) fn size(measured: &Measured) -> Option<String> {
