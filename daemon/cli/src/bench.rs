@@ -1,11 +1,17 @@
 //! `ropeway bench`: measures.
 
+mod boum;
 mod collective;
 mod compare;
+mod comparison;
 mod flags;
+mod lab;
 mod peer;
+mod programs;
 mod report;
 mod rounds;
+mod segments;
+mod verdict;
 mod wide;
 
 use std::time::Duration;
@@ -19,11 +25,12 @@ use crate::rank::Task;
 use crate::steps::{Steps, Told};
 
 pub(crate) use self::flags::Flags;
+pub(crate) use self::lab::{Crew, Lab, costs, in_order};
 pub(crate) use self::report::{counted_nodes, digits};
 
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
-    if flags.compares() {
-        return compare::run(flags);
+    if let Some(procedure) = flags.procedure() {
+        return procedure(flags);
     }
     let plan = flags.plan()?;
     let events = Events::from_signals()?;
@@ -59,15 +66,24 @@ impl Flags {
         })
     }
 
+    /// Records or tables; both if records are asked for and the tables not unwanted.
+    fn print_both(&self, records: &str, tables: &str) -> Result<(), Failure> {
+        if !self.json {
+            return print(tables);
+        }
+        print(records)?;
+        if !self.quiet {
+            eprint!("{tables}");
+        }
+        Ok(())
+    }
+
     fn show(&self, report: &Report) -> Result<(), Failure> {
         let table = report.table();
-        if self.json {
-            print(&report.json())?;
-            if !self.quiet && !table.is_empty() {
-                eprint!("{}{table}", report.heading());
-            }
+        if table.is_empty() {
             return Ok(());
         }
-        if table.is_empty() { Ok(()) } else { print(&format!("{}{table}{}", report.heading(), report.counted())) }
+        let counted = if self.json { String::new() } else { report.counted() };
+        self.print_both(&report.json(), &format!("{}{table}{}{counted}", report.heading(), report.footnote()))
     }
 }

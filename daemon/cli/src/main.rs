@@ -8,6 +8,7 @@ mod demo;
 mod explain;
 mod failure;
 mod launch;
+mod predict;
 mod rank;
 mod run;
 mod steps;
@@ -33,6 +34,7 @@ enum Command {
     Bench(bench::Flags),
     Calibrate(calibrate::Flags),
     Explain(explain::Flags),
+    Predict(predict::Flags),
     Daemon(daemon::Flags),
     /// What the tool starts as a rank of its own jobs.
     #[command(hide = true)]
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Bench(flags) => bench::run(&flags),
         Command::Calibrate(flags) => calibrate::run(&flags),
         Command::Explain(flags) => explain::run(&flags),
+        Command::Predict(flags) => predict::run(&flags),
         Command::Daemon(flags) => daemon::run(flags),
         Command::Rank(flags) => rank::run(&flags),
     };
@@ -69,5 +72,6 @@ Examples:
   ropeway bench coll allreduce -n 4              how long a collective takes, and how much of it computing hides
   ropeway calibrate --quick                      what this machine can do, and the sizes that follow
   ropeway explain allreduce -n 64 --bytes 1M     which algorithm, why, and what each participant does
+  ropeway predict --compute 5ms --message 64K    what early binding and overlap would gain a program
 
 `ropeway COMMAND --help` says more. Log: set RUST_LOG, for example RUST_LOG=debug.";
