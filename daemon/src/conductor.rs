@@ -82,7 +82,7 @@ impl Server {
             return Err(Refusal::Invalid("the job exists already".into()));
         }
         let user = self.clients[index].user;
-        let job = Job::new(spec.clone(), user, &self.config);
+        let job = Job::new(spec.clone(), user, &self.config, self.log().clone());
         let job = job.map_err(|error| Refusal::Invalid(format!("can't create the job's memory: {error}")))?;
         self.jobs.insert(spec.job, job);
         self.clients[index].created = Some(spec.job);

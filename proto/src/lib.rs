@@ -9,6 +9,7 @@
 //! | [`completion`] | daemon → client | what a request slot says when an operation ends |
 //! | [`control`] | client ↔ daemon | attach, create a job, reserve memory: the control socket |
 //! | [`division`] | client, daemon | what of a collective happens within nodes, and what between them |
+//! | [`event`] | client, daemon → launcher | what a process has done and when, for a trace or a recording |
 //! | [`frame`] | daemon ↔ daemon | 64-byte headers in front of every payload |
 //! | [`wire`] | node ↔ node | 16-byte headers of small messages that whoever waits moves |
 //! | [`hello`] | daemon ↔ daemon | the first bytes of a link or wire: version range and key |
@@ -19,6 +20,7 @@ pub mod command;
 pub mod completion;
 pub mod control;
 pub mod division;
+pub mod event;
 pub mod frame;
 pub mod hello;
 pub mod ids;
@@ -29,6 +31,7 @@ pub mod wire;
 
 pub use command::{Command, Endpoint};
 pub use completion::{Completion, Status};
+pub use event::{Event, EventKind};
 pub use frame::{Envelope, Frame};
 pub use ids::{ChannelId, CommId, End, Epoch, JobId, NodeId, Rank, Slot, Tag};
 pub use layout::Layout;
