@@ -7,7 +7,9 @@ mod daemon;
 mod demo;
 mod explain;
 mod failure;
+mod history;
 mod launch;
+mod predict;
 mod rank;
 mod run;
 mod steps;
@@ -33,6 +35,7 @@ enum Command {
     Bench(bench::Flags),
     Calibrate(calibrate::Flags),
     Explain(explain::Flags),
+    Predict(predict::Flags),
     Daemon(daemon::Flags),
     /// What the tool starts as a rank of its own jobs.
     #[command(hide = true)]
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Bench(flags) => bench::run(&flags),
         Command::Calibrate(flags) => calibrate::run(&flags),
         Command::Explain(flags) => explain::run(&flags),
+        Command::Predict(flags) => predict::run(&flags),
         Command::Daemon(flags) => daemon::run(flags),
         Command::Rank(flags) => rank::run(&flags),
     };
@@ -68,6 +72,8 @@ Examples:
   ropeway bench latency --sizes 8,1K,64K
   ropeway bench coll allreduce -n 4              how long a collective takes, and how much of it computing hides
   ropeway calibrate --quick                      what this machine can do, and the sizes that follow
+  ropeway run -n 4 --record run.jsonl -- ./my-program
+  ropeway predict run.jsonl                      where its time went, and what persistence and overlap would save
   ropeway explain allreduce -n 64 --bytes 1M     which algorithm, why, and what each participant does
 
 `ropeway COMMAND --help` says more. Log: set RUST_LOG, for example RUST_LOG=debug.";

@@ -38,6 +38,11 @@ impl Job {
         Ok(Self { id, nodes, _launchers: launchers })
     }
 
+    /// The first rank of each node.
+    pub(super) fn first_ranks(&self) -> Vec<u32> {
+        self.nodes.iter().map(|node| node.first_rank).collect()
+    }
+
     /// The node a rank belongs to.
     pub(super) fn node_of(&self, rank: u32) -> usize {
         self.nodes.partition_point(|node| node.first_rank <= rank) - 1
