@@ -157,6 +157,11 @@ fn of_kind<'a>(trace: &'a [Value], ph: &str, cat: &str) -> Vec<&'a Value> {
     trace.iter().filter(|event| event["ph"] == ph && event["cat"] == cat).collect()
 }
 
+/// Of a rank in a timeline. Daemons come behind them.
+fn pid(rank: u64) -> u64 {
+    rank + 1
+}
+
 fn ts(event: &Value) -> f64 {
     event["ts"].as_f64().unwrap()
 }
@@ -213,7 +218,7 @@ fn a_timeline_has_each_operation_from_its_start_to_its_end() {
         for (what, count) in [("init send to 1, tag 3, 64K", 1), ("start send to 1, tag 3, 64K", REGISTERED)] {
             let named: Vec<_> = calls.iter().filter(|call| call["name"] == what).collect();
             assert_eq!(named.len(), count, "{what}");
-            assert!(named.iter().all(|call| call["pid"] == 0 && call["dur"].as_f64().unwrap() >= 0.0));
+            assert!(named.iter().all(|call| call["pid"] == pid(0) && call["dur"].as_f64().unwrap() >= 0.0));
         }
     }
 }
@@ -223,14 +228,14 @@ fn ranks_compute_and_wait_and_daemons_are_awake() {
     for nodes in [1, 2] {
         let trace = Kept::run("late", nodes).trace();
         let names: Vec<_> = of_kind(&trace, "M", "__metadata").iter().map(|event| event["pid"].clone()).collect();
-        assert_eq!(names, (0..2 + nodes).map(Value::from).collect::<Vec<_>>());
-        for pid in 0..2 {
-            let of_rank = |cat| of_kind(&trace, "X", cat).into_iter().filter(|span| span["pid"] == pid).count();
-            assert!(of_rank("wait") > 0 && of_rank("compute") > 0, "rank {pid}");
+        assert_eq!(names, (1..3 + nodes).map(Value::from).collect::<Vec<_>>());
+        for rank in 0..2 {
+            let of_rank = |cat| of_kind(&trace, "X", cat).into_iter().filter(|span| span["pid"] == pid(rank)).count();
+            assert!(of_rank("wait") > 0 && of_rank("compute") > 0, "rank {rank}");
         }
         let awake: BTreeSet<u64> =
             of_kind(&trace, "X", "duty").iter().filter_map(|span| span["pid"].as_u64()).collect();
-        assert_eq!(awake, (2..2 + u64::from(nodes)).collect());
+        assert_eq!(awake, (3..3 + u64::from(nodes)).collect());
     }
 }
 
@@ -258,7 +263,7 @@ fn arrows_lead_from_sends_to_the_waits_they_end() {
     assert_eq!((begins.len(), ids(&begins)), (LATE as usize, ids(&ends)));
     for end in ends {
         let begin = begins.iter().find(|begin| begin["id"] == end["id"]).unwrap();
-        assert!(ts(begin) <= ts(end) && begin["pid"] == 1 && end["pid"] == 0);
+        assert!(ts(begin) <= ts(end) && begin["pid"] == pid(1) && end["pid"] == pid(0));
     }
 }
 

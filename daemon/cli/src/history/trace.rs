@@ -55,7 +55,7 @@ pub(crate) fn write(history: &History, out: impl Write) -> io::Result<()> {
         trace.arrow(message)?;
     }
     for (node, events) in history.daemons.iter().enumerate() {
-        trace.daemon(history.ranks.len() + node, events)?;
+        trace.daemon(trace.pid_of_daemon(node), events)?;
     }
     trace.out.write_all(b"\n]}\n")?;
     trace.out.flush()
@@ -76,21 +76,24 @@ impl<W: Write> Trace<'_, W> {
     }
 
     fn name_processes(&mut self) -> io::Result<()> {
-        let ranks = self.history.ranks.len();
-        for rank in 0..ranks {
+        for rank in 0..self.history.ranks.len() {
             let lost = self.history.ranks[rank].lost;
             let and_lost = if lost > 0 { format!(", {lost} events lost") } else { String::new() };
             let name = format!("rank {rank} on node {}{and_lost}", self.history.node_of(rank as u32));
-            self.name("process_name", rank, &name)?;
+            self.name_process(pid_of_rank(rank), &name)?;
         }
         for node in 0..self.history.daemons.len() {
-            self.name("process_name", ranks + node, &format!("daemon of node {node}"))?;
+            self.name_process(self.pid_of_daemon(node), &format!("daemon of node {node}"))?;
         }
         Ok(())
     }
 
-    fn name(&mut self, what: &'static str, pid: usize, name: &str) -> io::Result<()> {
-        self.push(&TraceEvent { args: json!({ "name": name }), ..event("M", what, "__metadata", pid, 0) })
+    fn name_process(&mut self, pid: usize, name: &str) -> io::Result<()> {
+        self.push(&TraceEvent { args: json!({ "name": name }), ..event("M", "process_name", "__metadata", pid, 0) })
+    }
+
+    fn pid_of_daemon(&self, node: usize) -> usize {
+        pid_of_rank(self.history.ranks.len()) + node
     }
 
     fn span(&mut self, name: &str, cat: &'static str, pid: usize, span: Span) -> io::Result<()> {
@@ -100,22 +103,23 @@ impl<W: Write> Trace<'_, W> {
 
     /// What the threads of a rank do.
     fn threads(&mut self, rank: usize, told: &RankHistory) -> io::Result<()> {
+        let pid = pid_of_rank(rank);
         let calls = told.requests.iter().flat_map(|request| {
             let init = request.init.map(|span| (format!("init {}", describe(request)), span));
             let starts = request.operations.iter().map(|operation| (describe(request), operation.start));
             init.into_iter().chain(starts.map(|(what, span)| (format!("start {what}"), span)))
         });
         for (name, span) in calls {
-            self.span(&name, "call", rank, span)?;
+            self.span(&name, "call", pid, span)?;
         }
         for &span in &told.publishes {
-            self.span("publish", "call", rank, span)?;
+            self.span("publish", "call", pid, span)?;
         }
         for &span in &told.waits {
-            self.span("wait", "wait", rank, span)?;
+            self.span("wait", "wait", pid, span)?;
         }
         for span in told.computing().into_iter().filter(|span| span.ns() >= COMPUTING_NS) {
-            self.span("compute", "compute", rank, span)?;
+            self.span("compute", "compute", pid, span)?;
         }
         Ok(())
     }
@@ -128,7 +132,7 @@ impl<W: Write> Trace<'_, W> {
         for (number, operation) in request.operations.iter().enumerate() {
             let id = format!("{rank}.{index}.{number}");
             let mut step = |ph, name: &str, at_ns, args| {
-                let event = event(ph, name, cat, rank, at_ns).on(operation.start.thread);
+                let event = event(ph, name, cat, pid_of_rank(rank), at_ns).on(operation.start.thread);
                 self.push(&TraceEvent { id: Some(id.clone()), args, ..event })
             };
             step("b", &name, operation.start.begin_ns, json!({ "bytes": request.bytes, "comm": request.comm }))?;
@@ -152,9 +156,9 @@ impl<W: Write> Trace<'_, W> {
         let (from, to) = (operation(self.history, send), operation(self.history, recv));
         let (Some(_), Some(end_ns)) = (to.wait_ns, to.end_ns) else { return Ok(()) };
         let id = Some(format!("{}.{}.{}", send.0, send.1, send.2));
-        let begin = event("s", "message", "arrow", send.0, from.start.begin_ns).on(from.start.thread);
+        let begin = event("s", "message", "arrow", pid_of_rank(send.0), from.start.begin_ns).on(from.start.thread);
         self.push(&TraceEvent { id: id.clone(), ..begin })?;
-        let end = event("f", "message", "arrow", recv.0, end_ns).on(to.start.thread);
+        let end = event("f", "message", "arrow", pid_of_rank(recv.0), end_ns).on(to.start.thread);
         self.push(&TraceEvent { id, bp: Some("e"), ..end })
     }
 
@@ -209,12 +213,17 @@ impl Moved {
 
 impl<'a> TraceEvent<'a> {
     fn on(self, thread: u16) -> Self {
-        Self { tid: thread.into(), ..self }
+        Self { tid: 1 + usize::from(thread), ..self }
     }
 }
 
+/// From 1 on: viewers take process 0 and thread 0 for the idle ones of a kernel.
+fn pid_of_rank(rank: usize) -> usize {
+    rank + 1
+}
+
 fn event<'a>(ph: &'static str, name: &'a str, cat: &'static str, pid: usize, at_ns: u64) -> TraceEvent<'a> {
-    TraceEvent { ph, name, cat, pid, tid: 0, ts: us(at_ns), dur: None, id: None, bp: None, args: Value::Null }
+    TraceEvent { ph, name, cat, pid, tid: 1, ts: us(at_ns), dur: None, id: None, bp: None, args: Value::Null }
 }
 
 fn us(ns: u64) -> f64 {
