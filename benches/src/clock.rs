@@ -11,6 +11,24 @@ pub(crate) fn now_ns() -> io::Result<u64> {
     Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
+/// From one moment to another.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Span {
+    pub(crate) begin_ns: u64,
+    pub(crate) end_ns: u64,
+}
+
+impl Span {
+    /// Until now.
+    pub(crate) fn since(begin_ns: u64) -> io::Result<Self> {
+        Ok(Self { begin_ns, end_ns: now_ns()? })
+    }
+
+    pub(crate) fn us(self) -> f64 {
+        (self.end_ns - self.begin_ns) as f64 / 1e3
+    }
+}
+
 /// Waits for a moment; when that was over, which is later if somebody else had the core.
 ///
 /// Sleeping is not exact and spinning keeps others from their cores, so this sleeps, then yields, and spins the last bit only.

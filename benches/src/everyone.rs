@@ -2,6 +2,7 @@
 
 use ropeway::Communicator;
 
+use crate::clock::Span;
 use crate::{BenchError, gather};
 
 /// All of them, seen from one.
@@ -39,6 +40,14 @@ impl Everyone {
         let all = gather(&self.world, figures)?;
         let largest = |all: Vec<[f64; N]>| all.into_iter().fold([f64::NEG_INFINITY; N], larger_ones);
         Ok(all.map(largest))
+    }
+
+    /// Microseconds from the first rank's begin to the last one's end, of one after the other, for rank 0.
+    pub(crate) fn longest<const N: usize>(&self, spans: [Span; N]) -> Result<Option<[f64; N]>, BenchError> {
+        let first = self.largest(spans.map(|span| -(span.begin_ns as f64)))?;
+        let last = self.largest(spans.map(|span| span.end_ns as f64))?;
+        let longest = |(first, last): ([f64; N], [f64; N])| std::array::from_fn(|at| (last[at] + first[at]) / 1e3);
+        Ok(first.zip(last).map(longest))
     }
 }
 

@@ -10,8 +10,9 @@
 //! chapter III. Availability is what is left of the processor: with twice the computation the communication ends before it,
 //! and what the whole takes longer than the computation is what communicating cost.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clock::{Span, now_ns};
 use crate::computation::{Compute, Worker};
 use crate::statistics::Summary;
 use crate::{BenchError, Plan};
@@ -24,10 +25,10 @@ pub(crate) trait Communication {
     fn meet(&self) -> Result<(), BenchError>;
     /// Whether this rank computes during communication.
     fn computes(&self) -> bool;
-    /// How long it takes, with this between start and wait.
-    fn transfer(&mut self, compute: impl FnMut()) -> Result<Duration, BenchError>;
-    /// Of all ranks' times those that count, for the rank that keeps the time.
-    fn that_count<const N: usize>(&self, times: [f64; N]) -> Result<Option<[f64; N]>, BenchError>;
+    /// When this rank does it, with this between start and wait.
+    fn transfer(&mut self, compute: impl FnMut()) -> Result<Span, BenchError>;
+    /// How many microseconds each took, from all ranks' spans, for the rank that keeps the time.
+    fn that_count<const N: usize>(&self, spans: [Span; N]) -> Result<Option<[f64; N]>, BenchError>;
     /// Checks all data once, if transfers check only some of it.
     fn prove(&mut self) -> Result<(), BenchError> {
         Ok(())
@@ -60,7 +61,7 @@ impl Hiding {
         communication.prove()?;
         let mut times = Vec::new();
         for _ in 0..self.warmup {
-            times.push(self.transfer(communication, 0)?.as_secs_f64());
+            times.push(self.transfer(communication, 0)?.us() / 1e6);
         }
         let t_y = Summary::of(&times).median;
         let (worker, wanted, time) = (&mut self.worker, self.rounds, self.time.as_secs_f64());
@@ -82,7 +83,7 @@ impl Hiding {
         communication.prove()
     }
 
-    /// The times of each round, for the rank that keeps the time.
+    /// Microseconds of each part in each round, for the rank that keeps the time.
     fn batch(
         &mut self,
         communication: &mut impl Communication,
@@ -93,30 +94,29 @@ impl Hiding {
         rounds.into_iter().filter_map(|round| communication.that_count(round).transpose()).collect()
     }
 
-    /// Microseconds of each part.
-    fn round(&mut self, communication: &mut impl Communication, amount: u64) -> Result<[f64; PARTS], BenchError> {
-        let parts = [
+    /// When this rank did each part.
+    fn round(&mut self, communication: &mut impl Communication, amount: u64) -> Result<[Span; PARTS], BenchError> {
+        Ok([
             self.transfer(communication, 0)?,
             self.compute(communication, amount)?,
             self.transfer(communication, amount)?,
             self.compute(communication, 2 * amount)?,
             self.transfer(communication, 2 * amount)?,
-        ];
-        Ok(parts.map(|part| part.as_secs_f64() * 1e6))
+        ])
     }
 
     /// Computation alone, of those who compute during communication.
-    fn compute(&mut self, communication: &mut impl Communication, amount: u64) -> Result<Duration, BenchError> {
+    fn compute(&mut self, communication: &mut impl Communication, amount: u64) -> Result<Span, BenchError> {
         communication.meet()?;
-        let begin = Instant::now();
+        let begin_ns = now_ns()?;
         if communication.computes() {
             self.worker.work(amount);
         }
-        Ok(begin.elapsed())
+        Ok(Span::since(begin_ns)?)
     }
 
     /// Communication, with this much computation between start and wait.
-    fn transfer(&mut self, communication: &mut impl Communication, amount: u64) -> Result<Duration, BenchError> {
+    fn transfer(&mut self, communication: &mut impl Communication, amount: u64) -> Result<Span, BenchError> {
         let computes = communication.computes();
         communication.transfer(|| {
             if computes {

@@ -1,12 +1,10 @@
 //! A collective in rounds, each of which has data of its own.
 
-use std::time::Duration;
-
 use ropeway::Communicator;
 use ropeway_examples::Mode;
 
 use crate::BenchError;
-use crate::clock::now_ns;
+use crate::clock::{Span, now_ns};
 use crate::contribution::Extent;
 use crate::everyone::Everyone;
 use crate::hiding::Communication;
@@ -20,13 +18,6 @@ pub(crate) struct Joint {
     together: Box<dyn Together>,
     is_barrier: bool,
     round: u64,
-}
-
-/// When a rank began a round, and when it had its result, by the clock of the machine.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    pub(crate) begin_ns: u64,
-    pub(crate) end_ns: u64,
 }
 
 impl Joint {
@@ -51,7 +42,8 @@ impl Joint {
         &self.everyone
     }
 
-    /// A round with new data at the edges of each block. `begin` returns when it is to begin, with the time.
+    /// A round with new data at the edges of each block, from when this rank began until it had its result. `begin` returns
+    /// when it is to begin, with the time.
     pub(crate) fn round(
         &mut self,
         begin: impl FnOnce(&Everyone) -> Result<u64, BenchError>,
@@ -60,7 +52,7 @@ impl Joint {
         self.checked(Extent::Edges, |together, everyone| {
             let begin_ns = begin(everyone)?;
             together.round(meanwhile)?;
-            Ok(Span { begin_ns, end_ns: now_ns()? })
+            Ok(Span::since(begin_ns)?)
         })
     }
 
@@ -83,7 +75,8 @@ pub(crate) fn when_all_are_there(everyone: &Everyone) -> Result<u64, BenchError>
     Ok(now_ns()?)
 }
 
-/// All ranks compute, and what counts is the slowest.
+/// All ranks compute, and what counts is from when the first one began until the last one is done. With more ranks than cores
+/// each rank's own time would leave out what others did before it had a core.
 impl Communication for Joint {
     fn agree<const N: usize>(&self, decide: impl FnOnce() -> [u64; N]) -> Result<[u64; N], BenchError> {
         self.everyone.agree(decide)
@@ -97,13 +90,12 @@ impl Communication for Joint {
         true
     }
 
-    fn transfer(&mut self, mut compute: impl FnMut()) -> Result<Duration, BenchError> {
-        let Span { begin_ns, end_ns } = self.round(when_all_are_there, Some(&mut compute))?;
-        Ok(Duration::from_nanos(end_ns - begin_ns))
+    fn transfer(&mut self, mut compute: impl FnMut()) -> Result<Span, BenchError> {
+        self.round(when_all_are_there, Some(&mut compute))
     }
 
-    fn that_count<const N: usize>(&self, times: [f64; N]) -> Result<Option<[f64; N]>, BenchError> {
-        self.everyone.largest(times)
+    fn that_count<const N: usize>(&self, spans: [Span; N]) -> Result<Option<[f64; N]>, BenchError> {
+        self.everyone.longest(spans)
     }
 
     fn prove(&mut self) -> Result<(), BenchError> {

@@ -1,11 +1,10 @@
 //! How much of the communication hides behind computation (see [`hiding`](crate::hiding)): of messages, seen from each side,
 //! or of collectives.
 
-use std::time::{Duration, Instant};
-
 use ropeway::{Communicator, Session};
 use ropeway_examples::Mode;
 
+use crate::clock::{Span, now_ns};
 use crate::computation::Compute;
 use crate::exchange::Exchange;
 use crate::hiding::{Communication, Hiding};
@@ -158,55 +157,55 @@ impl Communication for Transfer {
         self.pair.leads || self.side == Side::Both
     }
 
-    fn transfer(&mut self, mut compute: impl FnMut()) -> Result<Duration, BenchError> {
+    fn transfer(&mut self, mut compute: impl FnMut()) -> Result<Span, BenchError> {
         let Self { pair, side, exchange } = self;
         exchange.prepare();
-        let elapsed = match (*side, pair.leads) {
+        let span = match (*side, pair.leads) {
             (Side::Both, _) => {
                 pair.meet()?;
-                let begin = Instant::now();
+                let begin_ns = now_ns()?;
                 exchange.start_recv()?;
                 exchange.start_send()?;
                 compute();
                 exchange.wait()?;
-                begin.elapsed()
+                Span::since(begin_ns)?
             }
             (Side::Send, true) => {
                 // The receiver is ready.
                 pair.await_go()?;
-                let begin = Instant::now();
+                let begin_ns = now_ns()?;
                 exchange.start_send()?;
                 compute();
                 exchange.wait()?;
-                begin.elapsed()
+                Span::since(begin_ns)?
             }
             (Side::Recv, true) => {
-                let begin = Instant::now();
+                let begin_ns = now_ns()?;
                 exchange.start_recv()?;
                 pair.go()?;
                 compute();
                 exchange.wait()?;
-                begin.elapsed()
+                Span::since(begin_ns)?
             }
             (Side::Send, false) => {
                 exchange.start_recv()?;
                 pair.go()?;
                 exchange.wait()?;
-                Duration::ZERO
+                Span::default()
             }
             (Side::Recv, false) => {
                 pair.await_go()?;
                 exchange.start_send()?;
                 exchange.wait()?;
-                Duration::ZERO
+                Span::default()
             }
         };
         exchange.verify()?;
-        Ok(elapsed)
+        Ok(span)
     }
 
-    fn that_count<const N: usize>(&self, times: [f64; N]) -> Result<Option<[f64; N]>, BenchError> {
-        Ok(self.pair.leads.then_some(times))
+    fn that_count<const N: usize>(&self, spans: [Span; N]) -> Result<Option<[f64; N]>, BenchError> {
+        Ok(self.pair.leads.then(|| spans.map(Span::us)))
     }
 }
 

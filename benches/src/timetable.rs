@@ -18,10 +18,10 @@
 use std::time::Instant;
 
 use crate::BenchError;
-use crate::clock::{now_ns, wait_until};
+use crate::clock::{Span, now_ns, wait_until};
 use crate::everyone::Everyone;
 use crate::hiding::Communication;
-use crate::joint::{Joint, Span, when_all_are_there};
+use crate::joint::{Joint, when_all_are_there};
 use crate::plan::Effort;
 use crate::statistics::Summary;
 

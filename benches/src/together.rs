@@ -61,19 +61,19 @@ fn of_elements<T: Element>(
 }
 
 fn register<T: Element>(world: &Communicator, contribution: Contribution) -> Result<Box<dyn Together>, BenchError> {
-    let Contribution { call: CollectiveCall { operation, root, operator }, size, count, .. } = contribution;
-    let (mode, each) = (Mode::Persistent, vec![count; size as usize]);
+    let Contribution { call: CollectiveCall { operation, root, operator }, count, .. } = contribution;
+    let mode = Mode::Persistent;
     let collective: Collective<T> = match operation {
         Operation::Barrier => return Ok(Checked::boxed(mode, contribution, world.barrier_init()?)),
         Operation::Bcast => world.bcast_init(count, root)?,
         Operation::Reduce => world.reduce_init(count, operator, root)?,
         Operation::Allreduce => world.allreduce_init(count, operator)?,
-        Operation::ReduceScatter => world.reduce_scatter_init(&each, operator)?,
+        Operation::ReduceScatter => world.reduce_scatter_block_init(count, operator)?,
         Operation::Scan => world.scan_init(count, operator)?,
         Operation::Exscan => world.exscan_init(count, operator)?,
-        Operation::Gather => world.gather_init(&each, root)?,
-        Operation::Scatter => world.scatter_init(&each, root)?,
-        Operation::Allgather => world.allgather_init(&each)?,
+        Operation::Gather => world.gather_init(count, root)?,
+        Operation::Scatter => world.scatter_init(count, root)?,
+        Operation::Allgather => world.allgather_init(count)?,
         Operation::Alltoall => world.alltoall_init(count)?,
     };
     Ok(Checked::boxed(mode, contribution, collective))

@@ -184,6 +184,11 @@ impl Attachment {
         }
     }
 
+    /// Wakes a thread of this process that sleeps on this doorbell.
+    pub(crate) fn ring(&self, doorbell: u32) {
+        self.job.doorbell(self.attached.local_index, doorbell).expect("somebody sleeps on it").wake();
+    }
+
     pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode) -> Result<(), Error> {
         self.waiting.wait(event, mode, self.line.watch())
     }

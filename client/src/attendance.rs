@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ropeway_proto::Status;
+use ropeway_proto::Completion;
 use ropeway_shm::{Arrival, JobSegment, Meeting};
 
 use crate::collective::Function;
@@ -36,8 +36,8 @@ impl Attendance {
         Some(Self { meeting, member, round: 0, habit: Habit::default(), has_passed: false, is_watching: false })
     }
 
-    /// Arrives for the next round. `Err` says why there will never be one, and which rank is the cause.
-    pub(crate) fn start(&mut self, presence: &Presence, favor: Favor) -> Result<Started, (Status, u32)> {
+    /// Arrives for the next round. `Err` says why there will never be one.
+    pub(crate) fn start(&mut self, presence: &Presence, favor: Favor) -> Result<Started, Completion> {
         if let Some(why) = self.meeting.refusal(self.member, self.round) {
             return Err(why);
         }
@@ -61,7 +61,7 @@ impl Attendance {
     }
 
     /// Whether the round is over, after up to `pieces` pieces of its work.
-    pub(crate) fn poll(&mut self, pieces: u32) -> Option<Result<(), (Status, u32)>> {
+    pub(crate) fn poll(&mut self, pieces: u32) -> Option<Result<(), Completion>> {
         if self.has_ended() {
             return Some(Ok(()));
         }

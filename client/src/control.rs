@@ -6,7 +6,9 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use ropeway_proto::control::{Refusal, Reply, Request, decode, encode};
+use ropeway_proto::control::{JobSpec, Refusal, Reply, Request, decode, encode};
+use ropeway_proto::costs::Costs;
+use ropeway_proto::hello::VersionRange;
 use ropeway_shm::descriptor;
 
 use crate::Error;
@@ -33,6 +35,14 @@ impl ControlSocket {
             Err(error) => return Err(io_error("asking the daemon")(error)),
         }
         accepted(self.receive()?)
+    }
+
+    /// Creates a job on the daemon's node. Says what messages cost, which the job's other nodes are to be told in its description.
+    pub fn create_job(&mut self, spec: JobSpec) -> Result<Costs, Error> {
+        match self.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec })? {
+            Reply::JobCreated { costs } => Ok(costs),
+            reply => Err(unexpected(&reply)),
+        }
     }
 
     /// The next message. Descriptors that come with it are kept for [`take_descriptors`](Self::take_descriptors).
@@ -101,8 +111,7 @@ pub(crate) fn io_error(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ropeway_proto::hello::VersionRange;
-    use ropeway_proto::{JobId, control::JobSpec};
+    use ropeway_proto::JobId;
 
     fn answered(reply: &Reply) -> Result<Reply, Error> {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -113,7 +122,7 @@ mod tests {
 
     #[test]
     fn an_answer_comes_back() {
-        assert!(matches!(answered(&Reply::JobCreated), Ok(Reply::JobCreated)));
+        assert!(matches!(answered(&Reply::Registered), Ok(Reply::Registered)));
     }
 
     #[test]

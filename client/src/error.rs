@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ropeway_proto::agreement::Difference;
 use ropeway_proto::control::Refusal;
 use ropeway_proto::hello::VersionRange;
 
@@ -23,6 +24,14 @@ pub enum Error {
     RankOutOfRange {
         /// The rank that was asked for.
         rank: u32,
+        /// Ranks in the communicator.
+        size: u32,
+    },
+    /// The communicator has no such rank to be the root of a collective.
+    #[error("root {root} is out of range in a communicator of {size}")]
+    RootOutOfRange {
+        /// The root that was asked for.
+        root: u32,
         /// Ranks in the communicator.
         size: u32,
     },
@@ -94,12 +103,36 @@ pub enum Error {
     /// The operation was withdrawn.
     #[error("the operation was cancelled")]
     Cancelled,
-    /// The other end of the channel was freed; nothing will ever match this request again.
-    #[error("the request at the other end was freed")]
-    PeerFreed,
-    /// The ranks did not register the same collective: other counts, another root, another operator, another order.
-    #[error("the ranks have registered different collectives")]
-    Mismatch,
+    /// The other end of the channel, or another member's part in the collective, was freed; nothing will ever match this
+    /// request again.
+    #[error("rank {rank} has freed its end of this request")]
+    PeerFreed {
+        /// The rank that freed it, in the communicator of the operation.
+        rank: u32,
+    },
+    /// Another node goes on with the collective no more: a rank there has freed its part in it, or could not go on with it.
+    #[error("node {node} has given the collective up; an error of a rank there may say why")]
+    NodeGaveUp {
+        /// The node, as the job numbers them.
+        node: u32,
+    },
+    /// The ranks did not register the same collective, or not in the same order.
+    #[error("rank {rank} has registered another collective: {difference}")]
+    Mismatch {
+        /// A rank that differs from this one, in the communicator of the operation.
+        rank: u32,
+        /// In what it differs.
+        difference: Difference,
+    },
+    /// The node has no memory for what a collective needs besides its arrays, such as inputs from other nodes.
+    #[error(
+        "this node has no memory for {bytes} bytes that the collective needs besides its arrays: \
+         use smaller ones, or raise job_memory_bytes_max in the daemon's configuration"
+    )]
+    NoMemory {
+        /// Bytes that were needed.
+        bytes: u64,
+    },
     /// A group that can't be.
     #[error("no such group: {why}")]
     BadGroup {

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use crate::operation::Operation;
 use crate::request::Persistent;
-use crate::{Active, ActiveExchange, Buffer, Error, Pending, Plain, Status};
+use crate::{Active, ActiveExchange, Buffer, Error, Pending, PendingCollective, Plain, Status};
 
 /// An [`Active`] operation that is awaited.
 ///
@@ -61,17 +61,7 @@ impl Future for ExchangeFuture<'_> {
     type Output = Result<(), Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            match self.exchange.test() {
-                Ok(false) => {}
-                ended => return Poll::Ready(ended.map(drop)),
-            }
-            match self.exchange.watch(Some(context.waker())) {
-                Ok(true) => return Poll::Pending,
-                Ok(false) => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
+        poll(&mut self.exchange, context)
     }
 }
 
@@ -126,15 +116,89 @@ impl<T: Plain> Drop for PendingFuture<T> {
     }
 }
 
+/// A [`PendingCollective`] that is awaited. It fills the output.
+///
+/// Dropping it is as good as dropping that: the collective ends by itself, and the output stays as it was.
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct CollectiveFuture<'a, T: Plain> {
+    pending: PendingCollective<'a, T>,
+}
+
+impl<'a, T: Plain> IntoFuture for PendingCollective<'a, T> {
+    type Output = Result<(), Error>;
+    type IntoFuture = CollectiveFuture<'a, T>;
+
+    fn into_future(self) -> CollectiveFuture<'a, T> {
+        CollectiveFuture { pending: self }
+    }
+}
+
+impl<T: Plain> Future for CollectiveFuture<'_, T> {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        poll(&mut self.pending, context)
+    }
+}
+
+impl<T: Plain> Drop for CollectiveFuture<'_, T> {
+    fn drop(&mut self) {
+        self.pending.forget_waker();
+    }
+}
+
+/// What a future asks about.
+trait Awaited {
+    type Outcome;
+    /// The outcome, if it has ended.
+    fn test(&mut self) -> Result<Option<Self::Outcome>, Error>;
+    /// Has this task woken when it gets on. False if it has already.
+    fn watch(&mut self, waker: &Waker) -> Result<bool, Error>;
+}
+
+impl Awaited for Operation {
+    type Outcome = Status;
+
+    fn test(&mut self) -> Result<Option<Status>, Error> {
+        self.test()
+    }
+
+    fn watch(&mut self, waker: &Waker) -> Result<bool, Error> {
+        Self::watch(self, Some(waker))
+    }
+}
+
+impl Awaited for ActiveExchange<'_> {
+    type Outcome = ();
+
+    fn test(&mut self) -> Result<Option<()>, Error> {
+        Ok(self.test()?.then_some(()))
+    }
+
+    fn watch(&mut self, waker: &Waker) -> Result<bool, Error> {
+        self.watch(Some(waker))
+    }
+}
+
+impl<T: Plain> Awaited for PendingCollective<'_, T> {
+    type Outcome = ();
+
+    fn test(&mut self) -> Result<Option<()>, Error> {
+        Ok(self.test()?.then_some(()))
+    }
+
+    fn watch(&mut self, waker: &Waker) -> Result<bool, Error> {
+        Self::watch(self, waker)
+    }
+}
+
 /// Whoever awaits waits: what there is to copy of a large message is copied here.
-fn poll(operation: &mut Operation, context: &mut Context<'_>) -> Poll<Result<Status, Error>> {
+fn poll<A: Awaited>(awaited: &mut A, context: &mut Context<'_>) -> Poll<Result<A::Outcome, Error>> {
     loop {
-        match operation.test() {
-            Ok(None) => {}
-            Ok(Some(status)) => return Poll::Ready(Ok(status)),
-            Err(error) => return Poll::Ready(Err(error)),
+        if let Some(ended) = awaited.test().transpose() {
+            return Poll::Ready(ended);
         }
-        match operation.watch(Some(context.waker())) {
+        match awaited.watch(context.waker()) {
             Ok(true) => return Poll::Pending,
             // It has got on meanwhile.
             Ok(false) => {}
@@ -152,6 +216,12 @@ impl fmt::Debug for ActiveFuture<'_> {
 impl fmt::Debug for ExchangeFuture<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ExchangeFuture").field(&self.exchange).finish()
+    }
+}
+
+impl<T: Plain> fmt::Debug for CollectiveFuture<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CollectiveFuture").field(&self.pending).finish()
     }
 }
 

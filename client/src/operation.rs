@@ -418,8 +418,8 @@ impl Operation {
         }
         let ended = ended?;
         self.retract();
-        let (status, source) = ended.err().unwrap_or((completion::Status::Success, self.attachment.rank()));
-        Some(self.judge(Some(Completion { status, source, tag: 0, bytes: 0 })))
+        let success = || Completion { source: self.attachment.rank(), ..Completion::bare(completion::Status::Success) };
+        Some(self.judge(Some(ended.err().unwrap_or_else(success))))
     }
 
     #[inline(never)]

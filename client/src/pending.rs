@@ -74,6 +74,10 @@ impl<T: Plain> Pending<T> {
         self.outcome
     }
 
+    pub(crate) fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
     pub(crate) fn operation_mut(&mut self) -> &mut Operation {
         &mut self.operation
     }

@@ -109,6 +109,10 @@ impl<'a> Active<'a> {
     pub(crate) fn into_request(self) -> &'a mut Persistent {
         self.request
     }
+
+    pub(crate) fn operation(&self) -> &Operation {
+        &self.request.operation
+    }
 }
 
 impl fmt::Debug for Active<'_> {

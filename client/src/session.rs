@@ -11,13 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use ropeway_proto::JobId;
-use ropeway_proto::control::{JobSpec, Reply, Request};
-use ropeway_proto::hello::VersionRange;
+use ropeway_proto::control::JobSpec;
 use ropeway_shm::EventLog;
 use ropeway_shm::descriptor::{take_inherited, take_inherited_segment};
 
 use crate::attachment::Attachment;
-use crate::control::{ControlSocket, io_error, unexpected};
+use crate::control::{ControlSocket, io_error};
 use crate::environment::{self, Environment, Launch};
 use crate::log::Log;
 use crate::{Communicator, Error, WaitMode, private_daemon};
@@ -87,8 +86,7 @@ impl Session {
         let job = random_job()?;
         let mut socket = ControlSocket::new(stream);
         let spec = JobSpec::single_node(job, 1);
-        let reply = socket.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec })?;
-        let Reply::JobCreated = reply else { return Err(unexpected(&reply)) };
+        socket.create_job(spec)?;
         Ok(Self::new(Attachment::open(socket, (job, 0), Log::new(None), daemon)?))
     }
 

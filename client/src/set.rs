@@ -195,16 +195,8 @@ impl<R: Request> Event for ActiveSet<'_, R> {
     }
 
     fn reach(&self) -> Reach<'_> {
-        let mut reach = Reach::Nowhere;
-        for request in self.running() {
-            reach = match (reach, request.persistent().operation().reach()) {
-                (reach, Reach::Nowhere) => reach,
-                (Reach::Nowhere, one) => one,
-                (Reach::One(one), Reach::One(other)) if Arc::ptr_eq(one, other) => reach,
-                _ => return Reach::All,
-            };
-        }
-        reach
+        let reaches = self.running().map(|request| request.persistent().operation().reach());
+        reaches.fold(Reach::Nowhere, Reach::and)
     }
 
     fn needs_daemon(&self) -> bool {

@@ -1,5 +1,6 @@
 //! What the outcome of an operation means to the program.
 
+use ropeway_proto::agreement::Difference;
 use ropeway_proto::{Completion, Tag, completion};
 
 use crate::{Error, Group, Status};
@@ -27,14 +28,19 @@ impl Terms {
 
     #[cold]
     fn error(&self, completion: Option<Completion>, group: &Group) -> Error {
-        let Some(Completion { status, source, bytes, .. }) = completion else {
+        let Some(Completion { status, source, tag, bytes }) = completion else {
             return Error::BadReply { what: "a completion of unknown status".into() };
         };
         match status {
             completion::Status::Truncated => Error::Truncated { bytes, capacity: self.capacity() },
             completion::Status::Cancelled => Error::Cancelled,
-            completion::Status::PeerFreed => Error::PeerFreed,
-            completion::Status::Mismatch => Error::Mismatch,
+            completion::Status::PeerFreed => match member(group.number_of(source)) {
+                Ok(rank) => Error::PeerFreed { rank },
+                Err(error) => error,
+            },
+            completion::Status::NodeGaveUp => Error::NodeGaveUp { node: source },
+            completion::Status::NoMemory => Error::NoMemory { bytes },
+            completion::Status::Mismatch => mismatch(group.number_of(source), tag),
             completion::Status::RankFailed | completion::Status::RankLeft => {
                 let has_failed = status == completion::Status::RankFailed;
                 match group.number_of(source) {
@@ -76,9 +82,17 @@ impl Terms {
     }
 }
 
+#[cold]
+fn mismatch(rank: Option<u32>, code: Tag) -> Error {
+    match rank.zip(u8::try_from(code).ok().and_then(Difference::from_code)) {
+        Some((rank, difference)) => Error::Mismatch { rank, difference },
+        None => Error::BadReply { what: "ranks that can't differ, or differ in nothing".into() },
+    }
+}
+
 #[inline]
 fn member(source: Option<u32>) -> Result<u32, Error> {
-    source.ok_or_else(|| Error::BadReply { what: "a message from a rank outside of the communicator".into() })
+    source.ok_or_else(|| Error::BadReply { what: "a rank outside of the communicator".into() })
 }
 
 #[cfg(test)]
@@ -121,10 +135,23 @@ mod tests {
         assert!(matches!(judge(completion::Status::RankFailed), Error::RankFailed { rank: 9 }));
         assert!(matches!(judge(completion::Status::RankLeft), Error::RankLeft { rank: 9 }));
         assert!(matches!(judge(completion::Status::PeerLost), Error::PeerLost { node: 9 }));
-        assert!(matches!(judge(completion::Status::PeerFreed), Error::PeerFreed));
+        assert!(matches!(judge(completion::Status::PeerFreed), Error::PeerFreed { rank: 9 }));
+        assert!(matches!(judge(completion::Status::NodeGaveUp), Error::NodeGaveUp { node: 9 }));
         assert!(matches!(judge(completion::Status::Cancelled), Error::Cancelled));
         assert!(matches!(judge(completion::Status::NotFound), Error::BadReply { .. }));
         assert!(matches!(RECV.judge(None, &job()), Err(Error::BadReply { .. })));
+    }
+
+    #[test]
+    fn a_mismatch_names_who_differs_and_in_what() {
+        let judge = |rank, tag| {
+            let completion = Completion { source: rank, tag, ..Completion::bare(completion::Status::Mismatch) };
+            Terms::Collective.judge(Some(completion), &Group::of_ranks(vec![7, 9, 3])).unwrap_err()
+        };
+        let error = judge(3, Difference::Root.code().into());
+        assert_eq!(error.to_string(), "rank 2 has registered another collective: another root");
+        assert!(matches!(judge(3, 0), Error::BadReply { .. }));
+        assert!(matches!(judge(1, 1), Error::BadReply { .. }));
     }
 
     #[test]
@@ -135,6 +162,7 @@ mod tests {
         assert!(matches!(judge(completion::Status::RankFailed, 9), Err(Error::RankFailed { rank: 1 })));
         assert!(matches!(judge(completion::Status::RankLeft, 7), Err(Error::RankLeft { rank: 0 })));
         assert!(matches!(judge(completion::Status::RankFailed, 2), Err(Error::OutsiderGone { rank: 2 })));
+        assert!(matches!(judge(completion::Status::PeerFreed, 3), Err(Error::PeerFreed { rank: 2 })));
         assert!(matches!(judge(completion::Status::PeerLost, 2), Err(Error::PeerLost { node: 2 })));
         assert!(matches!(judge(completion::Status::Success, 2), Err(Error::BadReply { .. })));
     }

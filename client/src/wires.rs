@@ -44,6 +44,17 @@ pub(crate) enum Reach<'a> {
     All,
 }
 
+impl Reach<'_> {
+    /// What two events need together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (reach, Reach::Nowhere) | (Reach::Nowhere, reach) => reach,
+            (Reach::One(one), Reach::One(other)) if Arc::ptr_eq(one, other) => self,
+            _ => Reach::All,
+        }
+    }
+}
+
 impl Wires {
     pub(crate) fn new(job: Arc<JobSegment>, local_rank: u32, commands: Arc<Commands>) -> Self {
         Self { list: RwLock::default(), job, local_rank, commands, has_begun: AtomicBool::new(false) }

@@ -14,7 +14,7 @@ use std::io;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use ropeway_proto::{Layout, limits};
+use ropeway_proto::{ElementType, Layout, Operator, Scalar, limits};
 use ropeway_shm::{JobGeometry, JobSegment, Thresholds};
 
 use crate::config::Config;
@@ -81,6 +81,28 @@ pub fn measure_copies(sizes: impl IntoIterator<Item = u64>, budget: Duration) ->
         rounds += 1;
     }
     Ok(copies)
+}
+
+/// How long combining a byte with another takes, in nanoseconds: sums of floating-point numbers, for `budget` or a little longer.
+/// The shortest time, as of [`measure_copies`].
+pub fn measure_combining(budget: Duration) -> io::Result<f64> {
+    const PIECE_BYTES: u64 = 64 << 10;
+    let (begin, element) = (Instant::now(), ElementType { scalar: Scalar::F64, is_located: false });
+    let ground = Ground::new(AREA_BYTES)?;
+    let from = ground.segment.arena(0).start;
+    let into = from + ground.area_bytes;
+    let mut shortest = Duration::MAX;
+    let mut rounds = 0;
+    while rounds < ROUNDS_MIN || begin.elapsed() < budget {
+        for at in (0..ground.area_bytes).step_by(PIECE_BYTES as usize) {
+            let begin = Instant::now();
+            let combined = ground.segment.fold(Operator::Sum, element, (&[into, from], at), into + at, PIECE_BYTES / 8);
+            combined.map_err(io::Error::other)?;
+            shortest = shortest.min(begin.elapsed());
+        }
+        rounds += 1;
+    }
+    Ok(shortest.as_nanos() as f64 / PIECE_BYTES as f64)
 }
 
 /// Two areas to copy between.
@@ -209,6 +231,11 @@ mod tests {
         let copies = measure_copies(sizes(), Duration::ZERO).unwrap();
         assert!(copies.iter().map(|copy| copy.bytes).eq(sizes()));
         assert!(copies.iter().all(|copy| copy.time < Duration::MAX));
+    }
+
+    #[test]
+    fn combining_takes_time() {
+        assert!(measure_combining(Duration::ZERO).unwrap() > 0.0);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ropeway_engine::{CollectiveId, CollectiveStep, CollectiveWork, MeetingId, NodeCollective};
+use ropeway_proto::agreement::ShapeDigest;
 use ropeway_proto::collective::{CollectiveMember, CollectiveShape};
 use ropeway_proto::control::Refusal;
 use ropeway_proto::division::{Division, Span};
@@ -33,6 +34,9 @@ struct Stage {
 const PIECE_BYTES: u64 = 64 << 10;
 /// How many pieces before the devices have theirs.
 const PIECES_PER_CYCLE: usize = 4;
+
+const THEY_REGISTERED: &str = "members meet when the last of them registers";
+const CHECKED: &str = "it was checked when they registered";
 
 /// How a collective is divided between nodes, as this one sees it.
 struct Spread {
@@ -73,21 +77,24 @@ impl Job {
         Ok(())
     }
 
-    /// Sets up where members meet. `None` if they say different things, or there is no memory.
+    /// Sets up where members meet.
+    ///
+    /// # Errors
+    /// The bytes that this takes, if there is no memory for them.
     pub(crate) fn open_meeting(
         &mut self,
         comm: CommId,
         requests: &[ChannelId],
         members: Vec<CollectiveMember>,
-    ) -> Option<MeetingId> {
+    ) -> Result<MeetingId, u64> {
         let place = |&id: &ChannelId| self.engine.place_of(id).map(|(local_rank, slot, _)| (local_rank, slot));
-        let places: Vec<_> = requests.iter().map(place).collect::<Option<_>>()?;
-        let first = members.first()?.clone();
+        let places: Vec<_> = requests.iter().map(place).collect::<Option<_>>().expect(THEY_REGISTERED);
+        let first = members.first().expect(THEY_REGISTERED).clone();
         if members.len() == first.shape.members.len() {
             return self.write_meeting(MeetingPlan { members, span: None }, &places, None);
         }
         let meeting = self.open_spanning(comm, members, &places);
-        if meeting.is_none() {
+        if meeting.is_err() {
             self.renounce(comm, &first);
         }
         meeting
@@ -98,16 +105,16 @@ impl Job {
         comm: CommId,
         members: Vec<CollectiveMember>,
         places: &[(u32, Slot)],
-    ) -> Option<MeetingId> {
-        let first = members.first()?.clone();
-        let spread = self.spread(&first.shape)?;
+    ) -> Result<MeetingId, u64> {
+        let first = members.first().expect(THEY_REGISTERED).clone();
+        let spread = self.spread(&first.shape).expect(CHECKED);
         let stage = self.take_stage(&spread, &members)?;
         let span = Span { nodes: spread.nodes.clone(), me: spread.me, input: stage.input, output: stage.output };
-        let collective = self.engine.open_collective(spread.collective(comm, &first, &stage)?);
+        let collective = self.engine.open_collective(spread.collective(comm, &first, &stage).expect(CHECKED));
         let spanning = Spanning::new(collective, &first.shape, stage.memory);
         let plan = MeetingPlan { members, span: Some(span) };
         let meeting = self.write_meeting(plan, places, Some(spanning));
-        if meeting.is_none() {
+        if meeting.is_err() {
             self.engine.close_collective(collective);
             self.channels.give_space_back(stage.memory.0, stage.memory.1);
         }
@@ -119,16 +126,21 @@ impl Job {
         plan: MeetingPlan,
         places: &[(u32, Slot)],
         spanning: Option<Spanning>,
-    ) -> Option<MeetingId> {
+    ) -> Result<MeetingId, u64> {
         let footprint = Meeting::footprint(&plan);
-        let block = self.channels.take_space(&self.segment, footprint, self.quota_left())?;
+        let block = self.take_space(footprint)?;
         match Meeting::write(&self.segment, block, &plan, places) {
-            Some(meeting) => Some(self.meetings.add(meeting, footprint, spanning)),
+            Some(meeting) => Ok(self.meetings.add(meeting, footprint, spanning)),
             None => {
                 self.channels.give_space_back(block, footprint);
-                None
+                Err(footprint)
             }
         }
+    }
+
+    /// Memory of the job. `Err` says how much was asked for in vain.
+    fn take_space(&mut self, bytes: u64) -> Result<u64, u64> {
+        self.channels.take_space(&self.segment, bytes, self.quota_left()).ok_or(bytes)
     }
 
     /// A collective can't take place: the other nodes learn that when it is opened and closed.
@@ -166,36 +178,34 @@ impl Job {
 
     /// Whether nodes can do what members want as they want it.
     fn check_algorithm(&self, shape: &CollectiveShape) -> Result<(), String> {
-        let Some(name) = &shape.algorithm else { return Ok(()) };
         let spread = self.participants(shape).filter(|(_, participants)| participants.len() > 1);
-        match spread.as_ref().and_then(|(nodes, _)| Division::new(shape, nodes)) {
-            Some(division) => self.schedules.choose(&division.between()).map(drop),
-            None => name.parse::<Algorithm>().map(drop).map_err(|error| error.to_string()),
+        match (spread.as_ref().and_then(|(nodes, _)| Division::new(shape, nodes)), &shape.algorithm) {
+            (Some(division), _) => self.schedules.choose(&division.between()).map(drop),
+            (None, Some(name)) => name.parse::<Algorithm>().map(drop).map_err(|error| error.to_string()),
+            (None, None) => Ok(()),
         }
     }
 
-    /// Takes memory for what does not lie in the members' own buffers.
-    fn take_stage(&mut self, spread: &Spread, members: &[CollectiveMember]) -> Option<Stage> {
-        let bytes = |elements: u64| elements.checked_mul(spread.between.element_bytes.into());
+    /// Takes memory for what does not lie in the members' own buffers. `Err` says how much was asked for in vain.
+    fn take_stage(&mut self, spread: &Spread, members: &[CollectiveMember]) -> Result<Stage, u64> {
+        let bytes = |elements: u64| elements.saturating_mul(spread.between.element_bytes.into());
         let (input, output) = spread.between.elements(spread.me.into());
         let (own_input, own_output) = own_buffers(members, &spread.nodes, spread.me);
-        let mut total = 0;
+        let mut total: u64 = 0;
         let mut take = |own: Option<u64>, elements: u64| {
             let at = total;
             if own.is_none() {
-                total = bytes(elements)?.checked_next_multiple_of(64)?.checked_add(total)?;
+                let bytes = bytes(elements).checked_next_multiple_of(64).unwrap_or(u64::MAX);
+                total = total.saturating_add(bytes);
             }
-            Some(own.map_or((true, at), |own| (false, own)))
+            own.map_or((true, at), |own| (false, own))
         };
-        let parts = [take(own_input, input)?, take(own_output, output)?];
-        let scratch = take(None, spread.schedule.scratch_elements())?;
-        let block = match total {
-            0 => 0,
-            total => self.channels.take_space(&self.segment, total, self.quota_left())?,
-        };
+        let parts = [take(own_input, input), take(own_output, output)];
+        let scratch = take(None, spread.schedule.scratch_elements());
+        let block = if total == 0 { 0 } else { self.take_space(total)? };
         let [input, output, scratch] =
             [parts[0], parts[1], scratch].map(|(is_staged, at)| if is_staged { block + at } else { at });
-        Some(Stage { input, output, scratch, memory: (block, total) })
+        Ok(Stage { input, output, scratch, memory: (block, total) })
     }
 
     // ---- ending
@@ -311,6 +321,7 @@ impl Spread {
             number: NodeCollective::number(comm, member.number)?,
             participants: self.participants.clone(),
             members: member.shape.members.clone(),
+            digest: ShapeDigest::of(&member.shape),
             schedule: Arc::clone(&self.schedule),
             element_bytes: member.shape.element_bytes.into(),
             input: stage.input,

@@ -78,10 +78,14 @@ impl Server {
         if !spec.is_valid() {
             return Err(Refusal::Invalid("the job's description is not valid".into()));
         }
+        if spec.node != NodeId(0) && spec.costs.is_none() {
+            return Err(Refusal::Invalid("the job's costs are missing: create it on its first node first".into()));
+        }
         if self.jobs.contains_key(&spec.job) || self.clients[index].created.is_some() {
             return Err(Refusal::Invalid("the job exists already".into()));
         }
         let user = self.clients[index].user;
+        let costs = spec.costs.unwrap_or(self.config.costs);
         let job = Job::new(spec.clone(), user, &self.config, self.log().clone());
         let job = job.map_err(|error| Refusal::Invalid(format!("can't create the job's memory: {error}")))?;
         self.jobs.insert(spec.job, job);
@@ -93,7 +97,7 @@ impl Server {
             self.adopt_wire(wire, false, now);
         }
         tracing::debug!(job = spec.job.0, ranks = spec.size(), "job created");
-        Ok(Reply::JobCreated)
+        Ok(Reply::JobCreated { costs })
     }
 
     fn attach(&mut self, index: usize, versions: VersionRange, id: JobId, rank: Rank) -> Result<(), AttachError> {

@@ -4,8 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ropeway_proto::costs::{CostOutOfRange, Costs};
 use ropeway_proto::hello::{ClusterKey, VersionRange};
 use ropeway_proto::limits;
+use ropeway_schedule::CostTable;
 use ropeway_shm::Thresholds;
 use serde::Deserialize;
 
@@ -40,6 +42,8 @@ pub struct Config {
     pub node_piece_bytes: Option<u64>,
     /// How long the daemon keeps looking for work, yielding the core, before it sleeps.
     pub idle_yield: Duration,
+    /// What messages to other nodes cost: by it all nodes of a job choose algorithms, if this is the job's first node.
+    pub costs: Costs,
     /// Versions to offer. Only tests offer others than this build speaks.
     pub versions: VersionRange,
 }
@@ -60,6 +64,7 @@ impl Default for Config {
             node_eager_bytes_max: None,
             node_piece_bytes: None,
             idle_yield: Duration::from_micros(50),
+            costs: default_costs(),
             versions: VersionRange::CURRENT,
         }
     }
@@ -92,6 +97,10 @@ impl Config {
             link_eager_bytes_max: file.link_eager_bytes_max.unwrap_or(defaults.link_eager_bytes_max),
             node_eager_bytes_max: file.node_eager_bytes_max,
             node_piece_bytes: file.node_piece_bytes,
+            costs: file
+                .costs
+                .complete(defaults.costs)
+                .map_err(|source| ConfigError::Cost { path: path.to_owned(), source })?,
             ..defaults
         };
         config.check().map_err(|source| ConfigError::OutOfRange { path: path.to_owned(), source })?;
@@ -136,6 +145,41 @@ struct File {
     link_eager_bytes_max: Option<u64>,
     node_eager_bytes_max: Option<u64>,
     node_piece_bytes: Option<u64>,
+    #[serde(default)]
+    costs: FileCosts,
+}
+
+/// Its section `costs`. What is left out is the default.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileCosts {
+    overhead_ns: Option<f64>,
+    latency_ns: Option<f64>,
+    byte_ns: Option<f64>,
+    combine_byte_ns: Option<f64>,
+    copy_byte_ns: Option<f64>,
+}
+
+impl FileCosts {
+    fn complete(self, defaults: Costs) -> Result<Costs, CostOutOfRange> {
+        let mut ns = defaults.to_ns();
+        let file = [self.overhead_ns, self.latency_ns, self.byte_ns, self.combine_byte_ns, self.copy_byte_ns];
+        ns.iter_mut().zip(file).for_each(|(ns, file)| *ns = file.unwrap_or(*ns));
+        Costs::from_ns(ns)
+    }
+}
+
+/// Costs of two daemons on one machine.
+fn default_costs() -> Costs {
+    let CostTable { overhead_ns, latency_ns, byte_ns, combine_byte_ns, copy_byte_ns } = CostTable::default();
+    Costs::from_ns([overhead_ns, latency_ns, byte_ns, combine_byte_ns, copy_byte_ns])
+        .expect("the defaults are possible")
+}
+
+/// Costs as algorithms are chosen by them.
+pub fn cost_table(costs: Costs) -> CostTable {
+    let [overhead_ns, latency_ns, byte_ns, combine_byte_ns, copy_byte_ns] = costs.to_ns();
+    CostTable { overhead_ns, latency_ns, byte_ns, combine_byte_ns, copy_byte_ns }
 }
 
 // What `ropeway calibrate` writes.
@@ -167,6 +211,9 @@ pub enum ConfigError {
     /// The file is not what it should be.
     #[error("{}: {source}", path.display())]
     Malformed { path: PathBuf, source: Box<toml::de::Error> },
+    /// A cost in the file can't be.
+    #[error("{}: {source}", path.display())]
+    Cost { path: PathBuf, source: CostOutOfRange },
     /// A size in the file can't be.
     #[error("{}: {source}", path.display())]
     OutOfRange { path: PathBuf, source: OutOfRange },
@@ -208,12 +255,13 @@ mod tests {
     fn the_sample_configuration_shows_every_setting_and_its_default() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/etc/ropewayd.toml");
         let text = std::fs::read_to_string(path).unwrap();
-        let is_setting = |line: &&str| line.contains(" = ");
+        let is_setting = |line: &&str| line.contains(" = ") || line.starts_with("# [");
         let settings: String =
             text.lines().filter(is_setting).map(|line| line.trim_start_matches("# ").to_owned() + "\n").collect();
         let config = of_text(&settings).unwrap();
         assert_eq!(config.link_eager_bytes_max, Config::default().link_eager_bytes_max);
-        for name in [LINK_EAGER_BYTES_MAX, NODE_EAGER_BYTES_MAX, NODE_PIECE_BYTES] {
+        assert_eq!(config.costs, Config::default().costs);
+        for name in [LINK_EAGER_BYTES_MAX, NODE_EAGER_BYTES_MAX, NODE_PIECE_BYTES].into_iter().chain(Costs::NAMES) {
             assert!(settings.contains(name), "{name}");
         }
     }
@@ -232,6 +280,23 @@ mod tests {
         assert_eq!(config.thresholds(), Thresholds { eager_bytes_max: 65536, piece_bytes: 4096 });
         let config = of_text("").unwrap();
         assert_eq!((config.node_eager_bytes_max, config.node_piece_bytes), (None, None));
+    }
+
+    #[test]
+    fn costs_are_taken_from_the_file_and_checked() {
+        let config = of_text("[costs]\nlatency_ns = 30000\nbyte_ns = 0.08\n").unwrap();
+        let defaults = CostTable::default();
+        assert_eq!(cost_table(config.costs), CostTable { latency_ns: 30000.0, byte_ns: 0.08, ..defaults });
+        assert_eq!(cost_table(Config::default().costs), defaults);
+        for (line, what) in [
+            ("byte_ns = 0", "byte_ns = 0 is out of range"),
+            ("latency_ns = inf", "latency_ns = inf is out of range"),
+            ("overhead_ns = -1", "overhead_ns = -1 is out of range"),
+            ("gamma = 1", "gamma"),
+        ] {
+            let error = of_text(&format!("[costs]\n{line}\n")).unwrap_err();
+            assert!(error.contains(what), "{error}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use ropeway_shm::{
 
 use crate::channels::{Channels, Unwired};
 use crate::collectives::Work;
-use crate::config::{Config, memory_available};
+use crate::config::{Config, cost_table, memory_available};
 use crate::device::{Inbound, LinkError, Outbound, Target};
 use crate::log::Log;
 use crate::meetings::Meetings;
@@ -95,6 +95,7 @@ const ENDING: Duration = Duration::from_secs(3);
 impl Job {
     pub(crate) fn new(spec: JobSpec, user: u32, config: &Config, log: Log) -> std::io::Result<Self> {
         let local_ranks = spec.local_ranks().len() as u32;
+        let costs = spec.costs.unwrap_or(config.costs);
         let geometry = JobGeometry { local_ranks, arena_bytes_max: config.arena_bytes_max };
         Ok(Self {
             segment: Arc::new(JobSegment::create(geometry)?),
@@ -110,7 +111,7 @@ impl Job {
             channels: Channels::new(config.thresholds()),
             wires: Wires::default(),
             meetings: Meetings::default(),
-            schedules: Schedules::default(),
+            schedules: Schedules::new(cost_table(costs)),
             work: Work::default(),
             stash: HashMap::new(),
             spare: Vec::new(),

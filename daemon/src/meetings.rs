@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use ropeway_engine::{CollectiveId, MeetingId};
 use ropeway_proto::collective::CollectiveShape;
 use ropeway_proto::operator::{ElementType, Operator};
-use ropeway_proto::{ChannelId, Completion, Status};
+use ropeway_proto::{ChannelId, Completion};
 use ropeway_shm::{Arrival, Helped, Meeting};
 use slab::Slab;
 
@@ -138,7 +138,7 @@ impl Meetings {
         spanning.is_running = false;
         let round = spanning.rounds.wrapping_sub(1);
         if let Some(failure) = failure {
-            close(&entry.meeting, &failure);
+            entry.meeting.close(&failure);
         }
         // Of a meeting that is closed somebody's buffers may be gone.
         if entry.meeting.closed().is_none() && entry.meeting.resume(round) {
@@ -151,7 +151,7 @@ impl Meetings {
     pub(crate) fn fail(&self, collective: CollectiveId, failure: &Completion) {
         let found = self.spanning.get(&collective).and_then(|id| self.table.get(id.0 as usize));
         if let Some(entry) = found {
-            close(&entry.meeting, failure);
+            entry.meeting.close(failure);
         }
     }
 
@@ -166,7 +166,7 @@ impl Meetings {
         is_alive: impl Fn(u32) -> bool,
     ) -> bool {
         let Some(entry) = self.table.get(id.0 as usize) else { return true };
-        entry.meeting.close(why.status, why.source);
+        entry.meeting.close(why);
         match request {
             Some(request) if !entry.is_out_of_use(is_alive) => {
                 self.leaving.push((id, request));
@@ -214,12 +214,6 @@ impl Meetings {
         }
         Some(empty)
     }
-}
-
-/// Members learn why there will be no further round. Messages of other lengths come from members who say something else.
-fn close(meeting: &Meeting, failure: &Completion) {
-    let is_other = failure.status == Status::Truncated;
-    meeting.close(if is_other { Status::Mismatch } else { failure.status }, failure.source);
 }
 
 impl Entry {

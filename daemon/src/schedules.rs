@@ -9,9 +9,9 @@ use ropeway_schedule::{
 };
 
 /// Schedules that collectives of a job use.
-#[derive(Default)]
 pub(crate) struct Schedules {
     made: HashMap<(CollectiveShape, u16), Weak<Schedule>>,
+    /// The same on all nodes of the job.
     costs: CostTable,
     /// How many were made since somebody asked.
     built: u64,
@@ -21,6 +21,10 @@ pub(crate) struct Schedules {
 const SWEEP_AT: usize = 64;
 
 impl Schedules {
+    pub(crate) fn new(costs: CostTable) -> Self {
+        Self { made: HashMap::new(), costs, built: 0 }
+    }
+
     /// What participant `me` does for `between`. `None` if no node can do that.
     pub(crate) fn get(&mut self, between: &CollectiveShape, me: u16) -> Option<Arc<Schedule>> {
         let key = (between.clone(), me);
@@ -104,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_schedule_is_made_once() {
-        let mut schedules = Schedules::default();
+        let mut schedules = Schedules::new(CostTable::default());
         let bcast = between(CollectiveKind::Bcast, &[100]);
         let first = schedules.get(&bcast, 0).unwrap();
         let second = schedules.get(&bcast, 0).unwrap();
@@ -118,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_members_want_is_done_or_refused() {
-        let schedules = Schedules::default();
+        let schedules = Schedules::new(CostTable::default());
         let by = |kind, counts: &[u64], name: &str| {
             let algorithm = Some(name.to_owned());
             schedules.choose(&CollectiveShape { algorithm, ..between(kind, counts) }).map(|chosen| chosen.to_string())

@@ -288,7 +288,7 @@ fn a_request_freed_before_it_was_matched_keeps_its_place() {
             let mut second = world.send_init(buffer(), 0, 0).unwrap();
             second.start().unwrap().wait().unwrap();
             world.barrier().unwrap();
-            assert!(matches!(first.start().unwrap().wait(), Err(Error::PeerFreed)));
+            assert!(matches!(first.start().unwrap().wait(), Err(Error::PeerFreed { rank: 0 })));
         }
         world.barrier().unwrap();
     });
@@ -302,7 +302,7 @@ fn a_channel_whose_other_end_is_freed_says_so() {
             let mut recv = world.recv_init(buffer, 1, 0).unwrap();
             recv.start().unwrap().wait().unwrap();
             world.barrier().unwrap();
-            assert!(matches!(recv.start().unwrap().wait(), Err(Error::PeerFreed)));
+            assert!(matches!(recv.start().unwrap().wait(), Err(Error::PeerFreed { rank: 1 })));
         } else {
             let mut send = world.send_init(buffer, 0, 0).unwrap();
             send.start().unwrap().wait().unwrap();

@@ -7,7 +7,7 @@ use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{Cluster, everybody, everybody_of, kill_amid, soon};
-use ropeway::{Collective, Communicator, Error, Favor, Operator, Session, WaitMode, start_all};
+use ropeway::{Collective, Communicator, Difference, Error, Favor, Operator, Session, WaitMode, start_all};
 
 /// Nothing, one element, odd numbers, and more than one rank should do alone.
 const COUNTS: [usize; 5] = [0, 1, 7, 1000, 30_001];
@@ -120,7 +120,7 @@ fn a_root_gets_ahead_with_small_messages() {
         cast.start().unwrap().wait().unwrap();
         assert_eq!(cast.output(), [99; CAST]);
         let error = soon(|| cast.start().and_then(|active| active.wait()).unwrap_err());
-        assert!(matches!(error, Error::PeerFreed), "{error}");
+        assert!(matches!(error, Error::PeerFreed { rank: 1 }), "{error}");
     }
 }
 
@@ -140,13 +140,13 @@ fn parts_are_gathered_and_scattered() {
                     let (from, within) = part_of(&counts, index);
                     Some(element(from, round, within))
                 };
-                rounds(&mut world.allgather_init(&counts).unwrap(), rank, gathered);
+                rounds(&mut world.allgatherv_init(&counts).unwrap(), rank, gathered);
                 for root in [0, size / 2, size - 1] {
-                    rounds(&mut world.gather_init(&counts, root).unwrap(), rank, gathered);
+                    rounds(&mut world.gatherv_init(&counts, root).unwrap(), rank, gathered);
                     let scattered = |round, index| Some(element(root as usize, round, before + index));
-                    rounds(&mut world.scatter_init(&counts, root).unwrap(), rank, scattered);
+                    rounds(&mut world.scatterv_init(&counts, root).unwrap(), rank, scattered);
                 }
-                let mut in_place = world.allgather_in_place_init(&counts).unwrap();
+                let mut in_place = world.allgatherv_in_place_init(&counts).unwrap();
                 for (index, place) in in_place.input_mut().iter_mut().enumerate() {
                     *place = element(rank, 0, index);
                 }
@@ -438,21 +438,36 @@ fn ends_though_everybody_computes(nodes: usize) {
 
 #[test]
 fn members_that_say_different_things_are_told() {
-    everybody((1, 2), |world| {
-        let mut sum = world.allreduce_init::<u64>(10 + world.rank() as usize, Operator::Sum).unwrap();
-        let error = soon(|| sum.start().unwrap().wait().unwrap_err());
-        assert!(matches!(error, Error::Mismatch), "{error}");
-    });
-    // Between nodes one of them notices, and the others learn that it has given up.
+    // On one node, on two that differ within themselves, and on two that differ from each other.
+    for (nodes, ranks, divisor) in [(1, 2, 1), (2, 4, 2), (2, 4, 1)] {
+        everybody((nodes, ranks), |world| {
+            let count = |rank: u32| 10 + (rank / divisor) as usize;
+            let mut sum = world.allreduce_init::<u64>(count(world.rank()), Operator::Sum).unwrap();
+            let error = soon(|| sum.start().unwrap().wait().unwrap_err());
+            let Error::Mismatch { rank, difference: Difference::Counts } = error else { panic!("{error}") };
+            assert_ne!(count(rank), count(world.rank()), "{error}");
+        });
+    }
+}
+
+/// Their messages would not meet, so nobody could notice by them.
+#[test]
+fn nodes_that_do_different_things_are_told() {
     everybody((2, 4), |world| {
-        let mut sum = world.allreduce_init::<u64>(10 + world.rank() as usize / 2, Operator::Sum).unwrap();
-        let error = soon(|| sum.start().unwrap().wait().unwrap_err());
-        assert!(matches!(error, Error::Mismatch | Error::PeerFreed), "{error}");
-    });
-    everybody((2, 4), |world| {
-        let mut sum = world.allreduce_init::<u64>(10 + world.rank() as usize % 2, Operator::Sum).unwrap();
-        let error = soon(|| sum.start().unwrap().wait().unwrap_err());
-        assert!(matches!(error, Error::Mismatch | Error::PeerFreed), "{error}");
+        let (me, is_first) = (world.rank(), |rank: u32| rank < 2);
+        let mut data = [u64::from(me); 10];
+        let error = soon(|| match is_first(me) {
+            true => world.bcast(&mut data, 0).unwrap_err(),
+            false => world.bcast(&mut data, 3).unwrap_err(),
+        });
+        let Error::Mismatch { rank, difference: Difference::Root } = error else { panic!("{error}") };
+        assert_ne!(is_first(rank), is_first(me), "{error}");
+        let error = soon(|| match is_first(me) {
+            true => world.barrier().unwrap_err(),
+            false => world.allreduce_in_place(&mut data, Operator::Sum).unwrap_err(),
+        });
+        let Error::Mismatch { rank, difference: Difference::Operation } = error else { panic!("{error}") };
+        assert_ne!(is_first(rank), is_first(me), "{error}");
     });
 }
 
@@ -474,7 +489,13 @@ fn member_leaves(nodes: usize) {
     let waiting = sum.start().unwrap();
     drop(other);
     let error = soon(|| waiting.wait().unwrap_err());
-    assert!(matches!(error, Error::PeerFreed), "{error}");
+    // Who of another node's ranks it was, only that node knows.
+    let is_named = if nodes == 1 {
+        matches!(error, Error::PeerFreed { rank: 1 })
+    } else {
+        matches!(error, Error::NodeGaveUp { node: 1 })
+    };
+    assert!(is_named, "{error}");
     let mut unmet = zero.world().barrier_init().unwrap();
     let waiting = unmet.start().unwrap();
     drop(one);
@@ -553,7 +574,13 @@ fn a_rank_killed_in_the_middle_harms_nobody() {
         let error = kill_amid(victim, Duration::from_micros(50 + round * 331 % 2000), || storm.round());
         // Its neighbour notices too, and leaves.
         assert!(
-            matches!(error, Error::RankFailed { rank: 2 } | Error::RankLeft { rank: 1 } | Error::PeerFreed),
+            matches!(
+                error,
+                Error::RankFailed { rank: 2 }
+                    | Error::RankLeft { rank: 1 }
+                    | Error::PeerFreed { rank: 1 }
+                    | Error::NodeGaveUp { .. }
+            ),
             "{error}"
         );
     }

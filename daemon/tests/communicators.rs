@@ -194,7 +194,7 @@ fn collectives_of_one_communicator_run_at_once_in_any_order() {
         let mut running = vec![
             trio.allreduce_init::<u64>(4000, Operator::Sum).unwrap(),
             trio.bcast_init(3, 2).unwrap(),
-            trio.allgather_init(&[2, 0, 5000]).unwrap(),
+            trio.allgatherv_init(&[2, 0, 5000]).unwrap(),
             trio.allreduce_init(1, Operator::Max).unwrap(),
             trio.alltoall_init(10).unwrap(),
         ];

@@ -201,7 +201,7 @@ fn an_end_that_is_freed_is_reported_and_its_messages_still_arrive() {
                 recv.start().unwrap().wait().unwrap();
             }
             let error = soon(|| recv.start().unwrap().wait().unwrap_err());
-            assert!(matches!(error, Error::PeerFreed), "{error}");
+            assert!(matches!(error, Error::PeerFreed { rank: 0 }), "{error}");
         }
     }
 }

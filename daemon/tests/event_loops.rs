@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{Cluster, soon};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use ropeway::{Communicator, Error, Session};
+use ropeway::{Communicator, Error, Operator, Session};
 use tokio::runtime::{Builder, Runtime};
 
 /// In a cell, in the receiver's buffer, and in pieces; between nodes eager and rendezvous.
@@ -104,6 +104,63 @@ fn exchanges_with_neighbours_can_be_awaited() {
             });
         }
     }
+}
+
+async fn add_up(world: Communicator, count: usize, rounds: u64) {
+    for round in 0..rounds {
+        let (mut sum, mut all) = (vec![0; count], vec![0; 2 * count]);
+        let summing = world.iallreduce(&vec![round; count], &mut sum, Operator::Sum).unwrap();
+        let gathering = world.iallgather(&vec![world.rank(); count], &mut all).unwrap();
+        gathering.await.unwrap();
+        summing.await.unwrap();
+        assert!(sum.iter().all(|&total| total == 2 * round), "round {round}");
+        assert!(all.iter().enumerate().all(|(index, &rank)| rank as usize == index / count));
+    }
+}
+
+#[test]
+fn calls_of_collectives_can_be_awaited() {
+    for nodes in [1, 2] {
+        let cluster = Cluster::start(nodes, 2);
+        let sessions = [cluster.attach(0), cluster.attach(1)];
+        for count in [1, 1000, 60_000] {
+            let worlds = sessions.each_ref().map(Session::world);
+            single_threaded().block_on(async {
+                let [zero, one] = worlds.map(|world| add_up(world, count, 20));
+                tokio::join!(zero, one)
+            });
+            let worlds = sessions.each_ref().map(Session::world);
+            let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
+            let tasks = worlds.map(|world| runtime.spawn(add_up(world, count, 20)));
+            runtime.block_on(async {
+                for task in tasks {
+                    task.await.unwrap();
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_call_whose_future_is_dropped_ends_by_itself() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = (cluster.attach(0).world(), cluster.attach(1).world());
+    let (mut forgotten, mut ours, mut theirs) = ([7u8], [0u8], [2u8]);
+    single_threaded().block_on(async {
+        let casting = zero.ibcast(&mut forgotten, 1).unwrap().into_future();
+        let aborted = tokio::select! {
+            biased;
+            _ = casting => false,
+            () = async {} => true,
+        };
+        assert!(aborted);
+    });
+    assert_eq!(forgotten, [7]);
+    soon(|| one.ibcast(&mut [1u8], 1).unwrap().wait().unwrap());
+    let casting = one.ibcast(&mut theirs, 1).unwrap();
+    soon(|| zero.ibcast(&mut ours, 1).unwrap().wait().unwrap());
+    soon(|| casting.wait().unwrap());
+    assert_eq!((forgotten, ours), ([7], [2]));
 }
 
 #[test]

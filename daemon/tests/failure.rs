@@ -4,14 +4,15 @@ mod common;
 
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use common::{Cable, Cluster, Cut, config, soon};
 use ropeway::control::ControlSocket;
-use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, WaitMode};
+use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, Operator, Reproducible, WaitMode};
 use ropeway_daemon::Config;
 use ropeway_proto::JobId;
-use ropeway_proto::control::{DaemonAddress, JobSpec, Reply, Request};
+use ropeway_proto::control::{DaemonAddress, JobSpec};
 use ropeway_proto::hello::{ClusterKey, VersionRange};
 
 const EAGER: usize = 8;
@@ -177,7 +178,7 @@ fn a_daemon_that_is_killed_is_noticed() {
     let job = JobId(77);
     let mut launcher = ControlSocket::new(connect());
     let spec = JobSpec::single_node(job, 2);
-    launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec }).unwrap();
+    launcher.create_job(spec).unwrap();
     let session = ropeway::Session::attach(connect(), job, 0).unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| session.world().recv(&mut [0u8], 1, 1).unwrap_err());
@@ -255,8 +256,7 @@ fn unequal_protocol_versions_are_refused_by_name() {
     assert!(text.contains("2 to 3") && text.contains('1'), "{text}");
     let mut launcher = ControlSocket::new(daemon.connect().unwrap());
     let spec = JobSpec::single_node(JobId(1), 1);
-    let reply = launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec });
-    assert!(!matches!(reply, Ok(Reply::JobCreated)));
+    assert!(launcher.create_job(spec).is_err());
 }
 
 #[test]
@@ -286,6 +286,26 @@ fn memory_that_is_not_there_is_an_error_at_alloc() {
     assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
     // And what there is can still be had.
     assert_eq!(world.alloc::<u8>(8 << 20).unwrap().len(), kept.len());
+}
+
+#[test]
+fn memory_for_gathered_inputs_that_is_not_there_is_named() {
+    const COUNT: usize = 1 << 19;
+    let small = Config { job_memory_bytes_max: 32 << 20, ..config() };
+    let cluster = Cluster::start_with(4, vec![small, config()], |address| address);
+    let all_told = Barrier::new(4);
+    let act = &|rank| {
+        let session = cluster.attach(rank);
+        // Two ranks' arrays take half of the quota; all four ranks' inputs do not fit the rest.
+        let mut sum = session.world().allreduce_init::<u64>(COUNT, Reproducible(Operator::Sum)).unwrap();
+        let error = soon(|| sum.start().unwrap().wait().unwrap_err());
+        all_told.wait(); // Whoever leaves before is another reason.
+        match rank {
+            0 | 1 => assert!(matches!(error, Error::NoMemory { bytes } if bytes >= 24 << 20), "{error}"),
+            _ => assert!(matches!(error, Error::NodeGaveUp { .. }), "{error}"),
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|rank| drop(scope.spawn(move || act(rank)))));
 }
 
 #[test]

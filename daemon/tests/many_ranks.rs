@@ -48,9 +48,9 @@ fn register(world: &Communicator, root: u32) -> Result<Vec<(Collective<u64>, Exp
             (world.scan_init(count, Operator::Sum)?, Box::new(move |round, _| Some(sum(0..rank + 1, round)))),
             (world.exscan_init(count, Operator::Sum)?, Box::new(before)),
             (world.bcast_init(count, root)?, Box::new(from_root)),
-            (world.scatter_init(&uneven, root)?, Box::new(from_root)),
-            (world.gather_init(&uneven, root)?, Box::new(owner.clone())),
-            (world.allgather_init(&uneven)?, Box::new(owner)),
+            (world.scatterv_init(&uneven, root)?, Box::new(from_root)),
+            (world.gatherv_init(&uneven, root)?, Box::new(owner.clone())),
+            (world.allgatherv_init(&uneven)?, Box::new(owner)),
             (world.alltoall_init(part)?, Box::new(from_each)),
         ]);
     }

@@ -166,7 +166,7 @@ proptest! {
         let daemon = Daemon::start(config()).unwrap();
         let mut launcher = ropeway::control::ControlSocket::new(daemon.connect().unwrap());
         let spec = JobSpec::single_node(JobId(5), 2);
-        launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec }).unwrap();
+        launcher.create_job(spec).unwrap();
         let mut liar = Liar::attach(daemon.connect().unwrap(), JobId(5), 1);
         for (op, mut words, is_tame) in entries {
             // Some entries are nearly right, so that they get further than the decoder.

@@ -19,7 +19,7 @@ pub fn mean(world: &Communicator, values: &[f64]) -> Result<Vec<f64>, Error> {
 /// All ranks' parts, one behind the other, on rank 0; on the others nothing. Rank r has `elements(r)`.
 pub fn gather<T: Plain>(world: &Communicator, part: &[T], elements: impl Fn(u32) -> usize) -> Result<Vec<T>, Error> {
     let counts: Vec<usize> = (0..world.size()).map(elements).collect();
-    let mut all = world.gather_init::<T>(&counts, 0)?;
+    let mut all = world.gatherv_init::<T>(&counts, 0)?;
     all.input_mut().copy_from_slice(part);
     all.start()?.wait()?;
     Ok(all.output().to_vec())

@@ -13,6 +13,7 @@
 //! `channel` is where the request's direct channel lies, and `number` how many of its messages the daemon has moved; both
 //! are zero for requests without one (`ropeway-shm`, `channel`).
 
+use crate::agreement::Difference;
 use crate::ids::{Rank, Tag};
 
 /// How an operation ended. Stable on the wire and in C; the numbers are grouped by what is lost.
@@ -32,12 +33,18 @@ pub enum Status {
     Freed = 3,
     /// A probe that doesn't wait found no message.
     NotFound = 4,
-    /// The request at the other end of the channel was freed; nothing will ever match here again.
+    /// The request at the other end of the channel, or a member's of the collective, was freed; nothing will ever match here
+    /// again. `source` names the rank.
     PeerFreed = 5,
-    /// The members of a collective did not register the same: other counts, another root, another operation.
+    /// The members of a collective did not register the same. `source` names one that differs, `tag` is the code of the
+    /// [difference](crate::agreement::Difference).
     Mismatch = 7,
     /// Not over: the request has a direct channel now, and the operation goes on there, as pending.
     GoesDirect = 6,
+    /// Another node has given the collective up, for a reason that only it knows. `source` holds the node.
+    NodeGaveUp = 8,
+    /// This node has no memory for what a collective needs besides its members' buffers: `bytes`.
+    NoMemory = 9,
 
     // 100..199: everything with that rank. `source` names it.
     /// The peer's process died.
@@ -51,7 +58,7 @@ pub enum Status {
 }
 
 impl Status {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::Success,
         Self::Truncated,
         Self::Cancelled,
@@ -60,6 +67,8 @@ impl Status {
         Self::PeerFreed,
         Self::Mismatch,
         Self::GoesDirect,
+        Self::NodeGaveUp,
+        Self::NoMemory,
         Self::RankFailed,
         Self::RankLeft,
         Self::PeerLost,
@@ -90,6 +99,11 @@ pub struct Completion {
 }
 
 impl Completion {
+    /// Member `rank` has registered something else.
+    pub fn mismatch((rank, difference): (Rank, Difference)) -> Self {
+        Self { source: rank, tag: difference.code().into(), ..Self::bare(Status::Mismatch) }
+    }
+
     /// An ending that carries no message.
     pub fn bare(status: Status) -> Self {
         Self { status, source: 0, tag: 0, bytes: 0 }

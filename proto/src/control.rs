@@ -9,7 +9,7 @@
 //!
 //! A client attaches with [`Request::Attach`]; [`Reply::Attached`] brings three descriptors with it (`SCM_RIGHTS`):
 //! the job segment, the client's control segment, and the eventfd that wakes the daemon. A launcher creates a job with
-//! [`Request::CreateJob`] on every node and keeps the connections; when one closes, the job ends there. Ranks may start when
+//! [`Request::CreateJob`] on every node, the first one first, and keeps the connections; when one closes, the job ends there. Ranks may start when
 //! all nodes have answered: frames for a job that a daemon does not know are dropped.
 
 use std::net::SocketAddr;
@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::collective::CollectiveMember;
+use crate::costs::Costs;
 use crate::hello::VersionRange;
 use crate::ids::{Epoch, JobId, NodeId, Rank, Slot};
 use crate::limits::{CONTROL_BYTES_MAX, NODES_PER_JOB_MAX, RANKS_PER_JOB_MAX};
@@ -50,12 +51,15 @@ pub struct JobSpec {
     pub nodes: Vec<NodeSpec>,
     /// Which of `nodes` the receiver of this is.
     pub node: NodeId,
+    /// By which all nodes choose algorithms: as the first node's daemon has said. `None` if this is the first.
+    #[serde(default)]
+    pub costs: Option<Costs>,
 }
 
 impl JobSpec {
     /// A job on one node.
     pub fn single_node(job: JobId, ranks: u32) -> Self {
-        Self { job, nodes: vec![NodeSpec { address: None, first_rank: 0, ranks }], node: NodeId(0) }
+        Self { job, nodes: vec![NodeSpec { address: None, first_rank: 0, ranks }], node: NodeId(0), costs: None }
     }
 
     /// Deals `ranks` in blocks to the nodes of these daemons: the first `ranks % nodes` get one more.
@@ -95,7 +99,8 @@ impl JobSpec {
         node.first_rank..node.first_rank + node.ranks
     }
 
-    /// Whether the description is one: ranks contiguous, within limits, an address for every node if there are several.
+    /// Whether the description is one: ranks contiguous, within limits, an address for every node if there are several,
+    /// costs possible.
     pub fn is_valid(&self) -> bool {
         let mut next = 0u32;
         let contiguous = self.nodes.iter().all(|node| {
@@ -107,6 +112,7 @@ impl JobSpec {
             && next <= RANKS_PER_JOB_MAX
             && self.nodes.len() <= NODES_PER_JOB_MAX
             && usize::from(self.node.0) < self.nodes.len()
+            && self.costs.is_none_or(|costs| costs.check().is_ok())
             && (self.nodes.len() == 1 || self.nodes.iter().all(|node| node.address.is_some()))
     }
 }
@@ -131,8 +137,8 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
 pub enum Reply {
-    /// The job is there; ranks may attach.
-    JobCreated,
+    /// The job is there; ranks may attach. The other nodes are to be told these costs.
+    JobCreated { costs: Costs },
     /// The rank is attached. Three descriptors come along: job segment, control segment, eventfd.
     Attached(Attached),
     /// The arena is usable up to `arena_bytes`.
@@ -232,7 +238,7 @@ mod tests {
     #[test]
     fn ranks_are_dealt_in_blocks() {
         let nodes = JobSpec::deal(7, &addresses(3));
-        let spec = JobSpec { job: JobId(1), nodes, node: NodeId(1) };
+        let spec = JobSpec { nodes, node: NodeId(1), ..JobSpec::single_node(JobId(1), 0) };
         assert!(spec.is_valid());
         assert_eq!(spec.local_ranks(), 3..5);
         let nodes: Vec<_> = (0..8).map(|rank| spec.node_of(rank).map(|node| node.0)).collect();

@@ -30,11 +30,13 @@
 //! | `Withdraw`, `Withdrawn` | sender's operation | cancel: forget the announcement; it was still unmatched |
 //! | `MessageCredit` | source and dest of the messages, count | that many one-shot messages were taken |
 //! | `RankGone` | source = rank, flag = it failed | a process of the sending node has ended |
+//! | `Shape` | channel = collective's number, dest = rank, argument and bytes = digest; tag = another rank + 1, flags = difference | what a rank has registered, and who has registered something else |
 //! | `Heartbeat` | bytes = last sequence received | the link lives |
 
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::agreement::{Difference, ShapeDigest, Statement};
 use crate::ids::{ChannelId, CommId, JobId, Rank, Tag};
 use crate::limits::{FRAME_PAYLOAD_MAX, MESSAGE_BYTES_MAX};
 
@@ -96,6 +98,8 @@ pub enum Frame {
     MessageCredit { source: Rank, dest: Rank, count: u32 },
     /// `rank`, of the sending node, has died (`has_failed`) or left.
     RankGone { rank: Rank, has_failed: bool },
+    /// What a member on the sending node has registered as a collective, and who has registered something else, if that is known.
+    Shape { number: u64, statement: Statement },
     /// The link lives, and everything up to `acknowledged` has arrived.
     Heartbeat { acknowledged: u64 },
 }
@@ -171,6 +175,7 @@ mod kind {
     pub(super) const HEARTBEAT: u8 = 17;
     pub(super) const WIRED: u8 = 18;
     pub(super) const WIRE_DOWN: u8 = 19;
+    pub(super) const SHAPE: u8 = 20;
 }
 
 impl Frame {
@@ -233,6 +238,7 @@ impl Frame {
             Self::RankGone { rank, has_failed } => {
                 RawHeader { kind: RANK_GONE, flags: u8::from(has_failed), source: rank.into(), ..RawHeader::default() }
             }
+            Self::Shape { number, statement } => RawHeader::of_statement(number, &statement),
             Self::Heartbeat { acknowledged } => {
                 RawHeader { kind: HEARTBEAT, bytes: acknowledged.into(), ..RawHeader::default() }
             }
@@ -253,6 +259,29 @@ impl RawHeader {
             tag: envelope.tag.into(),
             ..self
         }
+    }
+
+    fn of_statement(number: u64, statement: &Statement) -> Self {
+        let (first, second) = statement.digest.to_bits();
+        let (rank, difference) = statement.dissenter.map_or((0, 0), |(rank, what)| (rank as i32 + 1, what.code()));
+        let raw = Self {
+            kind: kind::SHAPE,
+            flags: difference,
+            channel: number.into(),
+            bytes: second.into(),
+            ..Self::default()
+        };
+        Self { dest: statement.rank.into(), tag: rank.into(), ..raw.with_argument(first) }
+    }
+
+    fn statement(&self) -> Result<Statement, DecodeError> {
+        let digest = ShapeDigest::from_bits((self.argument(), self.bytes.get()));
+        let dissenter = match (u32::try_from(self.tag.get()), Difference::from_code(self.flags)) {
+            (Ok(0), None) => None,
+            (Ok(rank), Some(difference)) if rank > 0 => Some((rank - 1, difference)),
+            _ => return Err(DecodeError::StrayFields(self.kind)),
+        };
+        Ok(Statement { rank: self.dest.get(), digest, dissenter })
     }
 
     fn with_argument(self, argument: u64) -> Self {
@@ -314,6 +343,7 @@ impl RawHeader {
                 Frame::MessageCredit { source: self.source.get(), dest: self.dest.get(), count: bytes as u32 }
             }
             RANK_GONE => Frame::RankGone { rank: self.source.get(), has_failed: is_flagged },
+            SHAPE => Frame::Shape { number: self.channel.get(), statement: self.statement()? },
             HEARTBEAT => Frame::Heartbeat { acknowledged: bytes },
             kind => return Err(DecodeError::UnknownKind(kind)),
         })
@@ -406,6 +436,7 @@ mod tests {
 
     #[test]
     fn every_frame_survives_the_wire() {
+        let digest = ShapeDigest::from_bits((0x0102_0304_0506_0108, 0x090a_0b0c_0d0e_0f10));
         for frame in [
             Frame::Bind { envelope: ENVELOPE, recv: A, capacity: 10 },
             Frame::Bound { recv: A, send: B, bytes: 11, is_rendezvous: true, wire: None },
@@ -428,6 +459,11 @@ mod tests {
             Frame::MessageCredit { source: 1, dest: 2, count: 18 },
             Frame::RankGone { rank: 19, has_failed: true },
             Frame::Heartbeat { acknowledged: 20 },
+            Frame::Shape { number: 21, statement: Statement { rank: 22, digest, dissenter: None } },
+            Frame::Shape {
+                number: 23,
+                statement: Statement { rank: 24, digest, dissenter: Some((0, Difference::Root)) },
+            },
         ] {
             assert_eq!(Header::decode(&header(frame).encode()), Ok(header(frame)));
         }
@@ -448,7 +484,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_bytes_never_panic(kind in 0u8..21, seal in any::<bool>(), mut bytes in any::<[u8; HEADER_BYTES]>()) {
+        fn random_bytes_never_panic(kind in 0u8..22, seal in any::<bool>(), mut bytes in any::<[u8; HEADER_BYTES]>()) {
             bytes[0] = kind;
             if seal {
                 let crc = crc32c::crc32c(&bytes[..CRC_OFFSET]);

@@ -4,10 +4,12 @@
 //!
 //! | module | between | what |
 //! |---|---|---|
+//! | [`agreement`] | daemon ↔ daemon | whether members on different nodes have registered the same |
 //! | [`collective`] | client → daemon | what the members of a collective agree on |
 //! | [`command`] | client → daemon | 64-byte entries of the command ring |
 //! | [`completion`] | daemon → client | what a request slot says when an operation ends |
 //! | [`control`] | client ↔ daemon | attach, create a job, reserve memory: the control socket |
+//! | [`costs`] | between the daemons of a job | what messages between nodes cost, by which all choose alike |
 //! | [`division`] | client, daemon | what of a collective happens within nodes, and what between them |
 //! | [`event`] | client, daemon → launcher | what a process has done and when, for a trace or a recording |
 //! | [`frame`] | daemon ↔ daemon | 64-byte headers in front of every payload |
@@ -15,10 +17,12 @@
 //! | [`hello`] | daemon ↔ daemon | the first bytes of a link or wire: version range and key |
 #![forbid(unsafe_code)]
 
+pub mod agreement;
 pub mod collective;
 pub mod command;
 pub mod completion;
 pub mod control;
+pub mod costs;
 pub mod division;
 pub mod event;
 pub mod frame;

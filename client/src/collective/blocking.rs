@@ -14,8 +14,8 @@ use crate::{Combine, Communicator, Error, Plain};
 ///
 /// # Errors
 /// Before anything is sent, and without a trace: [`Error::WrongLength`] if an array's length does not fit,
-/// [`Error::BadCollective`] if there is no such root, if there are too many or too few counts, or if the operator is not defined
-/// for the elements. Later, whatever may befall a registered collective: another rank has called something else
+/// [`Error::RootOutOfRange`] if there is no such root, [`Error::BadCollective`] if there are too many or too few counts, or if the
+/// operator is not defined for the elements. Later, whatever may befall a registered collective: another rank has called something else
 /// ([`Error::Mismatch`]), is gone ([`Error::RankFailed`], [`Error::RankLeft`]), or its node is ([`Error::PeerLost`]).
 ///
 /// ```no_run
@@ -93,6 +93,26 @@ impl Communicator {
         self.call(Form::reduce_scatter_block(input, output, operator))
     }
 
+    /// As [`reduce_scatter`](Self::reduce_scatter), with one array, of which this rank's part becomes its output. The rest stays as it
+    /// is.
+    pub fn reduce_scatter_in_place<T: Plain>(
+        &self,
+        array: &mut [T],
+        counts: &[usize],
+        operator: impl Combine<T>,
+    ) -> Result<(), Error> {
+        self.call(Form::reduce_scatter_in_place(array, counts, operator))
+    }
+
+    /// As [`reduce_scatter_in_place`](Self::reduce_scatter_in_place), in as many equal parts as there are ranks.
+    pub fn reduce_scatter_block_in_place<T: Plain>(
+        &self,
+        array: &mut [T],
+        operator: impl Combine<T>,
+    ) -> Result<(), Error> {
+        self.call(Form::reduce_scatter_block_in_place(array, operator, self.size()))
+    }
+
     /// Combines the inputs up to and with this rank's.
     pub fn scan<T: Plain>(&self, input: &[T], output: &mut [T], operator: impl Combine<T>) -> Result<(), Error> {
         self.call(Form::reduction(CollectiveKind::Scan, input, output, operator))
@@ -124,6 +144,17 @@ impl Communicator {
         self.call(Form::gatherv(input, output, counts, root))
     }
 
+    /// As [`gather`](Self::gather), with one array: the root's has everybody's parts, its own already in place; that of others is their
+    /// part.
+    pub fn gather_in_place<T: Plain>(&self, array: &mut [T], root: u32) -> Result<(), Error> {
+        self.call(Form::gather_in_place(array, root, (self.rank(), self.size())))
+    }
+
+    /// As [`gather_in_place`](Self::gather_in_place), of `counts[rank]` elements from each. All ranks give all counts.
+    pub fn gatherv_in_place<T: Plain>(&self, array: &mut [T], counts: &[usize], root: u32) -> Result<(), Error> {
+        self.call(Form::gatherv_in_place(array, counts, root))
+    }
+
     /// Gives everybody a part, as long as the output, of the root's input. Other ranks' inputs are not looked at.
     pub fn scatter<T: Plain>(&self, input: &[T], output: &mut [T], root: u32) -> Result<(), Error> {
         self.call(Form::scatter(input, output, root))
@@ -132,6 +163,17 @@ impl Communicator {
     /// As [`scatter`](Self::scatter), of `counts[rank]` elements to each. All ranks give all counts.
     pub fn scatterv<T: Plain>(&self, input: &[T], output: &mut [T], counts: &[usize], root: u32) -> Result<(), Error> {
         self.call(Form::scatterv(input, output, counts, root))
+    }
+
+    /// As [`scatter`](Self::scatter), with one array: the root's has everybody's parts, and stays as it is; that of others becomes their
+    /// part.
+    pub fn scatter_in_place<T: Plain>(&self, array: &mut [T], root: u32) -> Result<(), Error> {
+        self.call(Form::scatter_in_place(array, root, (self.rank(), self.size())))
+    }
+
+    /// As [`scatter_in_place`](Self::scatter_in_place), of `counts[rank]` elements to each. All ranks give all counts.
+    pub fn scatterv_in_place<T: Plain>(&self, array: &mut [T], counts: &[usize], root: u32) -> Result<(), Error> {
+        self.call(Form::scatterv_in_place(array, counts, root))
     }
 
     /// Puts everybody's inputs, all of one length, one behind the other into everybody's output.
@@ -159,7 +201,7 @@ impl Communicator {
         self.call(Form::alltoall(input, output, self.size()))
     }
 
-    /// As [`alltoall`](Self::alltoall), with one array.
+    /// As [`alltoall`](Self::alltoall), with one array: what comes takes the place of what goes.
     pub fn alltoall_in_place<T: Plain>(&self, array: &mut [T]) -> Result<(), Error> {
         self.call(Form::alltoall_in_place(array, self.size()))
     }
@@ -169,5 +211,12 @@ impl Communicator {
     pub fn alltoallv<T: Plain>(&self, input: &[T], output: &mut [T], counts: &[usize]) -> Result<(), Error> {
         self.check_pairs(counts)?;
         self.call(Form::alltoallv(input, output, counts))
+    }
+
+    /// As [`alltoallv`](Self::alltoallv), with one array: what comes takes the place of what goes, so as many elements must go from each
+    /// rank to each other as back.
+    pub fn alltoallv_in_place<T: Plain>(&self, array: &mut [T], counts: &[usize]) -> Result<(), Error> {
+        self.check_swaps(counts)?;
+        self.call(Form::alltoallv_in_place(array, counts))
     }
 }

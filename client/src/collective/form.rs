@@ -1,9 +1,11 @@
 //! The forms of calls: which arrays belong to which collective, and how long they have to be.
 
+use std::ops::Range;
+
 use ropeway_proto::collective::{CollectiveKind, CollectiveShape};
 
 use super::call::{Call, Counts};
-use super::registration::input_in_place;
+use super::registration::in_place;
 use crate::{Combine, Error, Plain};
 
 /// A call with this rank's arrays.
@@ -31,12 +33,30 @@ impl<'i, 'o, T: Plain> Form<'i, 'o, T> {
         Self::apart(Call::new::<T>(CollectiveKind::Gather, root, Counts::Alike(input.len())), input, output)
     }
 
+    pub(super) fn gather_in_place(array: &'o mut [T], root: u32, (rank, ranks): (u32, u32)) -> Self {
+        let part = Counts::Alike(part_at_root(array.len(), rank == root, ranks));
+        Self::in_place(Call::new::<T>(CollectiveKind::Gather, root, part), array)
+    }
+
+    pub(super) fn gatherv_in_place(array: &'o mut [T], counts: &'i [usize], root: u32) -> Self {
+        Self::in_place(Call::new::<T>(CollectiveKind::Gather, root, Counts::each(counts)), array)
+    }
+
     pub(super) fn gatherv(input: &'i [T], output: &'o mut [T], counts: &'i [usize], root: u32) -> Self {
         Self::apart(Call::new::<T>(CollectiveKind::Gather, root, Counts::each(counts)), input, output)
     }
 
     pub(super) fn scatter(input: &'i [T], output: &'o mut [T], root: u32) -> Self {
         Self::apart(Call::new::<T>(CollectiveKind::Scatter, root, Counts::Alike(output.len())), input, output)
+    }
+
+    pub(super) fn scatter_in_place(array: &'o mut [T], root: u32, (rank, ranks): (u32, u32)) -> Self {
+        let part = Counts::Alike(part_at_root(array.len(), rank == root, ranks));
+        Self::in_place(Call::new::<T>(CollectiveKind::Scatter, root, part), array)
+    }
+
+    pub(super) fn scatterv_in_place(array: &'o mut [T], counts: &'i [usize], root: u32) -> Self {
+        Self::in_place(Call::new::<T>(CollectiveKind::Scatter, root, Counts::each(counts)), array)
     }
 
     pub(super) fn scatterv(input: &'i [T], output: &'o mut [T], counts: &'i [usize], root: u32) -> Self {
@@ -73,6 +93,15 @@ impl<'i, 'o, T: Plain> Form<'i, 'o, T> {
     pub(super) fn alltoallv(input: &'i [T], output: &'o mut [T], counts: &'i [usize]) -> Self {
         Self::apart(Call::new::<T>(CollectiveKind::Alltoall, 0, Counts::each(counts)), input, output)
     }
+
+    pub(super) fn alltoallv_in_place(array: &'o mut [T], counts: &'i [usize]) -> Self {
+        Self::in_place(Call::new::<T>(CollectiveKind::Alltoall, 0, Counts::each(counts)), array)
+    }
+}
+
+/// Elements of a part, where the root's array has them all and everybody else's is one.
+fn part_at_root(elements: usize, is_root: bool, ranks: u32) -> usize {
+    if is_root { elements / ranks as usize } else { elements }
 }
 
 impl Form<'static, 'static, u8> {
@@ -118,6 +147,15 @@ impl<'i, 'o, T: Plain> Form<'i, 'o, T> {
         Self::apart(Call::combining::<T>(CollectiveKind::ReduceScatter, part, operator), input, output)
     }
 
+    pub(super) fn reduce_scatter_in_place(array: &'o mut [T], counts: &'i [usize], operator: impl Combine<T>) -> Self {
+        Self::in_place(Call::combining::<T>(CollectiveKind::ReduceScatter, Counts::each(counts), operator), array)
+    }
+
+    pub(super) fn reduce_scatter_block_in_place(array: &'o mut [T], operator: impl Combine<T>, ranks: u32) -> Self {
+        let part = Counts::Alike(array.len() / ranks as usize);
+        Self::in_place(Call::combining::<T>(CollectiveKind::ReduceScatter, part, operator), array)
+    }
+
     fn with_root(mut self, root: u32) -> Self {
         self.call = self.call.with_root(root);
         self
@@ -127,12 +165,12 @@ impl<'i, 'o, T: Plain> Form<'i, 'o, T> {
 /// What a rank's arrays have to be like, in elements.
 #[derive(Clone, Debug)]
 pub(super) struct Extent {
-    pub(super) input: usize,
+    input: usize,
     output: usize,
-    /// Elements before the input, if the output holds it.
-    pub(super) input_in_place: usize,
+    /// Elements before the input and before the output, if one array has both.
+    in_place: (usize, usize),
     /// Elements of the output that change.
-    pub(super) filled: usize,
+    filled: usize,
     /// An array that only the root has is not looked at elsewhere.
     needs_input: bool,
     needs_output: bool,
@@ -144,10 +182,11 @@ impl Extent {
         let is_root = rank == shape.root;
         let sends = is_root && shape.kind == CollectiveKind::Bcast;
         let is_first = rank == 0 && shape.kind == CollectiveKind::Exscan;
+        let (input_at, output_at) = in_place(shape, rank);
         Self {
             input: if sends { output } else { input } as usize,
             output: output as usize,
-            input_in_place: input_in_place(shape, rank) as usize,
+            in_place: (input_at as usize, output_at as usize),
             filled: if sends || is_first { 0 } else { output as usize },
             needs_input: is_root || shape.kind != CollectiveKind::Scatter,
             needs_output: is_root || !matches!(shape.kind, CollectiveKind::Reduce | CollectiveKind::Gather),
@@ -160,7 +199,7 @@ impl Extent {
             if elements == expected { Ok(()) } else { Err(Error::WrongLength { array, elements, expected }) }
         };
         let Some(input) = form.input else {
-            let both = self.output.max(self.input_in_place + self.input);
+            let both = (self.in_place.0 + self.input).max(self.in_place.1 + self.output);
             return is_long("array", form.output.len(), both);
         };
         if self.needs_input {
@@ -170,5 +209,19 @@ impl Extent {
             is_long("output", form.output.len(), self.output)?;
         }
         Ok(())
+    }
+
+    /// What this rank contributes.
+    pub(super) fn input<'a, T>(&self, form: &'a Form<'_, '_, T>) -> &'a [T] {
+        match form.input {
+            Some(input) => &input[..self.input],
+            None => &form.output[self.in_place.0..][..self.input],
+        }
+    }
+
+    /// The elements of the array that change.
+    pub(super) fn output(&self, is_in_place: bool) -> Range<usize> {
+        let begin = if is_in_place { self.in_place.1 } else { 0 };
+        begin..begin + self.filled
     }
 }

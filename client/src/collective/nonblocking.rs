@@ -90,6 +90,25 @@ impl Communicator {
         self.begin(Form::reduce_scatter_block(input, output, operator))
     }
 
+    /// Begins [`reduce_scatter_in_place`](Self::reduce_scatter_in_place).
+    pub fn ireduce_scatter_in_place<'o, T: Plain>(
+        &self,
+        array: &'o mut [T],
+        counts: &[usize],
+        operator: impl Combine<T>,
+    ) -> Result<PendingCollective<'o, T>, Error> {
+        self.begin(Form::reduce_scatter_in_place(array, counts, operator))
+    }
+
+    /// Begins [`reduce_scatter_block_in_place`](Self::reduce_scatter_block_in_place).
+    pub fn ireduce_scatter_block_in_place<'o, T: Plain>(
+        &self,
+        array: &'o mut [T],
+        operator: impl Combine<T>,
+    ) -> Result<PendingCollective<'o, T>, Error> {
+        self.begin(Form::reduce_scatter_block_in_place(array, operator, self.size()))
+    }
+
     /// Begins [`scan`](Self::scan).
     pub fn iscan<'o, T: Plain>(
         &self,
@@ -149,6 +168,25 @@ impl Communicator {
         self.begin(Form::gatherv(input, output, counts, root))
     }
 
+    /// Begins [`gather_in_place`](Self::gather_in_place).
+    pub fn igather_in_place<'o, T: Plain>(
+        &self,
+        array: &'o mut [T],
+        root: u32,
+    ) -> Result<PendingCollective<'o, T>, Error> {
+        self.begin(Form::gather_in_place(array, root, (self.rank(), self.size())))
+    }
+
+    /// Begins [`gatherv_in_place`](Self::gatherv_in_place).
+    pub fn igatherv_in_place<'o, T: Plain>(
+        &self,
+        array: &'o mut [T],
+        counts: &[usize],
+        root: u32,
+    ) -> Result<PendingCollective<'o, T>, Error> {
+        self.begin(Form::gatherv_in_place(array, counts, root))
+    }
+
     /// Begins [`scatter`](Self::scatter).
     pub fn iscatter<'o, T: Plain>(
         &self,
@@ -168,6 +206,25 @@ impl Communicator {
         root: u32,
     ) -> Result<PendingCollective<'o, T>, Error> {
         self.begin(Form::scatterv(input, output, counts, root))
+    }
+
+    /// Begins [`scatter_in_place`](Self::scatter_in_place).
+    pub fn iscatter_in_place<'o, T: Plain>(
+        &self,
+        array: &'o mut [T],
+        root: u32,
+    ) -> Result<PendingCollective<'o, T>, Error> {
+        self.begin(Form::scatter_in_place(array, root, (self.rank(), self.size())))
+    }
+
+    /// Begins [`scatterv_in_place`](Self::scatterv_in_place).
+    pub fn iscatterv_in_place<'o, T: Plain>(
+        &self,
+        array: &'o mut [T],
+        counts: &[usize],
+        root: u32,
+    ) -> Result<PendingCollective<'o, T>, Error> {
+        self.begin(Form::scatterv_in_place(array, counts, root))
     }
 
     /// Begins [`allgather`](Self::allgather).
@@ -222,5 +279,15 @@ impl Communicator {
     ) -> Result<PendingCollective<'o, T>, Error> {
         self.check_pairs(counts)?;
         self.begin(Form::alltoallv(input, output, counts))
+    }
+
+    /// Begins [`alltoallv_in_place`](Self::alltoallv_in_place).
+    pub fn ialltoallv_in_place<'o, T: Plain>(
+        &self,
+        array: &'o mut [T],
+        counts: &[usize],
+    ) -> Result<PendingCollective<'o, T>, Error> {
+        self.check_swaps(counts)?;
+        self.begin(Form::alltoallv_in_place(array, counts))
     }
 }

@@ -2,17 +2,23 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::Waker;
 
 use zerocopy::IntoBytes;
 
 use super::form::Form;
 use super::lane::Lane;
-use crate::{Communicator, Error, Plain, WaitMode};
+use crate::attachment::Attachment;
+use crate::running::{Run, Running};
+use crate::wait::Event;
+use crate::{Communicator, Error, Plain, Status, WaitMode};
 
 /// A running collective, such as an [`iallreduce`](Communicator::iallreduce), which fills its output when it is waited for.
 ///
 /// Once it was begun this rank is not needed any more: the input may be changed, and the program may compute. Dropping it
 /// lets it end by itself, as long as there is a handle of its communicator; its output then stays as it was.
+///
+/// It can be awaited, and waited for [beside others](crate::wait_any).
 ///
 /// Up to eight that are alike (the same operation, root, operator, element type and counts) may be on their way, of arrays
 /// larger than 8 MiB fewer, but always two. To begin a further one waits for the oldest, and so for all ranks to begin that.
@@ -39,11 +45,26 @@ impl<T: Plain> PendingCollective<'_, T> {
     /// Whether the collective has ended. If so, the output is filled, and [`wait`](Self::wait) returns at once.
     pub fn test(&mut self) -> Result<bool, Error> {
         if !self.is_over {
-            let tested = self.lane.test(self.turn, |bytes| fill(self.output, bytes));
-            self.is_over = !matches!(tested, Ok(false));
-            tested?;
+            self.take_outcome()?;
         }
         Ok(self.is_over)
+    }
+
+    /// Fills the output if the collective has ended, and says how. That can be learnt once.
+    fn take_outcome(&mut self) -> Result<Option<Status>, Error> {
+        let tested = self.lane.test(self.turn, |bytes| fill(self.output, bytes));
+        self.is_over = !matches!(tested, Ok(None));
+        tested
+    }
+
+    /// Has this task woken when the collective gets on. False if it has already.
+    pub(crate) fn watch(&self, waker: &Waker) -> Result<bool, Error> {
+        self.lane.watch(self.turn, waker)
+    }
+
+    /// The task that was to be woken is gone.
+    pub(crate) fn forget_waker(&self) {
+        self.lane.forget_waker(self.turn);
     }
 
     fn finish(mut self, mode: Option<WaitMode>) -> Result<(), Error> {
@@ -58,6 +79,45 @@ impl<T: Plain> PendingCollective<'_, T> {
 fn fill<T: Plain>(output: &mut [T], bytes: &[u8]) {
     let output = output.as_mut_bytes();
     output.copy_from_slice(&bytes[..output.len()]);
+}
+
+impl<T: Plain> Running for PendingCollective<'_, T> {}
+
+impl<T: Plain> Run for PendingCollective<'_, T> {
+    fn is_running(&self) -> bool {
+        !self.is_over
+    }
+
+    fn attachment(&self) -> &Arc<Attachment> {
+        self.lane.attachment()
+    }
+
+    fn event(&self) -> &dyn Event {
+        self
+    }
+
+    fn take_outcome(&mut self) -> Result<Option<Status>, Error> {
+        self.take_outcome()
+    }
+}
+
+/// Happens when the collective gets on.
+impl<T: Plain> Event for PendingCollective<'_, T> {
+    fn has_happened(&self) -> bool {
+        self.is_over || self.lane.has_happened(self.turn)
+    }
+
+    fn arm(&self, doorbell: u32) {
+        self.lane.arm(self.turn, doorbell);
+    }
+
+    fn disarm(&self) {
+        self.lane.current(self.turn, Event::disarm);
+    }
+
+    fn needs_daemon(&self) -> bool {
+        self.lane.current(self.turn, Event::needs_daemon).unwrap_or(true)
+    }
 }
 
 impl<T: Plain> Drop for PendingCollective<'_, T> {
@@ -93,11 +153,8 @@ impl Communicator {
         let form = Form { call: form.call.by(self.algorithm()), ..form };
         // The lock ends here: waiting for a lane is nobody else's business.
         let (lane, extent) = self.collectives().cache().turn(self, &form, is_blocking)?;
-        let input = match form.input {
-            Some(input) => &input[..extent.input],
-            None => &form.output[extent.input_in_place..][..extent.input],
-        };
-        let turn = lane.start(input.as_bytes())?;
-        Ok(PendingCollective { lane, turn, output: &mut form.output[..extent.filled], is_over: false })
+        let turn = lane.start(extent.input(&form).as_bytes())?;
+        let output = extent.output(form.input.is_none());
+        Ok(PendingCollective { lane, turn, output: &mut form.output[output], is_over: false })
     }
 }

@@ -1,7 +1,9 @@
-//! `ropeway calibrate`: what this machine can do, and the sizes that follow from it.
+//! `ropeway calibrate`: what this machine can do, and the sizes and costs that follow from it.
 
+mod costs;
 mod save;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,13 +13,17 @@ use ropeway_bench::Table;
 use ropeway_bench::floors::{self, Waiting};
 use ropeway_daemon::calibration::{self, CopyTime, HAND_OVER, PIECE_TIME};
 use ropeway_daemon::config::{LINK_EAGER_BYTES_MAX, NODE_EAGER_BYTES_MAX, NODE_PIECE_BYTES};
+use ropeway_proto::costs::Costs;
 use serde::Serialize;
 
 use self::save::Saving;
 use crate::bench::digits;
 use crate::failure::{Failure, print};
 
-/// Measures what this machine can do, and the sizes that decide how messages travel.
+/// Measures what this machine can do, the sizes that decide how messages travel, and the costs by which algorithms of
+/// collectives are chosen.
+///
+/// Costs are those between two daemons on this machine, joined by TCP; a real network's can be written into the file by hand.
 ///
 /// The daemon measures two of the three sizes by itself when it starts; saved ones are used as they are. Needs no daemon, and
 /// is best run while the machine has nothing else to do.
@@ -29,7 +35,7 @@ Examples:
   sudo ropeway calibrate --save
   ropeway calibrate --save ropewayd.toml && ropeway daemon --config ropewayd.toml")]
 pub(crate) struct Flags {
-    /// Write the sizes into a configuration file, where everything else stays as it is [default FILE: the daemon's,
+    /// Write the sizes and costs into a configuration file, where everything else stays as it is [default FILE: the daemon's,
     /// /etc/ropeway/ropewayd.toml].
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = DEFAULT_CONFIG)]
     save: Option<PathBuf>,
@@ -58,13 +64,14 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let measured = measured?;
     let sizes = measured.sizes();
     if flags.json {
-        let record = Record { floors: &measured.floors, thresholds: &sizes };
+        let record = Record { floors: &measured.floors, thresholds: &sizes, costs: measured.costs() };
         print(&(serde_json::to_string(&record).expect("records are plain structures") + "\n"))?;
     } else {
-        print(&format!("{}\n{}", measured.table(), sizes.table(measured.handshake())))?;
+        let sizes = sizes.table(measured.handshake());
+        print(&format!("{}\n{sizes}\n{}", measured.table(), measured.costs_table()))?;
     }
     if let Some(saving) = saving {
-        let path = saving.save(&sizes.settings())?;
+        let path = saving.save(&sizes.settings(), &measured.costs.to_ns())?;
         eprintln!("saved to {}; a daemon reads it when it starts", path.display());
     }
     Ok(())
@@ -89,6 +96,7 @@ struct Floors {
 struct Measured {
     floors: Floors,
     copies: Vec<CopyTime>,
+    costs: Costs,
 }
 
 /// The sizes that follow.
@@ -103,6 +111,7 @@ struct Sizes {
 struct Record<'a> {
     floors: &'a Floors,
     thresholds: &'a Sizes,
+    costs: BTreeMap<&'static str, f64>,
 }
 
 impl Measured {
@@ -137,7 +146,9 @@ impl Measured {
             system_call_ns: floors::system_call_ns(time / 4),
             clock_ns: floors::clock_ns(time / 4),
         };
-        Ok(Self { floors, copies })
+        tell("messages between daemons");
+        let costs = costs::measure(time, 1e9 / floors.copy_1m_bytes_per_s)?;
+        Ok(Self { floors, copies, costs })
     }
 
     /// What asking first costs a message: half a round trip between daemons that have work, and so do not sleep.
@@ -152,6 +163,26 @@ impl Measured {
             node_piece_bytes: node.piece_bytes,
             link_eager_bytes_max: calibration::link_eager_bytes_max(&self.copies, self.handshake()),
         }
+    }
+
+    /// By name, in nanoseconds.
+    fn costs(&self) -> BTreeMap<&'static str, f64> {
+        Costs::NAMES.into_iter().zip(self.costs.to_ns()).collect()
+    }
+
+    fn costs_table(&self) -> Table {
+        let mut table = Table::with_words(3, &["cost", "ns", "of"]);
+        let whats = [
+            "a message, to the processor at each of its ends",
+            "a message under way, beyond that",
+            "a further byte of a message",
+            "combining a byte with another",
+            "copying a byte",
+        ];
+        for ((name, ns), what) in Costs::NAMES.into_iter().zip(self.costs.to_ns()).zip(whats) {
+            table.push(vec![name.to_owned(), digits(ns), what.to_owned()]);
+        }
+        table
     }
 
     fn table(&self) -> Table {
@@ -197,5 +228,5 @@ impl Sizes {
 }
 
 /// Where the system's daemon looks.
-const DEFAULT_CONFIG: &str = "/etc/ropeway/ropewayd.toml";
+pub(crate) const DEFAULT_CONFIG: &str = "/etc/ropeway/ropewayd.toml";
 const LARGE: [u64; 2] = [1 << 20, 4 << 20];

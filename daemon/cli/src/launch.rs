@@ -28,6 +28,7 @@ mod running;
 pub(crate) use daemons::Daemons;
 pub(crate) use error::LaunchError;
 pub(crate) use events::Events;
+pub(crate) use job::Job;
 pub(crate) use logs::Logs;
 pub(crate) use network::{Network, Rate};
 pub(crate) use outcome::Outcome;

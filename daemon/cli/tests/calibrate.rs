@@ -15,6 +15,8 @@ fn floors_and_thresholds_are_sane() {
     assert!(floors.len() == 11 && floors.values().all(|floor| floor.as_f64().unwrap() > 0.0), "{floors:?}");
     let floor = |name: &str| floors[name].as_f64().unwrap();
     assert!(floor("loopback_busy_ns") > floor("clock_ns"));
+    let costs = record["costs"].as_object().unwrap();
+    assert!(costs.len() == 5 && costs.values().all(|cost| cost.as_f64().unwrap() > 0.0), "{costs:?}");
     let size = |name: &str| record["thresholds"][name].as_u64().unwrap();
     for (name, range) in [
         ("node_eager_bytes_max", 2 << 10..=64 << 10),
@@ -43,6 +45,7 @@ fn what_is_saved_a_daemon_accepts_and_the_rest_of_the_file_stays() {
     let config = Config::from_file(&path).unwrap();
     assert_eq!(config.idle_yield.as_micros(), 7);
     assert!(config.node_eager_bytes_max.is_some() && config.node_piece_bytes.is_some());
+    assert_ne!(config.costs, Config::default().costs);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 

@@ -49,6 +49,29 @@ fn costs_can_be_given_and_change_the_choice() {
 }
 
 #[test]
+fn costs_are_those_of_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ropewayd.toml");
+    let explained = |costs: &str, options: &[&str]| {
+        std::fs::write(&path, format!("[costs]\n{costs}\n")).unwrap();
+        let args = ["allreduce", "-n", "16", "--bytes", "64K", "--json", "--config", path.to_str().unwrap()];
+        records(&explain(&[&args, options].concat())).remove(0)
+    };
+    let quick_start = explained("overhead_ns = 1\nlatency_ns = 1\nbyte_ns = 10", &[]);
+    let slow_start = explained("latency_ns = 1e8", &[]);
+    assert_ne!(quick_start["algorithm"], slow_start["algorithm"]);
+    assert_eq!(quick_start["costs"]["byte_ns"].as_f64(), Some(10.0));
+    assert_eq!(slow_start["costs_from"].as_str(), path.to_str());
+    let overruled = explained("latency_ns = 1e8", &["--latency-ns", "7"]);
+    assert_eq!(overruled["costs"]["latency_ns"].as_f64(), Some(7.0));
+    assert_eq!(overruled["costs_from"].as_str(), Some(format!("{}, and options", path.display()).as_str()));
+    std::fs::write(&path, "[costs]\nbyte_ns = nan\n").unwrap();
+    let output = explain(&["barrier", "-n", "2", "--config", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("byte_ns = NaN is out of range"), "{}", stderr(&output));
+}
+
+#[test]
 fn ranks_of_a_node_bring_their_blocks_together() {
     let output = explain(&["allgather", "-n", "7", "--nodes", "3", "--bytes", "8", "--algorithm", "ring", "--json"]);
     let record = &records(&output)[0];

@@ -6,8 +6,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use ropeway_proto::{ChannelId, Completion, Envelope, Frame, NodeId, Status};
+use ropeway_proto::{ChannelId, Envelope, Frame, NodeId};
 
+use crate::collective::NodeCollective;
 use crate::direct::ChannelWork;
 use crate::engine::Engine;
 use crate::error::ProtocolError;
@@ -98,6 +99,9 @@ impl Engine {
         if envelope.comm.is_reserved() {
             if self.why_deserted(self.config.spec.node).is_some() {
                 return self.push_frame(from, Frame::Unbind { channel: recv });
+            }
+            if NodeCollective::number_of(&envelope).is_some_and(|number| self.refuse_if_void(from, number, recv)) {
+                return;
             }
         } else if self.local_of(envelope.source).is_gone {
             return; // Its `RankGone` is on the way to the receiver.
@@ -266,7 +270,7 @@ impl Engine {
             Kind::Member(_) | Kind::Probe => return Err(ProtocolError::ForeignChannel),
         };
         if has_ended {
-            self.complete(id, Completion::bare(Status::PeerFreed));
+            self.complete(id, self.peer_freed(id));
         }
         Ok(())
     }

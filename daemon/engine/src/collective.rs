@@ -10,7 +10,7 @@
 //! | source, dest | the first ranks of both nodes, alive or not: they stand for their nodes |
 //! | tag | the collective's number |
 //!
-//! A collective can fail in five ways, and then never runs again:
+//! A collective can fail in six ways, and then never runs again:
 //!
 //! * A member *failed*: everybody hears that from its node, and gives up at once.
 //! * A link to members is lost that have not left: their ends can't be heard of any more. The others need not know, so
@@ -19,19 +19,24 @@
 //!   others are told behind these, and go on as long as what they wait for was sent.
 //! * No member of another node is left: steps with it that are not bound will never be, because it does not open the collective
 //!   any more, and end. What is bound may still be sent.
-//! * A step failed: its other end is unbound or lost, or sends messages of another length. The others are told.
+//! * A step failed: its other end is unbound or lost. The others are told.
+//! * Members have registered different things ([`agreement`](crate::agreement)). All are told.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ropeway_proto::{ChannelId, CommId, Completion, Endpoint, Epoch, Layout, NodeId, Rank, Status, Tag, limits};
+use ropeway_proto::agreement::ShapeDigest;
+use ropeway_proto::{
+    ChannelId, CommId, Completion, Endpoint, Envelope, Epoch, Layout, NodeId, Rank, Status, Tag, limits,
+};
 use ropeway_schedule::{Action, Buffer, Dependents, Schedule, Side, Slice};
 use slab::Slab;
 
 use crate::engine::{Engine, RankState};
 use crate::request::Request;
 
-/// What an engine is told of a collective. On all its nodes number, participants and members are the same.
+/// What an engine is told of a collective. On all its nodes number, participants and members are the same,
+/// and the digest, too, or it fails.
 #[derive(Clone, Debug)]
 pub struct NodeCollective {
     /// Tells it from all other collectives of the job, ever: see [`NodeCollective::number`].
@@ -40,6 +45,8 @@ pub struct NodeCollective {
     pub participants: Vec<NodeId>,
     /// Ranks without which no round can begin.
     pub members: Vec<Rank>,
+    /// What they have registered, as this node's say.
+    pub digest: ShapeDigest,
     /// What this node does in a round.
     pub schedule: Arc<Schedule>,
     /// Size of what the schedule counts.
@@ -57,6 +64,13 @@ impl NodeCollective {
     pub fn number(comm: CommId, index: u32) -> Option<u64> {
         let is_possible = comm.0 < CommId::RESERVED >> 1 && index <= limits::TAG_MAX as u32;
         is_possible.then_some(u64::from(comm.0) << TAG_BITS | u64::from(index))
+    }
+
+    /// The number of the collective whose messages have this envelope.
+    pub(crate) fn number_of(envelope: &Envelope) -> Option<u64> {
+        let Envelope { comm, tag, .. } = *envelope;
+        let is_its = comm.is_reserved() && tag >= 0;
+        is_its.then(|| u64::from((comm.0 & !CommId::RESERVED) >> 1) << TAG_BITS | tag as u64)
     }
 }
 
@@ -85,7 +99,7 @@ pub enum CollectiveWork {
     /// A round is over, and nothing reads or writes its memory any more.
     ///
     /// A failure names the member that failed or left, or the node that is lost (`PeerLost`); or `source` is a node that has
-    /// given up for a reason that only it knows (`PeerFreed`), or the first rank of one whose messages have another length,
+    /// given up for a reason that only it knows (`NodeGaveUp`), or the first rank of one whose messages have another length,
     /// because its ranks asked for something else (`Truncated`).
     Done { collective: CollectiveId, failure: Option<Completion> },
     /// While none runs: there will be no further round.
@@ -236,6 +250,10 @@ impl Engine {
         for rank in gone {
             self.note_absence(id, rank);
         }
+        if let Some(mismatch) = self.agree(id, &plan) {
+            self.renounce(id, mismatch);
+            return id;
+        }
         // In the order of the steps: so the k-th send to a node meets its k-th receive from us.
         for step in 0..schedule.steps().len() {
             let channel = self.open_step(id, &plan, step as u32);
@@ -264,6 +282,8 @@ impl Engine {
     /// If it runs.
     pub fn close_collective(&mut self, id: CollectiveId) {
         assert!(!self.collectives.entry(id).is_running, "a collective is closed between its rounds");
+        let number = self.collectives.entry(id).plan.node.number;
+        self.close_agreement(number);
         self.part(id);
         self.collectives.forget_ends(id);
         self.collectives.remove(id);
@@ -418,11 +438,17 @@ impl Engine {
         }
     }
 
+    /// The member that speaks for a node.
+    pub(crate) fn first_member(&self, plan: &Plan, node: NodeId) -> Option<Rank> {
+        let there = self.config.spec.ranks_of(node);
+        plan.node.members.iter().copied().find(|rank| there.contains(rank))
+    }
+
     /// Why a node may have given up: by the members that are gone, if there are any.
     pub(crate) fn why_parted(&self, plan: &Plan, node: NodeId) -> Completion {
         let members = || plan.node.members.iter().copied();
         let gone = self.why_any(members(), RankState::Failed).or_else(|| self.why_any(members(), RankState::Left));
-        gone.unwrap_or(Completion { source: u32::from(node.0), ..Completion::bare(Status::PeerFreed) })
+        gone.unwrap_or(Completion { source: u32::from(node.0), ..Completion::bare(Status::NodeGaveUp) })
     }
 }
 

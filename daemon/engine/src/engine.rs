@@ -24,6 +24,7 @@ use ropeway_proto::{
     ChannelId, CommId, Command, Completion, End, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, limits,
 };
 
+use crate::agreement::Agreements;
 use crate::bind::Bindings;
 use crate::collective::Collectives;
 use crate::direct::{ChannelWork, WireState};
@@ -180,6 +181,8 @@ pub struct Leftovers {
     pub unbound: usize,
     /// Open collectives.
     pub collectives: usize,
+    /// Those that this node has closed, or not opened, before it knew whether others mean the same.
+    pub unsettled: usize,
 }
 
 /// One rank of this node.
@@ -215,6 +218,7 @@ pub struct Engine {
     pub(crate) stash_work: VecDeque<StashWork>,
     pub(crate) channel_work: VecDeque<ChannelWork>,
     pub(crate) collectives: Collectives,
+    pub(crate) agreements: Agreements,
     pub(crate) statistics: Statistics,
 }
 
@@ -240,6 +244,7 @@ impl Engine {
             stash_work: VecDeque::new(),
             channel_work: VecDeque::new(),
             collectives: Collectives::default(),
+            agreements: Agreements::default(),
             statistics: Statistics::default(),
             config,
         }
@@ -345,6 +350,7 @@ impl Engine {
                 self.handle_message_credit(source, dest, count)?;
             }
             Frame::RankGone { rank, has_failed } => self.handle_rank_gone(from, rank, has_failed)?,
+            Frame::Shape { number, statement } => self.handle_shape(from, number, statement)?,
             _ => return Err(ProtocolError::LinkFrame),
         }
         Ok(Placement { place: Place::Discard, arrival: Arrival::Nothing })
@@ -436,6 +442,7 @@ impl Engine {
             unexpected: self.locals.iter().map(|local| local.unexpected.len()).sum(),
             unbound: self.bindings.len() + self.gatherings.len(),
             collectives: self.collectives.entries.len(),
+            unsettled: self.agreements.unsettled(),
         }
     }
 

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use ropeway_proto::agreement::Difference;
 use ropeway_proto::{Completion, Status};
 use ropeway_schedule::Action;
 
@@ -90,6 +91,9 @@ impl Engine {
         match self.why_failed(&plan, step, completion) {
             // What ends now is what was under way.
             _ if has_failed => {}
+            Some(failure) if failure.status == Status::Mismatch => {
+                self.note_difference(id, (failure.source, Difference::Lengths))
+            }
             Some(failure) => self.renounce(id, failure),
             None => {
                 for &next in plan.dependents.of(step) {
@@ -117,7 +121,10 @@ impl Engine {
         match (completion.status, plan.peer(step)) {
             (Status::Success, _) if completion.bytes == expected => None,
             // Too short is as bad as too long: the other node does something else.
-            (Status::Success, _) => Some(Completion { status: Status::Truncated, ..completion }),
+            (Status::Success | Status::Truncated, Some(node)) => {
+                let rank = self.first_member(plan, node).unwrap_or(completion.source);
+                Some(Completion::mismatch((rank, Difference::Lengths)))
+            }
             (Status::PeerFreed | Status::RankFailed | Status::RankLeft, Some(node)) => {
                 Some(self.why_parted(plan, node))
             }

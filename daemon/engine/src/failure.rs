@@ -49,6 +49,7 @@ impl Engine {
         self.fail_all(failure, |request| request.node == node, is_there);
         self.fail_gatherings(is_there, failure);
         self.end_collectives_of_node(node);
+        self.agreements.settle_with(node);
         self.run_collectives();
     }
 
@@ -85,6 +86,7 @@ impl Engine {
         }
         self.bindings.forget(is_its);
         if node == self.config.spec.node {
+            self.agreements.clear();
             let is_vain =
                 |request: &Request| request.step().is_some() && request.is_unbound_send() && request.is_active();
             for id in self.requests.select(is_vain) {
@@ -111,6 +113,12 @@ impl Engine {
         let mut others = (0..self.config.spec.size()).filter(|&rank| rank != own).map(|rank| self.why_gone(rank));
         let first = others.next()??;
         others.all(|gone| gone.is_some()).then_some(first)
+    }
+
+    /// What an operation ends with whose channel's other end was freed.
+    pub(crate) fn peer_freed(&self, id: ChannelId) -> Completion {
+        let peer = self.requests[id].peer().expect("only single receives and probes have wildcards");
+        Completion { source: peer, ..Completion::bare(Status::PeerFreed) }
     }
 
     /// Whether the sender's node will say, sooner or later, that a receive is bound or never will be.

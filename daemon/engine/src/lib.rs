@@ -17,9 +17,11 @@
 //! | `matching` | one-shot messages: binned queues, wildcards |
 //! | `outgoing` | what waits for a link, in turn |
 //! | [`collective`], `executor` | collectives between nodes: their channels; their rounds, step by step |
+//! | `agreement` | whether their nodes mean the same |
 //! | `failure` | ranks and links that are gone |
 #![forbid(unsafe_code)]
 
+mod agreement;
 mod bind;
 pub mod collective;
 pub mod direct;

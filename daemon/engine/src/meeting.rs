@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 
+use ropeway_proto::agreement::{Difference, ShapeDigest, Statement};
 use ropeway_proto::collective::{CollectiveMember, ShapeError};
-use ropeway_proto::{ChannelId, CommId, Completion, Endpoint, Epoch, Layout, Rank, Slot, Status};
+use ropeway_proto::{ChannelId, CommId, Completion, Endpoint, Epoch, Layout, NodeId, Rank, Slot, Status};
 
 use crate::collective::NodeCollective;
 use crate::direct::ChannelWork;
@@ -25,9 +26,23 @@ pub(crate) struct Member {
     pub(crate) rank: u32,
     /// Which collective of the communicator.
     pub(crate) number: u32,
-    pub(crate) meeting: Option<MeetingId>,
+    /// What it has registered.
+    pub(crate) digest: ShapeDigest,
+    pub(crate) meeting: Place,
     /// Started before the meeting was there.
     pub(crate) is_active: bool,
+}
+
+/// Where members meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Not all of this node's have registered.
+    Unknown,
+    At(MeetingId),
+    /// There is no memory for so many bytes.
+    Nowhere {
+        bytes: u64,
+    },
 }
 
 /// Registrations that wait for the other members'.
@@ -46,7 +61,28 @@ struct Gathering {
     /// There are members on other nodes.
     is_spanning: bool,
     /// It will never be complete.
-    failure: Option<Completion>,
+    failure: Option<Failure>,
+}
+
+/// Why members never meet.
+#[derive(Clone, Copy)]
+enum Failure {
+    /// One is gone.
+    Gone(Completion),
+    /// They have registered different things.
+    Dispute(Statement),
+}
+
+impl Failure {
+    /// What a member is told that has registered this.
+    fn told(self, digest: &ShapeDigest) -> Completion {
+        match self {
+            Self::Gone(failure) => failure,
+            Self::Dispute(statement) => {
+                Completion::mismatch(statement.dissenter_from(digest).expect("a dispute is between two"))
+            }
+        }
+    }
 }
 
 /// Of one job on one node.
@@ -102,8 +138,9 @@ impl Engine {
         }
         let endpoint = Endpoint { comm, peer: None, tag: None };
         let id = self.open_slot(local_rank, slot, epoch, endpoint, Layout::contiguous(0, 0))?;
-        let rank = number;
-        self.requests[id].kind = Kind::Member(Member { rank, number: key.1, meeting: None, is_active: false });
+        let (rank, digest) = (number, ShapeDigest::of(&member.shape));
+        self.requests[id].kind =
+            Kind::Member(Box::new(Member { rank, number: key.1, digest, meeting: Place::Unknown, is_active: false }));
         self.outgoing[usize::from(self.config.spec.node.0)].admit_request();
         self.gather(key, id, member);
         self.acknowledge_init(id);
@@ -125,16 +162,13 @@ impl Engine {
             failure: None,
         });
         let place = member.rank as usize;
-        let is_alike = gathering.first.shape == member.shape;
+        let dispute = dispute(&gathering.first, &member);
         if let Some(place) = gathering.members.get_mut(place) {
             *place = Some((id, member));
             gathering.missing -= 1;
         }
-        if !is_alike {
-            return self.fail_gathering(key, Completion::bare(Status::Mismatch));
-        }
-        if let Some(gone) = gone {
-            return self.fail_gathering(key, gone);
+        if let Some(failure) = dispute.map(Failure::Dispute).or(gone.map(Failure::Gone)) {
+            return self.fail_gathering(key, failure);
         }
         if gathering.missing == 0 && gathering.failure.is_none() {
             let gathering = self.gatherings.waiting.remove(&key).expect("it was just there");
@@ -143,18 +177,18 @@ impl Engine {
         }
     }
 
-    /// The members' meeting was set up; or could not be, for they say different things or there is no memory.
-    pub fn handle_met(&mut self, requests: &[ChannelId], meeting: Option<MeetingId>) {
+    /// The members' meeting was set up; or could not be, because there is no memory for so many bytes.
+    pub fn handle_met(&mut self, requests: &[ChannelId], meeting: Result<MeetingId, u64>) {
         for &id in requests {
             let operation = self.token(id);
             let Kind::Member(member) = &mut self.requests[id].kind else { continue };
-            member.meeting = meeting;
+            member.meeting = meeting.map_or_else(|bytes| Place::Nowhere { bytes }, Place::At);
             let (rank, was_active) = (member.rank, std::mem::take(&mut member.is_active));
             match meeting {
-                Some(meeting) if was_active => {
+                Ok(meeting) if was_active => {
                     self.channel_work.push_back(ChannelWork::Arrive { meeting, member: rank, operation });
                 }
-                None if was_active => self.complete(id, Completion::bare(Status::Mismatch)),
+                Err(bytes) if was_active => self.complete(id, no_memory(bytes)),
                 _ => {}
             }
         }
@@ -164,25 +198,29 @@ impl Engine {
         let operation = self.token(id);
         let key = self.key_of(id);
         let Kind::Member(member) = &mut self.requests[id].kind else { return };
-        if let Some(meeting) = member.meeting {
-            let member = member.rank;
-            return self.channel_work.push_back(ChannelWork::Arrive { meeting, member, operation });
-        }
-        member.is_active = true;
-        match self.gatherings.waiting.get(&key) {
-            Some(gathering) => {
-                if let Some(failure) = gathering.failure {
-                    self.complete(id, failure);
-                }
+        let why = match member.meeting {
+            Place::At(meeting) => {
+                let member = member.rank;
+                return self.channel_work.push_back(ChannelWork::Arrive { meeting, member, operation });
             }
-            // It was complete, and the members did not agree.
-            None => self.complete(id, Completion::bare(Status::Mismatch)),
+            Place::Nowhere { bytes } => Some(no_memory(bytes)),
+            Place::Unknown => {
+                let failure = self.gatherings.waiting.get(&key).and_then(|gathering| gathering.failure);
+                failure.map(|failure| failure.told(&member.digest))
+            }
+        };
+        let Kind::Member(member) = &mut self.requests[id].kind else { return };
+        member.is_active = true;
+        if let Some(why) = why {
+            self.complete(id, why);
         }
     }
 
     /// A client asks for work on its collective.
     pub(crate) fn work_member(&mut self, id: ChannelId) {
-        if let Kind::Member(Member { meeting: Some(meeting), .. }) = self.requests[id].kind {
+        if let Kind::Member(member) = &self.requests[id].kind
+            && let Place::At(meeting) = member.meeting
+        {
             self.channel_work.push_back(ChannelWork::Work { meeting });
         }
     }
@@ -190,15 +228,15 @@ impl Engine {
     /// A member frees its request. True if its meeting has to be left first.
     pub(crate) fn leave_meeting(&mut self, id: ChannelId) -> bool {
         let rank = self.rank_of(self.requests[id].local_rank);
+        let why = Completion { source: rank, ..Completion::bare(Status::PeerFreed) };
         let Kind::Member(member) = &self.requests[id].kind else { return false };
-        if let Some(meeting) = member.meeting {
-            let why = Completion { source: rank, ..Completion::bare(Status::PeerFreed) };
+        if let Place::At(meeting) = member.meeting {
             self.channel_work.push_back(ChannelWork::Leave { meeting, request: Some(id), why });
             return true;
         }
         let key = self.key_of(id);
         self.forget_member(id);
-        self.fail_gathering(key, Completion::bare(Status::PeerFreed));
+        self.fail_gathering(key, Failure::Gone(why));
         false
     }
 
@@ -208,11 +246,13 @@ impl Engine {
         let why = Completion { source: rank, ..Completion::bare(status) };
         let Kind::Member(member) = &self.requests[id].kind else { return };
         match member.meeting {
-            Some(meeting) => self.channel_work.push_back(ChannelWork::Leave { meeting, request: None, why }),
-            None => {
+            Place::At(meeting) => {
+                self.channel_work.push_back(ChannelWork::Leave { meeting, request: None, why });
+            }
+            Place::Unknown | Place::Nowhere { .. } => {
                 let key = self.key_of(id);
                 self.forget_member(id);
-                self.fail_gathering(key, why);
+                self.fail_gathering(key, Failure::Gone(why));
             }
         }
     }
@@ -222,22 +262,40 @@ impl Engine {
         let has_rank = |gathering: &Gathering| gathering.first.shape.members.iter().any(|&rank| is_gone(rank));
         let waiting = &self.gatherings.waiting;
         let keys: Vec<_> = waiting.iter().filter(|(_, gathering)| has_rank(gathering)).map(|(&key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.fail_gathering(key, failure));
+        keys.into_iter().for_each(|key| self.fail_gathering(key, Failure::Gone(failure)));
     }
 
-    fn fail_gathering(&mut self, key: (CommId, u32), failure: Completion) {
+    fn fail_gathering(&mut self, key: (CommId, u32), failure: Failure) {
         let Some(gathering) = self.gatherings.waiting.get_mut(&key) else { return };
-        if gathering.failure.is_none() && gathering.is_spanning {
-            self.channel_work.push_back(ChannelWork::Renounce { comm: key.0, member: gathering.first.clone() });
-        }
-        gathering.failure.get_or_insert(failure);
+        let is_news = gathering.failure.is_none();
+        let failure = *gathering.failure.get_or_insert(failure);
+        let first = (is_news && gathering.is_spanning).then(|| gathering.first.clone());
         let present: Vec<ChannelId> = gathering.members.iter().flatten().map(|(id, _)| *id).collect();
         for id in present {
             let Kind::Member(member) = &mut self.requests[id].kind else { continue };
+            let why = failure.told(&member.digest);
             if std::mem::take(&mut member.is_active) {
-                self.complete(id, failure);
+                self.complete(id, why);
             }
         }
+        match (first, failure) {
+            (None, _) => {}
+            (Some(member), Failure::Gone(_)) => {
+                self.channel_work.push_back(ChannelWork::Renounce { comm: key.0, member });
+            }
+            (Some(member), Failure::Dispute(statement)) => {
+                let number = NodeCollective::number(key.0, key.1).expect("it was checked when they registered");
+                self.dispute(number, &self.nodes_of(&member.shape.members), statement);
+            }
+        }
+    }
+
+    /// Where these ranks live, each node once.
+    fn nodes_of(&self, ranks: &[Rank]) -> Vec<NodeId> {
+        let mut nodes: Vec<_> = ranks.iter().filter_map(|&rank| self.config.spec.node_of(rank)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
     }
 
     /// Takes a member out of its gathering, which ends with the last.
@@ -260,6 +318,21 @@ impl Engine {
         let number = if let Kind::Member(member) = &request.kind { member.number } else { 0 };
         (request.comm, number)
     }
+}
+
+/// What there is to be said of two members of a node, if they have registered different things.
+fn dispute(first: &CollectiveMember, other: &CollectiveMember) -> Option<Statement> {
+    if first.shape == other.shape {
+        return None;
+    }
+    let (digest, others) = (ShapeDigest::of(&first.shape), ShapeDigest::of(&other.shape));
+    let difference = digest.difference(&others).unwrap_or(Difference::Otherwise);
+    let rank_of = |member: &CollectiveMember| member.shape.members[member.rank as usize];
+    Some(Statement { rank: rank_of(first), digest, dissenter: Some((rank_of(other), difference)) })
+}
+
+fn no_memory(bytes: u64) -> Completion {
+    Completion { bytes, ..Completion::bare(Status::NoMemory) }
 }
 
 impl Gatherings {

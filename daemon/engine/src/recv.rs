@@ -33,7 +33,7 @@ impl Engine {
         } else if let Some(failure) = self.unreachable(id) {
             self.complete(id, failure);
         } else if self.recv(id).is_peer_freed {
-            self.complete(id, Completion::bare(Status::PeerFreed));
+            self.complete(id, self.peer_freed(id));
         } else {
             self.arm(id);
         }

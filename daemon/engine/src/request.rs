@@ -42,7 +42,8 @@ pub(crate) enum Kind {
     Send(Send),
     Recv(Recv),
     /// Of a collective.
-    Member(Member),
+    /// Boxed, because there are few beside the channels.
+    Member(Box<Member>),
     Probe,
 }
 

@@ -20,7 +20,7 @@ impl Engine {
         }
         let send = self.send(id);
         if send.is_peer_freed {
-            return self.complete(id, Completion::bare(Status::PeerFreed));
+            return self.complete(id, self.peer_freed(id));
         }
         (send.phase, send.emitted, send.transmitted) = (SendPhase::Waiting, 0, 0);
         self.release_if_possible(id);

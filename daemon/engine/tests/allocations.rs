@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ropeway_engine::{Arrival, CollectiveId, CollectiveWork, Config, Engine, NodeCollective, StashWork};
+use ropeway_proto::agreement::ShapeDigest;
 use ropeway_proto::control::{DaemonAddress, JobSpec, NodeSpec};
 use ropeway_proto::{CommId, Command, Endpoint, JobId, Layout, NodeId, Rank};
 use ropeway_schedule::{Algorithm, Collective, Order, Shape, build};
@@ -26,7 +27,7 @@ impl Engines {
             node
         };
         let nodes: Vec<_> = ranks_per_node.iter().map(node).collect();
-        let spec = |node| JobSpec { job: JobId(1), nodes: nodes.clone(), node: NodeId(node) };
+        let spec = |node| JobSpec { nodes: nodes.clone(), node: NodeId(node), ..JobSpec::single_node(JobId(1), 0) };
         let engines = (0..nodes.len() as u16).map(|node| Engine::new(Config::new(spec(node)))).collect();
         Self { engines, epoch: 0, ended: 0 }
     }
@@ -72,6 +73,7 @@ impl Engines {
                 number: 0,
                 participants: participants.clone(),
                 members: (0..size).collect(),
+                digest: ShapeDigest::default(),
                 schedule: Arc::new(build(&shape, algorithm, me).unwrap()),
                 element_bytes: 8,
                 input: 0,

@@ -54,10 +54,11 @@ pub struct Participant {
 impl Participant {
     /// One that is about to take part.
     pub fn new(plan: &CollectivePlan, me: u32, number: u64, memory: &mut Vec<u8>) -> Self {
-        let schedule = build(&plan.shape, &plan.algorithm, me).expect("the algorithm suits the shape");
+        let (shape, algorithm) = plan.part(me);
+        let schedule = build(shape, algorithm, me).expect("the algorithm suits the shape");
         let mut allocate =
             |elements: u64| Buffer::allocate(memory, Layout::contiguous(0, elements * plan.element_bytes));
-        let (shape, is_send) = (&plan.shape, |action| matches!(action, Action::Send { .. } | Action::Signal { .. }));
+        let is_send = |action| matches!(action, Action::Send { .. } | Action::Signal { .. });
         let mut this = Self {
             state: State::Unopened,
             rounds: 0,
@@ -72,6 +73,7 @@ impl Participant {
             number,
             participants: plan.nodes.iter().map(|&node| NodeId(node)).collect(),
             members: plan.members.clone(),
+            digest: plan.digest(me),
             schedule: schedule.into(),
             element_bytes: plan.element_bytes,
             input: this.input.layout.offset,
@@ -94,7 +96,7 @@ impl Participant {
 
     /// Puts what it brings to a round in its place.
     pub fn bring(&self, plan: &CollectivePlan, round: u32, memory: &mut [u8]) {
-        let Memory { input, output, .. } = Memory::new(&plan.shape, round.into(), self.me, 0);
+        let Memory { input, output, .. } = Memory::new(plan.part(self.me).0, round.into(), self.me, 0);
         for (buffer, values) in [(&self.input, input), (&self.output, output)] {
             for (index, &value) in (0..).zip(&values).filter(|&(_, &value)| value != UNWRITTEN) {
                 let place = Layout::contiguous(buffer.layout.offset + index * plan.element_bytes, plan.element_bytes);
@@ -105,7 +107,7 @@ impl Participant {
 
     /// Takes the buffers back when a round is over: what is in the output. Complains if what nobody may touch was touched.
     pub fn take_back(&self, plan: &CollectivePlan, round: u32, memory: &mut [u8]) -> Result<Vec<u8>, &'static str> {
-        let brought = Memory::new(&plan.shape, round.into(), self.me, 0).input;
+        let brought = Memory::new(plan.part(self.me).0, round.into(), self.me, 0).input;
         let brought: Vec<u8> = brought.into_iter().flat_map(|value| encode(value, plan.element_bytes)).collect();
         let is_input_whole = self.input.read(memory, self.input.layout.bytes()) == brought;
         let is_inside = self.buffers().iter().all(|buffer| buffer.is_untouched_beyond(memory, buffer.layout.bytes()));

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use fastrand::Rng;
 use ropeway_proto::control::{DaemonAddress, JobSpec, NodeSpec};
-use ropeway_proto::{CommId, JobId, NodeId, Rank, Tag};
+use ropeway_proto::{CommId, JobId, Rank, Tag};
 
 use collective::CollectivePlan;
 
@@ -162,6 +162,15 @@ impl Workload {
         }
         if has_faults {
             this.faults = random_faults(&mut rng, &this.spec);
+            for plan in &mut this.collectives {
+                if rng.u8(..6) == 0 {
+                    plan.add_dissent(&mut rng);
+                }
+            }
+            // Participants that differ are fault enough.
+            if this.collectives.iter().any(|plan| plan.dissent.is_some()) && rng.bool() {
+                this.faults.clear();
+            }
         }
         this
     }
@@ -237,7 +246,7 @@ fn spec_of(ranks_per_node: impl Iterator<Item = u32>) -> JobSpec {
         first_rank += ranks;
         node
     };
-    JobSpec { job: JobId(1), nodes: (0..).zip(ranks_per_node).map(node).collect(), node: NodeId(0) }
+    JobSpec { nodes: (0..).zip(ranks_per_node).map(node).collect(), ..JobSpec::single_node(JobId(1), 0) }
 }
 
 fn random_faults(rng: &mut Rng, spec: &JobSpec) -> Vec<(u64, Fault)> {

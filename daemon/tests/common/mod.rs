@@ -13,8 +13,8 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use ropeway::control::ControlSocket;
 use ropeway::{Communicator, Error, RecvRequest, SendRequest, Session};
 use ropeway_daemon::{Config, Daemon};
-use ropeway_proto::control::{DaemonAddress, JobSpec, Reply, Request};
-use ropeway_proto::hello::{ClusterKey, VersionRange};
+use ropeway_proto::control::{DaemonAddress, JobSpec};
+use ropeway_proto::hello::ClusterKey;
 use ropeway_proto::{JobId, NodeId};
 
 /// What a failure may take to be noticed.
@@ -29,7 +29,7 @@ pub(crate) struct Cluster {
     pub(crate) job: JobId,
     /// Kept open: the job lives as long as they do.
     pub(crate) launchers: Vec<ControlSocket>,
-    spec: JobSpec,
+    pub(crate) spec: JobSpec,
 }
 
 /// A configuration for tests: what takes which way does not depend on the machine.
@@ -53,12 +53,11 @@ impl Cluster {
         let daemons: Vec<Daemon> = configs.into_iter().map(|config| Daemon::start(config).unwrap()).collect();
         let addresses: Vec<_> = daemons.iter().map(|daemon| route(daemon.address().unwrap())).collect();
         let job = JobId(0x1234_5678_9abc_def0);
-        let spec = JobSpec { job, nodes: JobSpec::deal(ranks, &addresses), node: NodeId(0) };
+        let mut spec = JobSpec { nodes: JobSpec::deal(ranks, &addresses), ..JobSpec::single_node(job, ranks) };
         let create = |(node, daemon): (usize, &Daemon)| {
             let mut launcher = ControlSocket::new(daemon.connect().unwrap());
-            let spec = JobSpec { node: NodeId(node as u16), ..spec.clone() };
-            let reply = launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec }).unwrap();
-            assert_eq!(reply, Reply::JobCreated);
+            let costs = launcher.create_job(JobSpec { node: NodeId(node as u16), ..spec.clone() }).unwrap();
+            spec.costs = Some(costs);
             launcher
         };
         let launchers = daemons.iter().enumerate().map(create).collect();

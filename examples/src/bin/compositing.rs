@@ -110,7 +110,7 @@ fn layer_paths(flags: &Flags, world: &Communicator) -> Result<Vec<PathBuf>, Fail
 }
 
 fn check_sizes(world: &Communicator, paths: &[PathBuf], layer: &Image) -> Result<(), Failure> {
-    let mut sizes = world.allgather_init::<[u32; 2]>(&vec![1; paths.len()])?;
+    let mut sizes = world.allgather_init::<[u32; 2]>(1)?;
     sizes.input_mut()[0] = [layer.width as u32, layer.height as u32];
     sizes.start()?.wait()?;
     let first = sizes.output()[0];

@@ -23,7 +23,11 @@ fn main() -> Result<(), Error> {
             Ok(total) => assert_eq!(total, u64::from(size)),
             // Somebody is gone. What this rank has computed is still its own: save it, say why, and end.
             Err(
-                error @ (Error::PeerFreed | Error::RankLeft { .. } | Error::RankFailed { .. } | Error::PeerLost { .. }),
+                error @ (Error::PeerFreed { .. }
+                | Error::NodeGaveUp { .. }
+                | Error::RankLeft { .. }
+                | Error::RankFailed { .. }
+                | Error::PeerLost { .. }),
             ) => {
                 if rank == 0 {
                     println!("round {round}: {error}");

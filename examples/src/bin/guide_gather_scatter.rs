@@ -25,8 +25,8 @@ fn main() -> Result<(), Error> {
     let mut turned = vec![0; if rank == 0 { TEXT.len() } else { 0 }];
     world.gatherv(&part, &mut turned, &counts, 0)?;
 
-    // Each rank has a row of a square matrix, and gets a column of it; again and again, so it is registered.
-    let mut transpose = world.alltoall_init::<u32>(1)?;
+    // Each rank has a row of a square matrix, and gets a column of it in its place; again and again, so it is registered.
+    let mut transpose = world.alltoall_in_place_init::<u32>(1)?;
     for (column, element) in transpose.input_mut().iter_mut().enumerate() {
         *element = (rank * size + column) as u32;
     }

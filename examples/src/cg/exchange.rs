@@ -36,7 +36,7 @@ impl AmongRanks {
         let counts: Vec<usize> = (0..world.size()).map(|rank| block(unknowns, rank, world.size()).len()).collect();
         Ok(Self {
             variant,
-            parts: world.allgather_in_place_init(&counts)?,
+            parts: world.allgatherv_in_place_init(&counts)?,
             sums: world.allreduce_init(1, Operator::Sum)?,
             gathering: Duration::ZERO,
             summing: Duration::ZERO,

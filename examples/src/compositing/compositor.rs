@@ -20,7 +20,7 @@ impl Compositor {
         let ranks = world.size();
         let strips: Vec<usize> = (0..ranks).map(|rank| block(height, rank, ranks).len() * width).collect();
         let over = UserOperator::new(|front: &mut Pixel, back: &Pixel| *front = over(*front, *back));
-        Ok(Self { blend: world.reduce_scatter_init(&strips, &over)?, gather: world.gather_init(&strips, 0)? })
+        Ok(Self { blend: world.reduce_scatter_init(&strips, &over)?, gather: world.gatherv_init(&strips, 0)? })
     }
 
     /// Lays the layers of all ranks over each other, rank 0's in front. The picture is on rank 0; the others get nothing.

@@ -39,7 +39,7 @@ impl Sorter {
         Ok(Self {
             world: world.clone(),
             bits,
-            counts: world.allgather_in_place_init(&vec![radix; world.size() as usize])?,
+            counts: world.allgather_in_place_init(radix)?,
             own_counts: vec![0; radix],
             ordered: world.alloc(keys)?,
             incoming: world.alloc(keys)?,

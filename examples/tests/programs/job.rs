@@ -9,8 +9,8 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use ropeway::Session;
 use ropeway::control::ControlSocket;
 use ropeway_daemon::{Config, Daemon};
-use ropeway_proto::control::{JobSpec, Reply, Request};
-use ropeway_proto::hello::{ClusterKey, VersionRange};
+use ropeway_proto::control::JobSpec;
+use ropeway_proto::hello::ClusterKey;
 use ropeway_proto::{JobId, NodeId};
 
 /// What the ranks have written, rank 0 first, and how they have ended.
@@ -52,12 +52,11 @@ impl Job {
         let config = || Config::on_loopback(ClusterKey([9; 32]));
         let daemons: Vec<Daemon> = (0..nodes).map(|_| Daemon::start(config()).unwrap()).collect();
         let addresses: Vec<_> = daemons.iter().map(|daemon| daemon.address().unwrap()).collect();
-        let spec = JobSpec { job: JOB, nodes: JobSpec::deal(ranks, &addresses), node: NodeId(0) };
+        let mut spec = JobSpec { nodes: JobSpec::deal(ranks, &addresses), ..JobSpec::single_node(JOB, ranks) };
         let launch = |(node, daemon): (u16, &Daemon)| {
             let mut launcher = ControlSocket::new(daemon.connect().unwrap());
-            let spec = JobSpec { node: NodeId(node), ..spec.clone() };
-            let reply = launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec }).unwrap();
-            assert_eq!(reply, Reply::JobCreated);
+            let costs = launcher.create_job(JobSpec { node: NodeId(node), ..spec.clone() }).unwrap();
+            spec.costs = Some(costs);
             launcher
         };
         let launchers = (0..).zip(&daemons).map(launch).collect();

@@ -19,6 +19,8 @@ mod arena;
 #[cfg(not(loom))]
 mod channel;
 #[cfg(not(loom))]
+mod chunk;
+#[cfg(not(loom))]
 mod combine;
 #[cfg(not(loom))]
 mod control;
@@ -30,6 +32,8 @@ pub mod descriptor;
 mod event_log;
 #[cfg(not(loom))]
 pub mod eventfd;
+#[cfg(not(loom))]
+mod exchange;
 #[cfg(not(loom))]
 mod job;
 #[cfg(not(loom))]

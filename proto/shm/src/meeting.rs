@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::division::Span;
 use ropeway_proto::limits::COMBINER_DOORBELL;
-use ropeway_proto::{Layout, Slot, Status};
+use ropeway_proto::{Completion, Layout, Slot, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::doorbell::Doorbell;
@@ -51,8 +51,10 @@ struct MeetingWords {
 struct ClosedWords {
     /// Why there will be no further round: a status code, zero while there may be.
     why: AtomicU32,
-    /// Rank of the job whose end is the cause.
+    /// Rank of the job, or node, that is the cause.
     who: AtomicU32,
+    /// What else the completion says, as its tag.
+    what: AtomicU32,
     /// Bytes of the description behind the members' lines.
     described: AtomicU32,
     members: AtomicU32,
@@ -179,7 +181,7 @@ impl Meeting {
         // SAFETY: `MeetingWords` consists of atomics.
         let words: &MeetingWords = unsafe { job.segment().shared(block) }?;
         words.rounds.reset();
-        for word in [&words.closed.watching, &words.closed.why, &words.closed.who] {
+        for word in [&words.closed.watching, &words.closed.why, &words.closed.who, &words.closed.what] {
             word.store(0, Ordering::Relaxed);
         }
         words.closed.described.store(description.len() as u32, Ordering::Relaxed);
@@ -460,31 +462,37 @@ impl Meeting {
 
     // ---- ending
 
-    /// Why there will be no further round, and whose end is the cause.
+    /// Why there will be no further round.
     #[inline]
-    pub fn closed(&self) -> Option<(Status, u32)> {
+    pub fn closed(&self) -> Option<Completion> {
         let closed = &self.words().closed;
         // SYNC meeting-closed (load).
         match closed.why.load(Ordering::Acquire) {
             0 => None,
-            code => Some((Status::from_code(code).unwrap_or(Status::PeerFreed), closed.who.load(Ordering::Relaxed))),
+            code => Some(Completion {
+                status: Status::from_code(code).unwrap_or(Status::PeerFreed),
+                source: closed.who.load(Ordering::Relaxed),
+                tag: closed.what.load(Ordering::Relaxed) as i32,
+                bytes: 0,
+            }),
         }
     }
 
     /// Why a member need not come for this round. What a broadcast's root has sent before it left can still be had.
     #[inline]
-    pub fn refusal(&self, member: u32, round: u32) -> Option<(Status, u32)> {
+    pub fn refusal(&self, member: u32, round: u32) -> Option<Completion> {
         let has_come = || self.relayed(member).is_some_and(|relayed| relayed.has_come(round));
         self.closed().filter(|_| !has_come())
     }
 
-    /// There will be no further round, because rank `who` of the job is gone. The first cause counts. The daemon's part.
-    pub fn close(&self, why: Status, who: u32) {
+    /// There will be no further round. The first cause counts. The daemon's part.
+    pub fn close(&self, why: &Completion) {
         if self.closed().is_none() {
             let closed = &self.words().closed;
-            closed.who.store(who, Ordering::Relaxed);
+            closed.who.store(why.source, Ordering::Relaxed);
+            closed.what.store(why.tag as u32, Ordering::Relaxed);
             // SYNC meeting-closed (store).
-            closed.why.store(why.code(), Ordering::Release);
+            closed.why.store(why.status.code(), Ordering::Release);
             self.wake_all();
         }
     }

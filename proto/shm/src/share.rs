@@ -50,6 +50,8 @@ struct Task {
 enum Act {
     /// Copied to several places.
     Copy { from: u64, to: Vec<u64> },
+    /// Each copied to its place, which may be the other's: two members swap parts.
+    Exchange { from: [u64; 2], to: [u64; 2] },
     /// Combined, in this order, and the result copied to several places.
     Fold { from: Vec<u64>, to: Vec<u64> },
     /// `to[k] = before ∘ from[0] ∘ … ∘ from[k]`.
@@ -75,16 +77,21 @@ impl Act {
             Self::Fold { from, to } if from.is_empty() => to.clear(),
             _ => {}
         }
-        let (Self::Copy { to, .. } | Self::Fold { to, .. } | Self::Scan { to, .. } | Self::Exscan { to, .. }) = &self;
-        (!to.is_empty()).then_some(self)
+        match &self {
+            Self::Copy { to, .. } | Self::Fold { to, .. } | Self::Scan { to, .. } | Self::Exscan { to, .. } => {
+                (!to.is_empty()).then_some(self)
+            }
+            Self::Exchange { .. } => Some(self),
+        }
     }
 
     /// Where its vectors lie.
     fn offsets(&self) -> impl Iterator<Item = u64> {
         let (before, from, to) = match self {
-            Self::Copy { from, to } => (Some(*from), &[][..], to),
-            Self::Fold { from, to } | Self::Exscan { from, to } => (None, &from[..], to),
-            Self::Scan { before, from, to } => (*before, &from[..], to),
+            Self::Copy { from, to } => (Some(*from), &[][..], &to[..]),
+            Self::Exchange { from, to } => (None, &from[..], &to[..]),
+            Self::Fold { from, to } | Self::Exscan { from, to } => (None, &from[..], &to[..]),
+            Self::Scan { before, from, to } => (*before, &from[..], &to[..]),
         };
         before.into_iter().chain(from.iter().copied()).chain(to.iter().copied())
     }
@@ -93,6 +100,7 @@ impl Act {
     fn vectors(&self) -> u64 {
         let vectors = match self {
             Self::Copy { to, .. } => to.len(),
+            Self::Exchange { from, to } => from.len() + to.len() - 1,
             Self::Fold { from, to } => from.len() + to.len() - 1,
             Self::Scan { to, .. } | Self::Exscan { to, .. } => 2 * to.len(),
         };
@@ -169,6 +177,11 @@ impl Share {
     fn act(&self, job: &JobSegment, act: &Act, elements: &Range<u64>) -> Result<(), OutOfBounds> {
         match act {
             Act::Copy { from, to } => self.spread(job, *from, to, elements),
+            Act::Exchange { from, to } => {
+                let skipped = elements.start * self.element_bytes;
+                let [from, to] = [from, to].map(|offsets| offsets.map(|offset| offset + skipped));
+                job.exchange(from, to, (elements.end - elements.start) * self.element_bytes)
+            }
             Act::Fold { from, to } => {
                 self.fold(job, from, to[0], elements)?;
                 self.spread(job, to[0], &to[1..], elements)

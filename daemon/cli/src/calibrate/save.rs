@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use nix::unistd::{AccessFlags, access};
 use ropeway_daemon::Config;
+use ropeway_proto::costs::Costs;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use toml_edit::{DocumentMut, Value};
 
@@ -47,10 +48,11 @@ impl Saving {
         Ok(Self { path, document, permissions })
     }
 
-    /// Replaces the file by one with these settings: by all of them, or not at all. Says where it is.
-    pub(super) fn save(self, settings: &[(&str, u64)]) -> Result<PathBuf, Failure> {
+    /// Replaces the file by one with these settings and costs, which are in nanoseconds and in the order of their names: by all of them, or not at all. Says where it is.
+    pub(super) fn save(self, settings: &[(&str, u64)], costs_ns: &[f64]) -> Result<PathBuf, Failure> {
         let Self { path, mut document, permissions } = self;
         set(&mut document, settings);
+        set_costs(&mut document, costs_ns);
         // A signal now waits until the work is done, so that no half of it is left behind.
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(Failure::other)?;
@@ -95,6 +97,19 @@ fn set(document: &mut DocumentMut, settings: &[(&str, u64)]) {
     }
 }
 
+/// The same in the section of costs, which is made if it is not there.
+fn set_costs(document: &mut DocumentMut, costs_ns: &[f64]) {
+    let section = document.entry("costs").or_insert_with(toml_edit::table);
+    let Some(section) = section.as_table_like_mut() else { return };
+    for (name, &ns) in Costs::NAMES.into_iter().zip(costs_ns) {
+        let mut value = Value::from(ns);
+        if let Some(old) = section.get(name).and_then(|item| item.as_value()) {
+            *value.decor_mut() = old.decor().clone();
+        }
+        section.insert(name, value.into());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,9 +117,12 @@ mod tests {
     const SETTINGS: [(&str, u64); 3] =
         [("node_eager_bytes_max", 8192), ("node_piece_bytes", 65536), ("link_eager_bytes_max", 32768)];
 
+    const COSTS: [f64; 5] = [1000.5, 2000.0, 0.5, 0.25, 0.125];
+
     fn with(text: &str, settings: &[(&str, u64)]) -> String {
         let mut document: DocumentMut = text.parse().unwrap();
         set(&mut document, settings);
+        set_costs(&mut document, &COSTS);
         document.to_string()
     }
 
@@ -112,7 +130,8 @@ mod tests {
     fn what_else_is_in_the_file_stays() {
         let text = "# Ours.\nidle_yield_us = 7 # short\n\nnode_piece_bytes = 4096   # tiny\n# The end.\n";
         let expected = "# Ours.\nidle_yield_us = 7 # short\n\nnode_piece_bytes = 65536   # tiny\n# The end.\n\n\
-                        # Measured by `ropeway calibrate`.\nnode_eager_bytes_max = 8192\nlink_eager_bytes_max = 32768\n";
+                        # Measured by `ropeway calibrate`.\nnode_eager_bytes_max = 8192\nlink_eager_bytes_max = 32768\n\n\
+                        [costs]\noverhead_ns = 1000.5\nlatency_ns = 2000.0\nbyte_ns = 0.5\ncombine_byte_ns = 0.25\ncopy_byte_ns = 0.125\n";
         assert_eq!(with(text, &SETTINGS), expected);
     }
 
@@ -135,11 +154,12 @@ mod tests {
         fs::write(&file, "idle_yield_us = 7\n").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        Saving::prepare(&link).unwrap().save(&SETTINGS).unwrap();
+        Saving::prepare(&link).unwrap().save(&SETTINGS, &COSTS).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         let config = Config::from_file(&link).unwrap();
         assert_eq!((config.node_eager_bytes_max, config.link_eager_bytes_max), (Some(8192), 32768));
+        assert_eq!(config.costs.to_ns(), COSTS);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
     }
 

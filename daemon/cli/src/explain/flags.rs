@@ -1,19 +1,22 @@
 //! What `ropeway explain` can be asked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ropeway_bench::{Operation, Size};
+use ropeway_daemon::Config;
+use ropeway_daemon::config::cost_table;
 use ropeway_schedule::{Algorithm, Collective, CostTable, Counts, Order, PairCounts, Shape};
 
+use crate::calibrate::DEFAULT_CONFIG;
 use crate::failure::Failure;
 use crate::run::RANKS_MAX;
 use crate::words::one_of;
 
 /// Says which algorithm a collective between nodes would get, what each candidate would cost, and what each participant does.
 ///
-/// Nothing runs: schedules are made and checked, as daemons make them for the collectives of programs. The costs are the defaults
-/// that daemons use, not measured here. Within a node ranks meet in its memory and need no schedule, so that a node's ranks are
+/// Nothing runs: schedules are made and checked, as daemons make them for the collectives of programs. The costs are those that
+/// the daemon of this machine is configured to, as the first node of a job. Within a node ranks meet in its memory and need no schedule, so that a node's ranks are
 /// one participant; with as many nodes as ranks every rank is. Between nodes a scan is an exscan.
 #[derive(Args)]
 #[command(after_help = "\
@@ -23,6 +26,7 @@ Examples:
   ropeway explain bcast -n 16 --root 3 --bytes 4M --algorithm pipelined-tree:16 --svg tree.svg
   ropeway explain allgather -n 9 --bytes 1K --algorithm bruck:2 --participant 4
   ropeway explain reduce -n 128 --bytes 8M --algorithm radix-k:4,4,8 --json
+  ropeway explain allreduce -n 64 --bytes 1M --config ropewayd.toml
 
 Algorithms: linear, binomial, k-nomial:K, ring, recursive-doubling, standard-exchange:PORTS, recursive-halving,
 radix-k:R1,R2,…, bruck:PORTS, linear-pipeline:SEGMENTS, pipelined-tree:SEGMENTS, dissemination:PORTS, pairwise,
@@ -66,19 +70,22 @@ pub(crate) struct Flags {
     /// One JSON object instead of tables.
     #[arg(long)]
     pub(super) json: bool,
-    /// Cost: what a message costs the processor at each end [default: 2000].
+    /// Daemon's configuration file to take costs from [default: /etc/ropeway/ropewayd.toml, if it is there].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Cost: what a message costs the processor at each end [default: configured, or 2000].
     #[arg(long, value_name = "NS", value_parser = cost)]
     overhead_ns: Option<f64>,
-    /// Cost: how long a message is under way beyond that [default: 2600].
+    /// Cost: how long a message is under way beyond that [default: configured, or 2600].
     #[arg(long, value_name = "NS", value_parser = cost)]
     latency_ns: Option<f64>,
-    /// Cost: a further byte of a message [default: 0.4].
+    /// Cost: a further byte of a message [default: configured, or 0.4].
     #[arg(long, value_name = "NS", value_parser = cost)]
     byte_ns: Option<f64>,
-    /// Cost: combining a byte with another [default: 0.15].
+    /// Cost: combining a byte with another [default: configured, or 0.15].
     #[arg(long, value_name = "NS", value_parser = cost)]
     combine_byte_ns: Option<f64>,
-    /// Cost: copying a byte [default: 0.06].
+    /// Cost: copying a byte [default: configured, or 0.06].
     #[arg(long, value_name = "NS", value_parser = cost)]
     copy_byte_ns: Option<f64>,
 }
@@ -98,6 +105,8 @@ pub(super) struct Job {
     pub(super) bytes: u64,
     pub(super) element_bytes: u64,
     pub(super) table: CostTable,
+    /// Where the costs come from.
+    pub(super) costs_from: String,
 }
 
 impl Flags {
@@ -141,7 +150,8 @@ impl Flags {
         let collective = self.collective(bytes / element_bytes, &Counts::even(u64::from(self.ranks), participants));
         let mut shape = Shape::new(participants, collective);
         shape.is_in_place = self.in_place;
-        Ok(Job { shape, ranks: self.ranks, bytes, element_bytes, table: self.table() })
+        let (table, costs_from) = self.table()?;
+        Ok(Job { shape, ranks: self.ranks, bytes, element_bytes, table, costs_from })
     }
 
     /// A node's ranks are one participant, unless their operands must not be combined among themselves first.
@@ -152,15 +162,25 @@ impl Flags {
         }
     }
 
-    fn table(&self) -> CostTable {
-        let default = CostTable::default();
-        CostTable {
-            overhead_ns: self.overhead_ns.unwrap_or(default.overhead_ns),
-            latency_ns: self.latency_ns.unwrap_or(default.latency_ns),
-            byte_ns: self.byte_ns.unwrap_or(default.byte_ns),
-            combine_byte_ns: self.combine_byte_ns.unwrap_or(default.combine_byte_ns),
-            copy_byte_ns: self.copy_byte_ns.unwrap_or(default.copy_byte_ns),
-        }
+    /// The costs, and where they come from.
+    fn table(&self) -> Result<(CostTable, String), Failure> {
+        let is_there = || Path::new(DEFAULT_CONFIG).exists().then(|| PathBuf::from(DEFAULT_CONFIG));
+        let file = self.config.clone().or_else(is_there);
+        let config = file.as_deref().map_or_else(|| Ok(Config::default()), Config::from_file);
+        let configured = cost_table(config.map_err(Failure::other)?.costs);
+        let table = CostTable {
+            overhead_ns: self.overhead_ns.unwrap_or(configured.overhead_ns),
+            latency_ns: self.latency_ns.unwrap_or(configured.latency_ns),
+            byte_ns: self.byte_ns.unwrap_or(configured.byte_ns),
+            combine_byte_ns: self.combine_byte_ns.unwrap_or(configured.combine_byte_ns),
+            copy_byte_ns: self.copy_byte_ns.unwrap_or(configured.copy_byte_ns),
+        };
+        let from = match file {
+            Some(file) if configured != CostTable::default() => file.display().to_string(),
+            _ => "defaults".to_owned(),
+        };
+        let options = if table == configured { "" } else { ", and options" };
+        Ok((table, from + options))
     }
 
     /// The collective between nodes, each of which brings what its ranks do.

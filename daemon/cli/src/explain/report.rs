@@ -18,6 +18,7 @@ struct Record<'a> {
     is_chosen: bool,
     predicted_ns: f64,
     costs: Costs,
+    costs_from: &'a str,
     candidates: Vec<CandidateRecord>,
     refused: Vec<String>,
     messages: u64,
@@ -90,6 +91,7 @@ impl Explanation {
                 combine_byte_ns: table.combine_byte_ns,
                 copy_byte_ns: table.copy_byte_ns,
             },
+            costs_from: &self.job.costs_from,
             candidates: self.choice.candidates.iter().map(|one| self.candidate(one)).collect(),
             refused: self.choice.refused.iter().map(ToString::to_string).collect(),
             messages: proof.messages,
@@ -169,8 +171,14 @@ impl Explanation {
         };
         format!(
             "{what} by {who}\n\
-             cost: overhead {} ns at each end of a message, latency {} ns; a byte {} ns, to combine {} ns, to copy {} ns\n",
-            table.overhead_ns, table.latency_ns, table.byte_ns, table.combine_byte_ns, table.copy_byte_ns
+             cost: overhead {} ns at each end of a message, latency {} ns; a byte {} ns, to combine {} ns, to copy {} ns\n\
+             costs from: {}\n",
+            table.overhead_ns,
+            table.latency_ns,
+            table.byte_ns,
+            table.combine_byte_ns,
+            table.copy_byte_ns,
+            job.costs_from
         )
     }
 

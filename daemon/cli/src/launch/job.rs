@@ -1,10 +1,9 @@
 //! A job, as the daemons know it.
 
-use ropeway::JobId;
 use ropeway::control::ControlSocket;
+use ropeway::{JobId, Session};
 use ropeway_proto::NodeId;
-use ropeway_proto::control::{JobSpec, NodeSpec, Request};
-use ropeway_proto::hello::VersionRange;
+use ropeway_proto::control::{JobSpec, NodeSpec};
 
 use super::daemons::random_bytes;
 use super::{Daemons, LaunchError};
@@ -18,7 +17,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(super) fn create(daemons: &Daemons, ranks: u32) -> Result<Self, LaunchError> {
+    pub(crate) fn create(daemons: &Daemons, ranks: u32) -> Result<Self, LaunchError> {
         if ranks < daemons.nodes() {
             return Err(LaunchError::TooFewRanks { nodes: daemons.nodes() });
         }
@@ -27,11 +26,13 @@ impl Job {
             1 => JobSpec::single_node(id, ranks).nodes,
             _ => JobSpec::deal(ranks, &daemons.addresses()),
         };
+        // The first daemon's costs are the job's.
+        let mut costs = None;
         let create = |node| {
             let stream = daemons.connect(node).map_err(LaunchError::system("connecting to the daemon"))?;
-            let spec = JobSpec { job: id, nodes: nodes.clone(), node: NodeId(node as u16) };
+            let spec = JobSpec { job: id, nodes: nodes.clone(), node: NodeId(node as u16), costs };
             let mut launcher = ControlSocket::new(stream);
-            launcher.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec })?;
+            costs = Some(launcher.create_job(spec)?);
             Ok(launcher)
         };
         let launchers = (0..nodes.len()).map(create).collect::<Result<_, LaunchError>>()?;
@@ -41,6 +42,12 @@ impl Job {
     /// The first rank of each node.
     pub(super) fn first_ranks(&self) -> Vec<u32> {
         self.nodes.iter().map(|node| node.first_rank).collect()
+    }
+
+    /// Becomes a rank, in this process.
+    pub(crate) fn attach(&self, daemons: &Daemons, rank: u32) -> Result<Session, LaunchError> {
+        let stream = daemons.connect(self.node_of(rank)).map_err(LaunchError::system("connecting to the daemon"))?;
+        Ok(Session::attach(stream, self.id, rank)?)
     }
 
     /// The node a rank belongs to.

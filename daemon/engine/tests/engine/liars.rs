@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use ropeway_engine::{Leftovers, Placement, ProtocolError};
+use ropeway_proto::agreement::{Difference, ShapeDigest, Statement};
 use ropeway_proto::frame::Header;
 use ropeway_proto::limits::EAGER_BYTES_LIMIT;
 use ropeway_proto::{ChannelId, CommId, Command, Envelope, Frame, JobId, Layout, Status};
@@ -333,6 +334,10 @@ fn any_frame() -> impl Strategy<Value = Frame> {
         channel().prop_map(|send| Frame::Withdrawn { send }),
         (0u32..2, 0u32..3).prop_map(|(source, count)| Frame::MessageCredit { source, dest: 2, count }),
         any::<bool>().prop_map(|has_failed| Frame::RankGone { rank: 2, has_failed }),
+        (0u64..3, 1u32..4, any::<Option<bool>>()).prop_map(|(number, rank, dissenter)| {
+            let dissenter = dissenter.map(|is_ours| (u32::from(is_ours), Difference::Root));
+            Frame::Shape { number, statement: Statement { rank, digest: ShapeDigest::default(), dissenter } }
+        }),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! The engine's behaviour, one statement a test: engines of several nodes over links that the test holds in its hands.
 
 mod absence;
+mod agreement;
 mod cancellation;
 mod channels;
 mod cluster;

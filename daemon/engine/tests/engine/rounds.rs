@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ropeway_engine::{CollectiveId, CollectiveStep, CollectiveWork, NodeCollective};
+use ropeway_proto::agreement::ShapeDigest;
 use ropeway_proto::{Completion, NodeId, Rank};
 use ropeway_schedule::{Algorithm, Collective, Schedule, Shape, Side, build};
 
@@ -37,6 +38,8 @@ pub(crate) struct Rounds {
     pub(crate) slow: Option<Vec<(u16, CollectiveWork)>>,
     /// Ranks that are no members of what is opened.
     pub(crate) outsiders: Vec<Rank>,
+    /// What members have registered of what is opened.
+    pub(crate) digest: ShapeDigest,
     operators: HashMap<(u16, CollectiveId), Operator>,
 }
 
@@ -143,6 +146,7 @@ impl Cluster {
             number,
             participants: group.nodes.iter().map(|&node| NodeId(node)).collect(),
             members,
+            digest: self.rounds.digest,
             schedule: Arc::new(schedule),
             element_bytes: ELEMENT_BYTES,
             input: input_at,

@@ -8,7 +8,8 @@ use crate::workload::collective::CollectivePlan;
 
 /// Checks the property.
 pub fn check(history: &History, collectives: &[CollectivePlan]) -> Result<(), String> {
-    let barriers = collectives.iter().enumerate().filter(|(_, plan)| plan.shape.collective == Collective::Barrier);
+    let is_barrier = |plan: &CollectivePlan| plan.shape.collective == Collective::Barrier && plan.dissent.is_none();
+    let barriers = collectives.iter().enumerate().filter(|(_, plan)| is_barrier(plan));
     for (collective, plan) in barriers {
         let rounds_of = |me| history.rounds.get(&Seat { collective, me }).map_or(&[][..], Vec::as_slice);
         for (me, other) in (0..plan.shape.size).flat_map(|me| (0..plan.shape.size).map(move |other| (me, other))) {

@@ -9,7 +9,7 @@ pub fn check(cluster: &Cluster) -> Result<(), String> {
         |program: &Program| program.channels.is_empty() && program.outboxes.is_empty() && program.inboxes.is_empty();
     let is_comparable = cluster.programs().iter().all(is_idle)
         && !cluster.has_faults()
-        && cluster.collectives().iter().all(|plan| plan.give_up.is_none());
+        && cluster.collectives().iter().all(|plan| plan.give_up.is_none() && plan.dissent.is_none());
     let expected = cluster.participants().map(|(_, one)| one.sends * u64::from(one.rounds)).sum::<u64>();
     let sent = cluster.messages_sent();
     if is_comparable && sent != expected {

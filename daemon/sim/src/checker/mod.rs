@@ -1,5 +1,6 @@
 //! What must hold of every run. One property a file.
 
+pub mod agreement;
 pub mod barrier;
 pub mod exactly_once;
 pub mod in_order;
@@ -23,7 +24,8 @@ pub fn check(cluster: &Cluster) -> Result<(), String> {
     truthful::check(history, cluster.nodes())?;
     right_results::check(history, cluster.collectives())?;
     barrier::check(history, cluster.collectives())?;
-    truthful::check_collectives(history, cluster.collectives())?;
+    truthful::check_collectives(history, cluster.nodes(), cluster.collectives())?;
+    agreement::check(history, cluster.collectives())?;
     undisturbed::check(history, cluster)?;
     message_count::check(cluster)?;
     nothing_left_over::check(cluster)

@@ -1,7 +1,7 @@
 //! Errors are about what is truly gone, and name it.
 
 use ropeway_proto::control::JobSpec;
-use ropeway_proto::{Completion, Rank, Status};
+use ropeway_proto::{Completion, NodeId, Rank, Status};
 
 use crate::history::{Ended, History};
 use crate::participant::Seat;
@@ -22,7 +22,7 @@ fn is_true(history: &History, spec: &JobSpec, ended: &Ended) -> bool {
     let is_about_peer = peer.is_none_or(|peer| peer == named);
     match completion.status {
         Status::Cancelled => was_cancelled,
-        Status::PeerFreed => stream.is_some_and(|stream| history.given_up.contains(&stream)),
+        Status::PeerFreed => is_about_peer && stream.is_some_and(|stream| history.given_up.contains(&stream)),
         Status::RankFailed => is_about_peer && history.faults.failed.contains(&named),
         // Also of a receive from anybody: it may have accepted a message of the named rank.
         Status::RankLeft => is_about_peer && history.faults.left.contains(&named),
@@ -35,9 +35,13 @@ fn is_true(history: &History, spec: &JobSpec, ended: &Ended) -> bool {
 }
 
 /// Checks the property for collectives.
-pub fn check_collectives(history: &History, collectives: &[CollectivePlan]) -> Result<(), String> {
-    match failures(history).find(|(seat, failure)| !is_true_of(history, &collectives[seat.collective], *seat, failure))
-    {
+pub fn check_collectives(history: &History, spec: &JobSpec, collectives: &[CollectivePlan]) -> Result<(), String> {
+    let is_false = |(seat, failure): &(Seat, Completion)| {
+        let plan = &collectives[seat.collective];
+        let differs = || failure.status == Status::Mismatch && differs(plan, spec, *seat, failure.source);
+        !is_true_of(history, plan, *seat, failure) && !differs()
+    };
+    match failures(history).find(is_false) {
         None => Ok(()),
         Some((seat, failure)) => {
             let (plan, faults) = (&collectives[seat.collective], &history.faults);
@@ -62,13 +66,19 @@ fn is_true_of(history: &History, plan: &CollectivePlan, seat: Seat, failure: &Co
             plan.nodes.contains(&(named as u16))
                 && history.faults.cut.contains(&(plan.nodes[seat.me as usize], named as u16))
         }
-        // Its own ranks did, or nobody of them is left to be told, or another node had a reason.
-        Status::PeerFreed => {
-            let is_own = history.gave_up.contains(&seat) && plan.members.contains(&named);
-            is_own || history.gone_after.contains_key(&seat) || has_reason(history, plan, seat, named)
-        }
+        // Its own ranks did.
+        Status::PeerFreed => history.gave_up.contains(&seat) && plan.members.contains(&named),
+        // Another node had a reason, or nobody here is left to be told of it.
+        Status::NodeGaveUp => history.gone_after.contains_key(&seat) || has_reason(history, plan, seat, named),
         _ => false,
     }
+}
+
+/// Whether a rank is a member, and has registered something else than those of a participant.
+fn differs(plan: &CollectivePlan, spec: &JobSpec, seat: Seat, rank: Rank) -> bool {
+    let lives_there = |node: u16| spec.ranks_of(NodeId(node)).contains(&rank);
+    let other = (0..).zip(&plan.nodes).find(|&(_, &node)| lives_there(node)).map(|(other, _)| other);
+    plan.members.contains(&rank) && other.is_some_and(|other| plan.digest(other) != plan.digest(seat.me))
 }
 
 /// Whether a node, another one, has given up or failed.

@@ -10,7 +10,9 @@ use crate::workload::collective::CollectivePlan;
 pub fn check(history: &History, cluster: &Cluster) -> Result<(), String> {
     for (Seat { collective, me }, participant) in cluster.participants() {
         let plan = &cluster.collectives()[collective];
-        let is_hit = is_torn(history, plan) || history.gave_up.iter().any(|seat| seat.collective == collective);
+        let is_hit = plan.dissent.is_some()
+            || is_torn(history, plan)
+            || history.gave_up.iter().any(|seat| seat.collective == collective);
         if !is_hit && participant.rounds < rounds_before_leaves(history, plan, collective) {
             let (rounds, faults) = (participant.rounds, &history.faults);
             return Err(format!("undisturbed: {me} has ended {rounds} rounds of {plan:?}: {faults:?}"));

@@ -231,7 +231,7 @@ impl Cluster {
             }
             CollectiveWork::Combine { step, from, into, elements, side } => {
                 let seat = self.collectives.seats[&(node, step.collective)];
-                let order = self.workload.collectives[seat.collective].shape.collective.order();
+                let order = self.workload.collectives[seat.collective].part(seat.me).0.collective.order();
                 let order = order.expect("only reductions combine");
                 for at in (0..elements).map(|element| element * VALUE_BYTES) {
                     let value = |start: u64| read_value(memory, start + at);

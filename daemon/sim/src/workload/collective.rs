@@ -1,6 +1,8 @@
 //! What is random about collectives between nodes.
 
 use fastrand::Rng;
+use ropeway_proto::agreement::ShapeDigest;
+use ropeway_proto::collective::{CollectiveKind, CollectiveShape};
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::{NodeId, Rank};
 use ropeway_schedule::{Algorithm, Collective, Counts, Neighborhood, Order, PairCounts, Shape};
@@ -24,6 +26,19 @@ pub struct CollectivePlan {
     pub rounds: u32,
     /// Who does not stay to the end.
     pub give_up: Option<GiveUp>,
+    /// Who takes it for something else.
+    pub dissent: Option<Dissent>,
+}
+
+/// A participant whose ranks have registered something else.
+#[derive(Clone, Debug)]
+pub struct Dissent {
+    /// Who.
+    pub me: u32,
+    /// What it does instead.
+    pub shape: Shape,
+    /// How.
+    pub algorithm: Algorithm,
 }
 
 /// A participant whose ranks free the collective before its last round.
@@ -41,7 +56,7 @@ impl CollectivePlan {
     /// One of all nodes and ranks.
     pub fn of_all(spec: &JobSpec, shape: Shape, algorithm: Algorithm, rounds: u32) -> Self {
         let (nodes, members) = ((0..spec.nodes.len() as u16).collect(), (0..spec.size()).collect());
-        Self { nodes, members, shape, algorithm, element_bytes: VALUE_BYTES, rounds, give_up: None }
+        Self { nodes, members, shape, algorithm, element_bytes: VALUE_BYTES, rounds, give_up: None, dissent: None }
     }
 
     /// Several that run at once.
@@ -63,16 +78,51 @@ impl CollectivePlan {
         let most = if nodes.len() <= SMALL { most.min(1000) } else { most.min(50) };
         let shape = random_shape(rng, nodes.len() as u32, most);
         let element_bytes = if shape.collective.order().is_some() { VALUE_BYTES } else { element_bytes };
-        let suits: Vec<_> = Algorithm::all().into_iter().filter(|algorithm| algorithm.check(&shape).is_ok()).collect();
-        let algorithm = suits[rng.usize(..suits.len())].clone();
+        let algorithm = random_algorithm(rng, &shape);
         let rounds = rng.u32(1..=if nodes.len() <= SMALL { 6 } else { 2 });
         let give_up = (rng.u8(..8) == 0).then(|| GiveUp {
             me: rng.u32(..shape.size),
             rounds: rng.u32(..rounds),
             is_midway: rng.bool(),
         });
-        Self { nodes, members, shape, algorithm, element_bytes, rounds, give_up }
+        Self { nodes, members, shape, algorithm, element_bytes, rounds, give_up, dissent: None }
     }
+
+    /// Lets a participant take it for something else.
+    pub(super) fn add_dissent(&mut self, rng: &mut Rng) {
+        let (me, shape) = (rng.u32(..self.shape.size), random_shape(rng, self.shape.size, 50));
+        if self.shape.size > 1 && (shape.collective.order().is_none() || self.element_bytes == VALUE_BYTES) {
+            self.dissent = Some(Dissent { me, algorithm: random_algorithm(rng, &shape), shape });
+        }
+    }
+
+    /// What a participant does, and how.
+    pub fn part(&self, me: u32) -> (&Shape, &Algorithm) {
+        match &self.dissent {
+            Some(dissent) if dissent.me == me => (&dissent.shape, &dissent.algorithm),
+            _ => (&self.shape, &self.algorithm),
+        }
+    }
+
+    /// What its ranks say of it: engines know no more of what it is.
+    pub fn digest(&self, me: u32) -> ShapeDigest {
+        let dissents = self.dissent.as_ref().is_some_and(|dissent| dissent.me == me);
+        ShapeDigest::of(&CollectiveShape {
+            kind: CollectiveKind::Barrier,
+            members: self.members.clone(),
+            root: u32::from(dissents),
+            combination: None,
+            element_bytes: 1,
+            counts: Vec::new(),
+            is_reproducible: false,
+            algorithm: None,
+        })
+    }
+}
+
+fn random_algorithm(rng: &mut Rng, shape: &Shape) -> Algorithm {
+    let suits: Vec<_> = Algorithm::all().into_iter().filter(|algorithm| algorithm.check(shape).is_ok()).collect();
+    suits[rng.usize(..suits.len())].clone()
 }
 
 /// Some of a node's ranks, mostly all.

@@ -61,11 +61,15 @@ pub fn own_buffers(members: &[CollectiveMember], nodes: &[u16], me: u16) -> (Opt
     let between = part.division.between();
     let (input_elements, output_elements) = between.elements(me.into());
     let ends = |at: u64, elements| at + part.bytes(elements);
-    // Between the nodes what is brought must not be overwritten by what is got.
+    // Between the nodes what is brought must not be overwritten by what is got. Of a scatter the latter is the shorter copy.
     let overlaps = input
         .zip(output)
         .is_some_and(|(input, output)| input < ends(output, output_elements) && output < ends(input, input_elements));
-    (input.filter(|_| !overlaps), output)
+    match part.shape.kind {
+        _ if !overlaps => (input, output),
+        CollectiveKind::Scatter => (input, None),
+        _ => (None, output),
+    }
 }
 
 impl Part<'_> {

@@ -1,6 +1,6 @@
 //! The work of a collective all of whose members live on one node.
 
-use ropeway_proto::collective::{CollectiveKind, CollectiveMember};
+use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape};
 
 use super::{Act, Share, common_shape};
 
@@ -25,18 +25,7 @@ pub(crate) fn within(members: &[CollectiveMember]) -> Option<Share> {
         CollectiveKind::Allreduce => share.push(count, Act::Fold { from: inputs, to: outputs }),
         CollectiveKind::Scan => share.push(count, Act::Scan { before: None, from: inputs, to: outputs }),
         CollectiveKind::Exscan => share.push(count, Act::Exscan { from: inputs, to: outputs }),
-        CollectiveKind::Alltoall => {
-            let mut filled = outputs;
-            for (from, input) in (0..).zip(inputs) {
-                let mut from_at = input;
-                for (to, target) in (0..).zip(&mut filled) {
-                    let length = shape.pair(from, to);
-                    share.push(length, Act::Copy { from: from_at, to: vec![*target] });
-                    from_at += length * bytes;
-                    *target += length * bytes;
-                }
-            }
-        }
+        CollectiveKind::Alltoall => exchange_parts(&mut share, shape, members),
         CollectiveKind::ReduceScatter
         | CollectiveKind::Gather
         | CollectiveKind::Scatter
@@ -60,4 +49,45 @@ pub(crate) fn within(members: &[CollectiveMember]) -> Option<Share> {
         }
     }
     Some(share)
+}
+
+/// What goes from one member of an alltoall to another.
+struct Way {
+    length: u64,
+    from: u64,
+    to: u64,
+}
+
+/// Each member gets its part of each. Two members that work in place swap theirs, which must be of one length.
+fn exchange_parts(share: &mut Share, shape: &CollectiveShape, members: &[CollectiveMember]) {
+    let (ways, size) = (ways(shape, members), members.len());
+    for (one, other) in (0..size).flat_map(|one| (one..size).map(move |other| (one, other))) {
+        let (there, back) = (&ways[one * size + other], &ways[other * size + one]);
+        let is_in_place = [one, other].iter().any(|&index| members[index].input == members[index].output);
+        if one != other && is_in_place && there.length == back.length {
+            share.push(there.length, Act::Exchange { from: [there.from, back.from], to: [there.to, back.to] });
+            continue;
+        }
+        share.push(there.length, Act::Copy { from: there.from, to: vec![there.to] });
+        if one != other {
+            share.push(back.length, Act::Copy { from: back.from, to: vec![back.to] });
+        }
+    }
+}
+
+/// From each member to each, row by row of senders.
+fn ways(shape: &CollectiveShape, members: &[CollectiveMember]) -> Vec<Way> {
+    let mut filled: Vec<u64> = members.iter().map(|member| member.output).collect();
+    let mut ways = Vec::with_capacity(members.len() * members.len());
+    for sender in members {
+        let mut from = sender.input;
+        for (receiver, to) in (0..).zip(&mut filled) {
+            let length = shape.pair(sender.rank, receiver);
+            let bytes = length * u64::from(shape.element_bytes);
+            ways.push(Way { length, from, to: *to });
+            from += bytes;
+            *to += bytes;
+        }
+    }
+    ways
 }

@@ -1,0 +1,190 @@
+//! Waiting for several things that run, of any kind.
+
+use std::sync::Arc;
+
+use crate::attachment::Attachment;
+use crate::pending::Pending;
+use crate::wait::Event;
+use crate::wires::Reach;
+use crate::{Active, Error, Plain, Status};
+
+/// Something that runs and ends: an [`Active`] request, a [`Pending`] message, a
+/// [`PendingCollective`](crate::PendingCollective).
+pub trait Running: sealed::Sealed {}
+
+impl Running for Active<'_> {}
+impl<T: Plain> Running for Pending<T> {}
+
+/// Waits until one of these has ended; its index and outcome. `None` when all have, and their outcomes were taken.
+///
+/// They must belong to one session; it waits in the session's mode.
+///
+/// When one has failed, the call that notices returns the error; the others run on, and can be waited for again.
+///
+/// ```no_run
+/// # fn example() -> Result<(), ropeway::Error> {
+/// use ropeway::Running;
+///
+/// let world = ropeway::init()?.world();
+/// let mut norm = [0.0];
+/// let mut summing = world.iallreduce(&[2.5], &mut norm, ropeway::Operator::Sum)?;
+/// let mut receiving = world.irecv(world.alloc::<u8>(1)?, 0, 7)?;
+/// let mut running: [&mut dyn Running; 2] = [&mut summing, &mut receiving];
+/// while let Some((index, _status)) = ropeway::wait_any(&mut running)? {
+///     println!("{} has ended", ["the sum", "the message"][index]);
+/// }
+/// let (_message, _status) = receiving.wait()?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn wait_any(running: &mut [&mut dyn Running]) -> Result<Option<(usize, Status)>, Error> {
+    let mut attachments = running.iter().map(|one| one.seen().0.attachment());
+    let Some(attachment) = attachments.next().cloned() else { return Ok(None) };
+    if attachments.any(|other| !Arc::ptr_eq(other, &attachment)) {
+        return Err(Error::MixedSessions);
+    }
+    attachment.look(Reach::Nowhere);
+    attachment.log().begin_wait(None);
+    let ended = until_any(&attachment, running);
+    attachment.log().end_wait(None);
+    ended
+}
+
+fn until_any(attachment: &Attachment, running: &mut [&mut dyn Running]) -> Result<Option<(usize, Status)>, Error> {
+    loop {
+        let ended = take_any(running)?;
+        if ended.is_some() || AnyOf(running).events().next().is_none() {
+            return Ok(ended);
+        }
+        if let Err(error) = attachment.wait(&AnyOf(running), attachment.wait_mode()) {
+            // The session is over, which each of them says once.
+            return take_any(running)?.map_or(Err(error), |ended| Ok(Some(ended)));
+        }
+    }
+}
+
+/// Waits until all of these have ended, as [`wait_any`] does. Returns early if one has failed.
+pub fn wait_all(running: &mut [&mut dyn Running]) -> Result<(), Error> {
+    while wait_any(running)?.is_some() {}
+    Ok(())
+}
+
+fn take_any(running: &mut [&mut dyn Running]) -> Result<Option<(usize, Status)>, Error> {
+    for (index, one) in held(running) {
+        if let Some(status) = one.take_outcome()? {
+            return Ok(Some((index, status)));
+        }
+    }
+    Ok(None)
+}
+
+/// Those that run, with their indices.
+fn held<'a>(running: &'a mut [&mut dyn Running]) -> impl Iterator<Item = (usize, &'a mut dyn Run)> {
+    let all = running.iter_mut().map(|one| one.held().0);
+    all.enumerate().filter(|(_, one)| one.is_running())
+}
+
+/// Happens when any of those that run gets on.
+struct AnyOf<'a, 'r>(&'a [&'r mut (dyn Running + 'r)]);
+
+impl AnyOf<'_, '_> {
+    fn events(&self) -> impl Iterator<Item = &dyn Event> {
+        self.0.iter().map(|one| one.seen().0).filter(|one| one.is_running()).map(|one| one.event())
+    }
+}
+
+impl Event for AnyOf<'_, '_> {
+    fn has_happened(&self) -> bool {
+        self.events().any(|event| event.has_happened())
+    }
+
+    fn arm(&self, doorbell: u32) {
+        self.events().for_each(|event| event.arm(doorbell));
+    }
+
+    fn disarm(&self) {
+        self.events().for_each(Event::disarm);
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        self.events().map(Event::reach).fold(Reach::Nowhere, Reach::and)
+    }
+
+    fn needs_daemon(&self) -> bool {
+        self.events().any(Event::needs_daemon)
+    }
+}
+
+/// How something ends.
+pub(crate) trait Run {
+    /// Whether its outcome was not taken yet.
+    fn is_running(&self) -> bool;
+    /// Where it runs.
+    fn attachment(&self) -> &Arc<Attachment>;
+    /// Happens when it gets on.
+    fn event(&self) -> &dyn Event;
+    /// The outcome, if it has ended: once.
+    fn take_outcome(&mut self) -> Result<Option<Status>, Error>;
+}
+
+impl Run for Active<'_> {
+    fn is_running(&self) -> bool {
+        self.operation().is_active()
+    }
+
+    fn attachment(&self) -> &Arc<Attachment> {
+        self.operation().attachment()
+    }
+
+    fn event(&self) -> &dyn Event {
+        self.operation()
+    }
+
+    fn take_outcome(&mut self) -> Result<Option<Status>, Error> {
+        self.test()
+    }
+}
+
+impl<T: Plain> Run for Pending<T> {
+    fn is_running(&self) -> bool {
+        self.operation().is_active()
+    }
+
+    fn attachment(&self) -> &Arc<Attachment> {
+        self.operation().attachment()
+    }
+
+    fn event(&self) -> &dyn Event {
+        self.operation()
+    }
+
+    fn take_outcome(&mut self) -> Result<Option<Status>, Error> {
+        self.test()
+    }
+}
+
+mod sealed {
+    use super::Run;
+
+    /// What runs, to look at.
+    pub struct Seen<'a>(pub(crate) &'a dyn Run);
+
+    /// What runs, to change.
+    pub struct Held<'a>(pub(crate) &'a mut dyn Run);
+
+    /// Keeps [`Running`](super::Running) ours: how something ends, only this crate knows.
+    pub trait Sealed {
+        fn seen(&self) -> Seen<'_>;
+        fn held(&mut self) -> Held<'_>;
+    }
+
+    impl<R: Run> Sealed for R {
+        fn seen(&self) -> Seen<'_> {
+            Seen(self)
+        }
+
+        fn held(&mut self) -> Held<'_> {
+            Held(self)
+        }
+    }
+}
