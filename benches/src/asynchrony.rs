@@ -14,6 +14,7 @@ use ropeway_examples::Mode;
 use crate::computation::{Compute, Worker};
 use crate::exchange::Exchange;
 use crate::pair::Pair;
+use crate::progress::Progress;
 use crate::record::{Floor, Side};
 use crate::statistics::Summary;
 use crate::{BenchError, Console, Measured, Plan};
@@ -26,22 +27,24 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
     Ok(())
 }
 
-/// All kinds of messages and of computation take turns.
+/// All kinds of messages, of progress and of computation take turns.
 fn run_one(console: &mut Console, plan: &Plan, pair: Option<&Pair>, bytes: usize) -> Result<(), BenchError> {
     let mut entrants = Vec::new();
-    for &mode in &plan.modes {
+    for (mode, progress) in plan.kinds() {
         for compute in Compute::ALL {
-            let receiver = pair.map(|pair| Asynchrony::new(pair, plan, mode, compute, bytes)).transpose()?;
-            entrants.push((mode, compute, receiver, Batches::default()));
+            let case = Case { mode, progress, compute, bytes };
+            let receiver = pair.map(|pair| Asynchrony::new(pair, plan, case)).transpose()?;
+            entrants.push((case, receiver, Batches::default()));
         }
     }
     for _ in 0..plan.runs {
-        for (mode, compute, receiver, batches) in &mut entrants {
+        for (case, receiver, batches) in &mut entrants {
             let run = || receiver.as_mut().map_or(Ok(()), |receiver| receiver.measure(batches));
-            console.step(&format!("{mode}, {compute}"), run)?;
+            console.step(&case.label(), run)?;
         }
     }
-    for (mode, compute, _, batches) in &entrants {
+    for (case, _, batches) in &entrants {
+        let Case { mode, progress, compute, .. } = *case;
         let metrics = [
             ("d_a", "", &batches.d_a),
             ("t_comm", "us", &batches.t_comm),
@@ -50,17 +53,33 @@ fn run_one(console: &mut Console, plan: &Plan, pair: Option<&Pair>, bytes: usize
         ];
         for (metric, unit, samples) in metrics.into_iter().filter(|(_, _, samples)| !samples.is_empty()) {
             let measured = Measured {
-                mode: Some(*mode),
+                mode: Some(mode),
                 bytes: Some(bytes),
                 side: Some(Side::Recv),
-                compute: Some(*compute),
+                compute: Some(compute),
+                progress: Some(progress),
                 floor: if metric == "t_comm" { Floor::of_line(plan, bytes, samples) } else { None },
                 ..Measured::new(metric, unit, Summary::of(samples), plan.runs)
             };
-            console.outcome(&format!("{mode}, {compute}"), measured)?;
+            console.outcome(&case.label(), measured)?;
         }
     }
     Ok(())
+}
+
+/// What is received, and what is computed meanwhile.
+#[derive(Clone, Copy)]
+struct Case {
+    mode: Mode,
+    progress: Progress,
+    compute: Compute,
+    bytes: usize,
+}
+
+impl Case {
+    fn label(self) -> String {
+        format!("{}, {}, {}", self.mode, self.progress, self.compute)
+    }
 }
 
 /// What each batch has given: medians of its rounds, and what follows from them.
@@ -100,15 +119,16 @@ struct Asynchrony {
 }
 
 impl Asynchrony {
-    fn new(pair: &Pair, plan: &Plan, mode: Mode, compute: Compute, bytes: usize) -> Result<Self, BenchError> {
+    fn new(pair: &Pair, plan: &Plan, case: Case) -> Result<Self, BenchError> {
+        let Case { mode, progress, compute, bytes } = case;
         Ok(Self {
             pair: pair.clone(),
-            exchange: Exchange::new(pair, mode, bytes, Side::Recv)?,
+            exchange: Exchange::new(pair, mode, progress, bytes, Side::Recv)?,
             worker: Worker::new(compute),
             tick: tick(),
             rounds: plan.iters,
             warmup: plan.warmup.unwrap_or(WARMUP).max(1),
-            time: plan.effort(CONTESTANTS, WARMUP).time,
+            time: plan.effort(CONTESTANTS * plan.progress.len(), WARMUP).time,
         })
     }
 

@@ -6,6 +6,7 @@ use ropeway_examples::Mode;
 use crate::computation::Compute;
 use crate::hiding::Hiding;
 use crate::joint::Joint;
+use crate::method::Method;
 use crate::operation::CollectiveCall;
 use crate::statistics::Summary;
 use crate::timetable::Timetable;
@@ -21,7 +22,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
     Ok(())
 }
 
-/// All forms of the call take turns.
+/// All methods and all forms of the call take turns.
 fn run_one(
     console: &mut Console,
     plan: &Plan,
@@ -29,19 +30,39 @@ fn run_one(
     call: CollectiveCall,
     bytes: usize,
 ) -> Result<(), BenchError> {
-    let entrant = |&mode| Entrant::new(world, plan, mode, call, bytes);
-    let mut entrants: Vec<_> = plan.modes.iter().map(entrant).collect::<Result<_, _>>()?;
+    let contestants = plan.forms().count() * MEASUREMENTS;
+    let entrant = |(method, mode): (&Method, Mode)| {
+        let method = method.decided(call, world.size(), bytes);
+        Entrant::new(world, plan, contestants, Case { method, mode, call, bytes })
+    };
+    let mut entrants: Vec<_> = plan.forms().map(entrant).collect::<Result<_, _>>()?;
     for _ in 0..plan.runs {
         entrants.iter_mut().try_for_each(|entrant| entrant.run(console))?;
     }
     entrants.iter().try_for_each(|entrant| entrant.tell(console, plan))
 }
 
-/// A form of the call, and what has been found of it.
-struct Entrant {
+/// What is called, in which form, and how it is done.
+struct Case {
+    method: Method,
     mode: Mode,
     call: CollectiveCall,
     bytes: usize,
+}
+
+impl Case {
+    fn label(&self) -> String {
+        format!("{}, {}", self.mode, self.method.division)
+    }
+
+    fn label_with(&self, compute: Compute) -> String {
+        format!("{}, {compute}", self.label())
+    }
+}
+
+/// A case, and what has been found of it.
+struct Entrant {
+    case: Case,
     joint: Joint,
     timetable: Timetable,
     samples: Vec<f64>,
@@ -49,19 +70,10 @@ struct Entrant {
 }
 
 impl Entrant {
-    fn new(
-        world: &Communicator,
-        plan: &Plan,
-        mode: Mode,
-        call: CollectiveCall,
-        bytes: usize,
-    ) -> Result<Self, BenchError> {
-        let contestants = plan.modes.len() * MEASUREMENTS;
+    fn new(world: &Communicator, plan: &Plan, contestants: usize, case: Case) -> Result<Self, BenchError> {
         Ok(Self {
-            mode,
-            call,
-            bytes,
-            joint: Joint::new(world, plan, mode, call, bytes)?,
+            joint: Joint::new(world, &case.method, case.mode, case.call, case.bytes)?,
+            case,
             timetable: Timetable::new(plan.effort(contestants, WARMUP)),
             samples: Vec::new(),
             hidings: Compute::ALL.map(|compute| (compute, Hiding::new(compute, plan, contestants))),
@@ -69,10 +81,10 @@ impl Entrant {
     }
 
     fn run(&mut self, console: &mut Console) -> Result<(), BenchError> {
-        let Self { mode, joint, timetable, samples, hidings, .. } = self;
-        samples.extend(console.step(&mode.to_string(), || timetable.measure(joint))?);
+        let Self { case, joint, timetable, samples, hidings } = self;
+        samples.extend(console.step(&case.label(), || timetable.measure(joint))?);
         for (compute, hiding) in hidings {
-            console.step(&label(*mode, *compute), || hiding.measure(joint))?;
+            console.step(&case.label_with(*compute), || hiding.measure(joint))?;
         }
         Ok(())
     }
@@ -82,25 +94,25 @@ impl Entrant {
         if self.samples.is_empty() {
             return Ok(());
         }
+        let Case { method, mode, call, bytes } = &self.case;
         let measured = |metric, unit, samples| Measured {
-            mode: Some(self.mode),
-            bytes: (self.bytes > 0).then_some(self.bytes),
-            collective: Some(self.call),
+            mode: Some(*mode),
+            bytes: (*bytes > 0).then_some(*bytes),
+            collective: Some(*call),
+            division: Some(method.division),
+            algorithm: method.algorithm.clone(),
+            progress: Some(method.division.progress()),
             ..Measured::new(metric, unit, Summary::of(samples), plan.runs)
         };
         let missed = Some(self.timetable.missed());
         let latency = Measured { missed, ..measured("latency", "us", &self.samples) };
-        console.outcome(&self.mode.to_string(), latency)?;
+        console.outcome(&self.case.label(), latency)?;
         for (compute, hiding) in &self.hidings {
             let d_o = Measured { compute: Some(*compute), ..measured("d_o", "", hiding.batches.d_o()) };
-            console.outcome(&label(self.mode, *compute), d_o)?;
+            console.outcome(&self.case.label_with(*compute), d_o)?;
         }
         Ok(())
     }
-}
-
-fn label(mode: Mode, compute: Compute) -> String {
-    format!("{mode}, {compute}")
 }
 
 /// The latency, and two kinds of computation.

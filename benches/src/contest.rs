@@ -9,6 +9,7 @@ use ropeway_examples::Mode;
 use serde::{Deserialize, Serialize};
 
 use crate::everyone::Everyone;
+use crate::method::Method;
 use crate::operation::{CollectiveCall, Operation, UnknownOperation};
 use crate::statistics::Summary;
 use crate::together::{Together, together};
@@ -147,7 +148,7 @@ enum Part {
 impl Part {
     fn new(world: &Communicator, contest: Contest, bytes: usize) -> Result<Self, BenchError> {
         if let Some(operation) = contest.kind.operation() {
-            let together = together(world, Mode::Persistent, CollectiveCall::of(operation), bytes)?;
+            let together = together(world, &Method::usual(), Mode::Persistent, CollectiveCall::of(operation), bytes)?;
             return Ok(Self::Together { together, touch: contest.touch, round: 0 });
         }
         Ok(Self::Messages(Box::new(Side::new(world, contest, bytes)?)))

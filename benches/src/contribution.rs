@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use ropeway::{Numeric, Operator};
+use ropeway::{Located, Operator, Reducible};
 
 use crate::operation::{CollectiveCall, Operation};
 
@@ -29,9 +29,18 @@ pub(crate) enum Extent {
     Edges,
 }
 
-/// Operators that reductions can be measured with: on floats, or on integers if they want such.
+/// Operators that reductions can be measured with: on floats, on integers or on floats that say where they are, as they want.
 pub fn operators() -> impl Iterator<Item = Operator> {
-    f64::OPERATORS.iter().chain(u64::OPERATORS).copied()
+    f64::OPERATORS.iter().chain(u64::OPERATORS).chain(Located::<f64>::OPERATORS).copied()
+}
+
+/// Bytes of what vectors and blocks consist of: of what its operator combines, or single ones.
+pub fn element_bytes(call: CollectiveCall) -> usize {
+    match call.operator() {
+        None => size_of::<u8>(),
+        Some(operator) if Located::<f64>::OPERATORS.contains(&operator) => size_of::<Located<f64>>(),
+        Some(_) => size_of::<f64>(),
+    }
 }
 
 impl Contribution {
@@ -103,7 +112,7 @@ impl Contribution {
 }
 
 /// What collectives are measured with.
-pub(crate) trait Element: Numeric + PartialEq {
+pub(crate) trait Element: Reducible + PartialEq {
     /// Those it is measured with.
     const OPERATORS: &'static [Operator];
     /// One for each number, such that many of them can be combined exactly.
@@ -166,6 +175,24 @@ impl Element for u64 {
             Operator::Xor => Self::from((left != 0) != (right != 0)),
             _ => unreachable!("{operator} is measured with floats"),
         }
+    }
+}
+
+/// Of the numbers of a round many are equal, so that their places decide.
+impl Element for Located<f64> {
+    const OPERATORS: &'static [Operator] = &[Operator::MinLoc, Operator::MaxLoc];
+
+    fn of(_: Operator, number: u64) -> Self {
+        Self::new((number % 10) as f64, number / 10)
+    }
+
+    fn combine(operator: Operator, left: Self, right: Self) -> Self {
+        let is_left = match operator {
+            Operator::MinLoc => (left.value(), left.index()) <= (right.value(), right.index()),
+            Operator::MaxLoc => (right.value(), left.index()) <= (left.value(), right.index()),
+            _ => unreachable!("{operator} does not look for places"),
+        };
+        if is_left { left } else { right }
     }
 }
 

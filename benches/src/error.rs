@@ -2,6 +2,8 @@
 
 use std::io;
 
+use ropeway_schedule::BuildError;
+
 /// Why a benchmark has no result.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
@@ -12,6 +14,9 @@ pub enum BenchError {
     /// A barrier that is none.
     #[error("wrong barrier: a rank got past it before all had come")]
     OpenBarrier,
+    /// An algorithm that does not suit.
+    #[error(transparent)]
+    Schedule(#[from] BuildError),
     /// Ropeway failed.
     #[error(transparent)]
     Ropeway(#[from] ropeway::Error),

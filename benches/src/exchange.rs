@@ -1,4 +1,8 @@
 //! One message, or one each way, that can be started, left alone, and waited for.
+//!
+//! Under client-driven progress a start only takes note, and what it would have started is started by the wait: so the same
+//! messages move in the same way, but only while their programs wait. A library without independent progress may do a little more
+//! at once, such as to announce a message or to send a short one.
 
 use ropeway::{Buffer, Pending, RecvRequest, SendRequest};
 use ropeway_examples::Mode;
@@ -6,6 +10,7 @@ use ropeway_examples::Mode;
 use crate::BenchError;
 use crate::pair::Pair;
 use crate::pattern;
+use crate::progress::Progress;
 use crate::record::Side;
 
 /// One rank's part.
@@ -14,6 +19,7 @@ pub(crate) struct Exchange {
     incoming: Option<Incoming>,
     pair: Pair,
     mode: Mode,
+    progress: Progress,
     bytes: usize,
     /// Exchanges so far, the same number on both sides.
     number: u64,
@@ -38,7 +44,13 @@ struct Message {
 
 impl Exchange {
     /// The part of this rank, if the one that leads has this side.
-    pub(crate) fn new(pair: &Pair, mode: Mode, bytes: usize, side: Side) -> Result<Self, BenchError> {
+    pub(crate) fn new(
+        pair: &Pair,
+        mode: Mode,
+        progress: Progress,
+        bytes: usize,
+        side: Side,
+    ) -> Result<Self, BenchError> {
         let Pair { world, peer, leads } = pair;
         let (sends, recvs) = match side {
             Side::Send => (*leads, !leads),
@@ -46,7 +58,8 @@ impl Exchange {
             Side::Both => (true, true),
         };
         let message = |buffer| Message { here: Some(buffer), away: None };
-        let mut exchange = Self { outgoing: None, incoming: None, pair: pair.clone(), mode, bytes, number: 0 };
+        let mut exchange =
+            Self { outgoing: None, incoming: None, pair: pair.clone(), mode, progress, bytes, number: 0 };
         if sends {
             let buffer = world.alloc(bytes)?;
             exchange.outgoing = Some(match mode {
@@ -77,6 +90,14 @@ impl Exchange {
     }
 
     pub(crate) fn start_recv(&mut self) -> Result<(), BenchError> {
+        if self.progress == Progress::Independent { self.begin_recv() } else { Ok(()) }
+    }
+
+    pub(crate) fn start_send(&mut self) -> Result<(), BenchError> {
+        if self.progress == Progress::Independent { self.begin_send() } else { Ok(()) }
+    }
+
+    fn begin_recv(&mut self) -> Result<(), BenchError> {
         match &mut self.incoming {
             None => {}
             Some(Incoming::Persistent(recv)) => drop(recv.start()?),
@@ -88,7 +109,7 @@ impl Exchange {
         Ok(())
     }
 
-    pub(crate) fn start_send(&mut self) -> Result<(), BenchError> {
+    fn begin_send(&mut self) -> Result<(), BenchError> {
         match &mut self.outgoing {
             None => {}
             Some(Outgoing::Persistent(send)) => drop(send.start()?),
@@ -102,6 +123,10 @@ impl Exchange {
 
     /// Waits for what was started.
     pub(crate) fn wait(&mut self) -> Result<(), BenchError> {
+        if self.progress == Progress::Client {
+            self.begin_recv()?;
+            self.begin_send()?;
+        }
         match &mut self.incoming {
             None => {}
             Some(Incoming::Persistent(recv)) => {
@@ -146,3 +171,37 @@ impl Message {
 
 const EXCHANGE: i32 = 3;
 const NOT_STARTED: &str = "a message is waited for before it is used again";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::everywhere;
+
+    #[test]
+    fn what_clients_drive_is_started_by_the_wait() {
+        everywhere(2, |world| {
+            let pair = Pair::of(&world).unwrap();
+            for (mode, progress) in [Mode::Persistent, Mode::OneShot]
+                .into_iter()
+                .flat_map(|mode| [Progress::Independent, Progress::Client].map(|progress| (mode, progress)))
+            {
+                let mut exchange = Exchange::new(&pair, mode, progress, 100_000, Side::Both).unwrap();
+                exchange.prepare();
+                exchange.start_recv().unwrap();
+                exchange.start_send().unwrap();
+                let has_started = match (&mut exchange.outgoing, &mut exchange.incoming) {
+                    (Some(Outgoing::Persistent(send)), Some(Incoming::Persistent(recv))) => {
+                        [send.active().is_some(), recv.active().is_some()]
+                    }
+                    (Some(Outgoing::OneShot(sent)), Some(Incoming::OneShot(received))) => {
+                        [sent.away.is_some(), received.away.is_some()]
+                    }
+                    _ => unreachable!("both ways, by the same kind of messages"),
+                };
+                assert_eq!(has_started, [progress == Progress::Independent; 2], "{mode}");
+                exchange.wait().unwrap();
+                exchange.verify().unwrap();
+            }
+        });
+    }
+}

@@ -8,8 +8,8 @@ use crate::clock::{Span, now_ns};
 use crate::contribution::Extent;
 use crate::everyone::Everyone;
 use crate::hiding::Communication;
+use crate::method::Method;
 use crate::operation::{CollectiveCall, Operation};
-use crate::plan::Plan;
 use crate::together::{Together, together};
 
 /// One rank's part.
@@ -23,12 +23,12 @@ pub(crate) struct Joint {
 impl Joint {
     pub(crate) fn new(
         world: &Communicator,
-        plan: &Plan,
+        method: &Method,
         mode: Mode,
         call: CollectiveCall,
         bytes: usize,
     ) -> Result<Self, BenchError> {
-        let together = together(&plan.chosen(world), mode, call, bytes)?;
+        let together = together(world, method, mode, call, bytes)?;
         let is_barrier = call.operation == Operation::Barrier;
         Ok(Self { everyone: Everyone::of(world), together, is_barrier, round: 0 })
     }

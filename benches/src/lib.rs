@@ -32,6 +32,7 @@ mod joint;
 mod latency;
 mod link;
 mod message_rate;
+mod method;
 mod operation;
 mod overhead;
 mod overlap;
@@ -40,9 +41,12 @@ mod pattern;
 mod persistence;
 mod ping_pong;
 mod plan;
+mod progress;
 mod race;
 mod record;
+mod scheduled;
 mod set_up;
+mod shape;
 mod skew;
 mod statistics;
 mod stream;
@@ -57,13 +61,15 @@ mod window;
 pub use computation::Compute;
 pub use console::{Console, Line};
 pub use contest::{Contest, Kind, MPI_CONTEST};
-pub use contribution::operators;
+pub use contribution::{element_bytes, operators};
 pub use cpu::s_per_gib;
 pub use error::BenchError;
 pub use gather::gather;
 pub use idle::cpu_time;
+pub use method::{Division, Method, UnknownDivision};
 pub use operation::{CollectiveCall, Operation};
 pub use plan::{Bench, Plan};
+pub use progress::Progress;
 pub use record::{Floor, Measured, Record, Setting, Side};
 pub use ropeway_examples::{Mode, Size, Table};
 pub use statistics::{Summary, significant};
@@ -89,3 +95,8 @@ pub fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), 
         Bench::Asynchrony => asynchrony::run(session, console, plan),
     }
 }
+
+/// For tests: daemons and ranks in threads of this process.
+#[cfg(test)]
+#[path = "../../daemon/tests/common/mod.rs"]
+mod cluster;

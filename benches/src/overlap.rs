@@ -9,8 +9,10 @@ use crate::computation::Compute;
 use crate::exchange::Exchange;
 use crate::hiding::{Communication, Hiding};
 use crate::joint::Joint;
+use crate::method::Method;
 use crate::operation::CollectiveCall;
 use crate::pair::Pair;
+use crate::progress::Progress;
 use crate::record::{Floor, Side};
 use crate::statistics::Summary;
 use crate::{BenchError, Console, Measured, Plan};
@@ -33,7 +35,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
     Ok(())
 }
 
-/// All kinds of messages and of computation take turns.
+/// All kinds of messages, of progress and of computation take turns.
 fn run_messages(
     console: &mut Console,
     plan: &Plan,
@@ -42,17 +44,19 @@ fn run_messages(
     side: Side,
 ) -> Result<(), BenchError> {
     let mut entrants = Vec::new();
-    for &mode in &plan.modes {
+    let contestants = CONTESTANTS * plan.progress.len();
+    for (mode, progress) in plan.kinds() {
         for compute in Compute::ALL {
-            let case = Case { mode, compute, bytes: Some(bytes), side: Some(side), collective: None };
-            let transfer = pair.map(|pair| Transfer::new(pair, mode, bytes, side)).transpose()?;
-            entrants.push(Entrant { case, hiding: Hiding::new(compute, plan, CONTESTANTS), communication: transfer });
+            let what = What::Message { side, progress };
+            let transfer = pair.map(|pair| Transfer::new(pair, mode, progress, bytes, side)).transpose()?;
+            let case = Case { mode, compute, bytes: Some(bytes), what };
+            entrants.push(Entrant { case, hiding: Hiding::new(compute, plan, contestants), communication: transfer });
         }
     }
     take_turns(console, plan, &mut entrants)
 }
 
-/// Both kinds of computation take turns.
+/// All methods, forms of the call and kinds of computation take turns.
 fn run_collective(
     console: &mut Console,
     plan: &Plan,
@@ -61,31 +65,64 @@ fn run_collective(
     bytes: usize,
 ) -> Result<(), BenchError> {
     let mut entrants = Vec::new();
-    for &mode in &plan.modes {
+    let contestants = CONTESTANTS * plan.methods.len();
+    for (method, mode) in plan.forms() {
+        let method = method.decided(call, world.size(), bytes);
         for compute in Compute::ALL {
-            let bytes_moved = (bytes > 0).then_some(bytes);
-            let case = Case { mode, compute, bytes: bytes_moved, side: None, collective: Some(call) };
-            let joint = Some(Joint::new(world, plan, mode, call, bytes)?);
-            entrants.push(Entrant { case, hiding: Hiding::new(compute, plan, CONTESTANTS), communication: joint });
+            let joint = Some(Joint::new(world, &method, mode, call, bytes)?);
+            let what = What::Collective { call, method: method.clone() };
+            let case = Case { mode, compute, bytes: (bytes > 0).then_some(bytes), what };
+            entrants.push(Entrant { case, hiding: Hiding::new(compute, plan, contestants), communication: joint });
         }
     }
     take_turns(console, plan, &mut entrants)
 }
 
-#[derive(Clone, Copy)]
 struct Case {
     mode: Mode,
     compute: Compute,
     bytes: Option<usize>,
-    side: Option<Side>,
-    collective: Option<CollectiveCall>,
+    what: What,
+}
+
+enum What {
+    Message { side: Side, progress: Progress },
+    Collective { call: CollectiveCall, method: Method },
 }
 
 impl Case {
-    fn label(self) -> String {
-        let Self { mode, compute, side, collective, .. } = self;
-        let what = side.map(|side| side.to_string()).or(collective.map(|call| call.to_string())).unwrap_or_default();
-        format!("{mode}, {what}, {compute}")
+    fn label(&self) -> String {
+        let Self { mode, compute, what, .. } = self;
+        match what {
+            What::Message { side, progress } => format!("{mode}, {progress}, {side}, {compute}"),
+            What::Collective { call, method } => format!("{mode}, {}, {call}, {compute}", method.division),
+        }
+    }
+
+    /// What there is to say about a metric's samples.
+    fn measured(&self, plan: &Plan, (metric, unit): (&str, &str), samples: &[f64]) -> Measured {
+        let common = Measured {
+            mode: Some(self.mode),
+            bytes: self.bytes,
+            compute: Some(self.compute),
+            ..Measured::new(metric, unit, Summary::of(samples), plan.runs)
+        };
+        match &self.what {
+            What::Message { side, progress } => Measured {
+                side: Some(*side),
+                progress: Some(*progress),
+                // What of a collective crosses a line depends on its algorithm.
+                floor: self.bytes.filter(|_| metric == "t_y").and_then(|bytes| Floor::of_line(plan, bytes, samples)),
+                ..common
+            },
+            What::Collective { call, method } => Measured {
+                collective: Some(*call),
+                division: Some(method.division),
+                algorithm: method.algorithm.clone(),
+                progress: Some(method.division.progress()),
+                ..common
+            },
+        }
     }
 }
 
@@ -107,26 +144,12 @@ fn take_turns<C: Communication>(
             console.step(&case.label(), run)?;
         }
     }
-    entrants.iter().try_for_each(|Entrant { case, hiding, .. }| tell(console, plan, *case, hiding))
-}
-
-fn tell(console: &mut Console, plan: &Plan, case: Case, hiding: &Hiding) -> Result<(), BenchError> {
-    for (metric, unit, samples) in hiding.batches.metrics() {
-        if samples.is_empty() {
-            continue;
+    for Entrant { case, hiding, .. } in entrants {
+        for (metric, unit, samples) in hiding.batches.metrics() {
+            if !samples.is_empty() {
+                console.outcome(&case.label(), case.measured(plan, (metric, unit), samples))?;
+            }
         }
-        // What of a collective crosses a line depends on its algorithm.
-        let on_line = case.bytes.filter(|_| metric == "t_y" && case.side.is_some());
-        let measured = Measured {
-            mode: Some(case.mode),
-            bytes: case.bytes,
-            side: case.side,
-            compute: Some(case.compute),
-            collective: case.collective,
-            floor: on_line.and_then(|bytes| Floor::of_line(plan, bytes, samples)),
-            ..Measured::new(metric, unit, Summary::of(samples), plan.runs)
-        };
-        console.outcome(&case.label(), measured)?;
     }
     Ok(())
 }
@@ -139,8 +162,8 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn new(pair: &Pair, mode: Mode, bytes: usize, side: Side) -> Result<Self, BenchError> {
-        Ok(Self { pair: pair.clone(), side, exchange: Exchange::new(pair, mode, bytes, side)? })
+    fn new(pair: &Pair, mode: Mode, progress: Progress, bytes: usize, side: Side) -> Result<Self, BenchError> {
+        Ok(Self { pair: pair.clone(), side, exchange: Exchange::new(pair, mode, progress, bytes, side)? })
     }
 }
 

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::contest::Contest;
+use crate::method::{Division, Method};
 use crate::operation::CollectiveCall;
-use ropeway::Communicator;
+use crate::progress::Progress;
 use ropeway_examples::{Mode, Size};
 use serde::{Deserialize, Serialize};
 
@@ -92,16 +93,25 @@ pub struct Plan {
     pub pin: bool,
     /// The collectives to measure, if not messages.
     pub collectives: Vec<CollectiveCall>,
-    /// By which algorithm nodes do them, if not the one they choose.
-    pub algorithm: Option<String>,
+    /// How they are done, in turns.
+    pub methods: Vec<Method>,
+    /// Who drives messages where that makes a difference, in turns.
+    pub progress: Vec<Progress>,
     /// What to compare, if that is the benchmark.
     pub contest: Option<Contest>,
 }
 
 impl Plan {
-    /// The communicator whose collectives are done as is asked for.
-    pub(crate) fn chosen(&self, world: &Communicator) -> Communicator {
-        self.algorithm.as_ref().map_or_else(|| world.clone(), |name| world.with_algorithm(name))
+    /// How collectives are done and called: each method in each mode, but for what ranks drive themselves, which is always
+    /// registered.
+    pub(crate) fn forms(&self) -> impl Iterator<Item = (&Method, Mode)> {
+        let forms = self.methods.iter().flat_map(|method| self.modes.iter().map(move |&mode| (method, mode)));
+        forms.filter(|(method, mode)| method.division == Division::TwoLevel || *mode == Mode::Persistent)
+    }
+
+    /// Kinds of messages where it matters who drives them.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (Mode, Progress)> {
+        self.modes.iter().flat_map(|&mode| self.progress.iter().map(move |&progress| (mode, progress)))
     }
 
     /// What one of so many contestants does in a run, so that all runs of a size take about a second.

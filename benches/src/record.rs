@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Plan;
 use crate::computation::Compute;
+use crate::method::Division;
 use crate::operation::{CollectiveCall, Operation};
+use crate::progress::Progress;
 use crate::statistics::{Summary, significant};
 
 /// What the ranks have found.
@@ -33,6 +35,12 @@ pub struct Measured {
     pub compute: Option<Compute>,
     /// What all ranks did together.
     pub collective: Option<CollectiveCall>,
+    /// Who took part in that between the nodes.
+    pub division: Option<Division>,
+    /// By which algorithm, if that is known: if one was asked for, or ranks took part themselves.
+    pub algorithm: Option<String>,
+    /// Who drove the communication.
+    pub progress: Option<Progress>,
     /// Windows that somebody came late to; they don't count.
     pub missed: Option<u64>,
     /// All bytes moved meanwhile, for the tool, which knows what that has cost the daemons.
@@ -58,6 +66,9 @@ impl Measured {
             delay_us: None,
             compute: None,
             collective: None,
+            division: None,
+            algorithm: None,
+            progress: None,
             missed: None,
             moved_bytes: None,
             summary,
@@ -132,8 +143,6 @@ pub struct Setting {
     pub netns: bool,
     /// Of the line between nodes, if it is limited.
     pub rate: Option<String>,
-    /// By which algorithm nodes do collectives, if one was asked for.
-    pub algorithm: Option<String>,
     /// Cores of the machine.
     pub cores: usize,
 }
@@ -173,7 +182,11 @@ pub struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     root: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    division: Option<Division>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     algorithm: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<Progress>,
     #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -199,13 +212,16 @@ impl Record {
             delay_us,
             compute,
             collective,
+            division,
+            algorithm,
+            progress,
             missed,
             moved_bytes: _,
             summary,
             runs,
             floor,
         } = measured.clone();
-        let Setting { ranks, nodes, device, wait, netns, rate, algorithm, cores } = setting.clone();
+        let Setting { ranks, nodes, device, wait, netns, rate, cores } = setting.clone();
         Self {
             bench: bench.to_owned(),
             metric,
@@ -228,7 +244,9 @@ impl Record {
             op: collective.map(|call| call.operation),
             operator: collective.and_then(CollectiveCall::operator),
             root: collective.and_then(CollectiveCall::root),
+            division,
             algorithm,
+            progress,
             missed,
             netns,
             rate,
@@ -255,7 +273,6 @@ mod tests {
             wait: "adaptive".into(),
             netns: false,
             rate: None,
-            algorithm: None,
             cores: 2,
         }
     }
@@ -292,12 +309,16 @@ mod tests {
     fn collectives_have_the_arguments_that_matter() {
         let of = |operation| {
             let collective = Some(CollectiveCall { root: 1, ..CollectiveCall::of(operation) });
-            let measured = Measured { collective, missed: Some(2), ..measured() };
+            let (division, progress) = (Some(Division::Multigroup { groups: 2 }), Some(Progress::Client));
+            let algorithm = Some("multigroup:4,2".to_owned());
+            let measured = Measured { collective, division, algorithm, progress, missed: Some(2), ..measured() };
             serde_json::to_value(Record::new("coll", &setting(), &measured)).unwrap()
         };
         let (reduce, bcast) = (of(Operation::Reduce), of(Operation::Bcast));
         assert_eq!((&reduce["op"], &reduce["operator"], &reduce["root"]), (&"reduce".into(), &"sum".into(), &1.into()));
         assert_eq!((&bcast["op"], bcast.get("operator"), &bcast["missed"]), (&"bcast".into(), None, &2.into()));
         assert_eq!(of(Operation::Barrier).get("root"), None);
+        let how = ["division", "algorithm", "progress"].map(|key| bcast[key].as_str().unwrap());
+        assert_eq!(how, ["multigroup:2", "multigroup:4,2", "client"]);
     }
 }

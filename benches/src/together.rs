@@ -2,13 +2,15 @@
 
 use std::marker::PhantomData;
 
-use ropeway::{Collective, Communicator, Error};
+use ropeway::{Collective, Communicator, Error, Located};
 use ropeway_examples::Mode;
 
 use crate::BenchError;
 use crate::called::Called;
 use crate::contribution::{Contribution, Element, Extent};
+use crate::method::{Division, Method};
 use crate::operation::{CollectiveCall, Operation};
+use crate::scheduled::Scheduled;
 
 /// One rank's part in it, whatever the form of the call and the type of the elements.
 pub(crate) trait Together {
@@ -31,32 +33,39 @@ pub(crate) trait Form<T> {
     fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), Error>;
 }
 
-/// A collective with blocks of so many bytes: of the vector, or of what a rank has for each. Numbers are combined, integers
-/// if the operator wants such; else bytes are passed on.
+/// A collective with blocks of so many bytes: of the vector, or of what a rank has for each. Numbers are combined, of a type that
+/// the operator wants; else bytes are passed on.
 pub(crate) fn together(
     world: &Communicator,
+    method: &Method,
     mode: Mode,
     call: CollectiveCall,
     bytes: usize,
 ) -> Result<Box<dyn Together>, BenchError> {
     match call.operator() {
-        None => of_elements::<u8>(world, mode, call, bytes),
-        Some(operator) if f64::OPERATORS.contains(&operator) => of_elements::<f64>(world, mode, call, bytes),
-        Some(_) => of_elements::<u64>(world, mode, call, bytes),
+        None => of_elements::<u8>(world, method, mode, call, bytes),
+        Some(operator) if f64::OPERATORS.contains(&operator) => of_elements::<f64>(world, method, mode, call, bytes),
+        Some(operator) if u64::OPERATORS.contains(&operator) => of_elements::<u64>(world, method, mode, call, bytes),
+        Some(_) => of_elements::<Located<f64>>(world, method, mode, call, bytes),
     }
 }
 
 fn of_elements<T: Element>(
     world: &Communicator,
+    method: &Method,
     mode: Mode,
     call: CollectiveCall,
     bytes: usize,
 ) -> Result<Box<dyn Together>, BenchError> {
     let count = bytes.div_ceil(size_of::<T>());
     let contribution = Contribution { call, rank: world.rank(), size: world.size(), count };
-    match mode {
-        Mode::OneShot => Ok(Checked::boxed(mode, contribution, Called::<T>::new(world, &contribution))),
-        Mode::Persistent => register::<T>(world, contribution),
+    let nodes_do = method.algorithm.as_ref().map_or_else(|| world.clone(), |name| world.with_algorithm(name));
+    match (method.division, mode) {
+        (Division::TwoLevel, Mode::OneShot) => {
+            Ok(Checked::boxed(mode, contribution, Called::<T>::new(&nodes_do, &contribution)))
+        }
+        (Division::TwoLevel, Mode::Persistent) => register::<T>(&nodes_do, contribution),
+        _ => Ok(Checked::boxed(mode, contribution, Scheduled::<T>::new(world, &contribution, method)?)),
     }
 }
 

@@ -22,6 +22,9 @@ const OPERATIONS: [&str; 11] = [
     "alltoall",
 ];
 
+const OPERATORS: [&str; 12] =
+    ["sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor", "and", "or", "xor", "min-loc", "max-loc"];
+
 /// A benchmark that does not take long.
 fn bench(args: &[&str]) -> Output {
     ropeway(&["bench"]).args(args).args(["--runs", "2", "--iters", "3", "--warmup", "1", "--quiet"]).output().unwrap()
@@ -66,7 +69,7 @@ fn owned(words: &[&str]) -> Vec<String> {
 
 #[test]
 fn every_operator_is_measured_and_right() {
-    for operator in ["sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor", "and", "or", "xor"] {
+    for operator in OPERATORS {
         for record in coll("allreduce", &["-n", "3", "--sizes", "64", "--op", operator, "--mode", "persistent"]) {
             assert_eq!(record["operator"], operator);
         }
@@ -134,6 +137,81 @@ fn an_algorithm_can_be_asked_for() {
     assert!(table.starts_with("allreduce sum: latency, us, and d_o by ring; 2 ranks, 2 nodes"), "{table}");
 }
 
+/// Division, algorithm and progress of each latency.
+fn ways(records: &[Value]) -> Vec<[String; 3]> {
+    let latencies = records.iter().filter(|record| record["metric"] == "latency");
+    let way =
+        |record: &Value| ["division", "algorithm", "progress"].map(|key| record[key].as_str().unwrap_or("").to_owned());
+    latencies.map(way).collect()
+}
+
+#[test]
+fn divisions_are_compared_in_one_run() {
+    let divisions = "two-level,flat,multileader:1,multigroup";
+    let args = ["-n", "4", "--nodes", "2", "--sizes", "7", "--division", divisions];
+    let explain = ["explain", "allgather", "-n", "4", "--bytes", "7", "--element-bytes", "1", "--json"];
+    let explained = records(&ropeway(&explain).output().unwrap());
+    let expected = [
+        // Persistent and one-shot; schedules of messages are always registered.
+        ["two-level", "", "independent"],
+        ["two-level", "", "independent"],
+        ["flat", explained[0]["algorithm"].as_str().unwrap(), "client"],
+        ["multileader:1", "multileader:2,1", "client"],
+        ["multigroup:2", "multigroup:2,2", "client"],
+    ];
+    assert_eq!(ways(&coll("allgather", &args)), expected.map(|way| way.map(str::to_owned)));
+    let output = bench(&[&["coll", "allgather", "--counters"][..], &args].concat());
+    let table = stdout(&output);
+    let rows: Vec<Vec<_>> = table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0][..5], ["calls", "progress", "division", "algorithm", "bytes"], "{table}");
+    assert_eq!(rows[5][..5], ["persistent", "client", "multigroup:2", "multigroup:2,2", "7"], "{table}");
+    assert!(table.contains("\ncounted, latency, persistent, multileader:1, 7: "), "{table}");
+}
+
+#[test]
+fn every_collective_is_measured_flat_and_right() {
+    for operation in OPERATIONS {
+        let records = coll(operation, &["-n", "3", "--sizes", "24", "--division", "flat"]);
+        assert_eq!(words(&records, "metric"), owned(&["latency", "d_o", "d_o"]));
+        assert_eq!(words(&records, "progress"), owned(&["client"; 3]));
+    }
+    for operator in OPERATORS {
+        let args =
+            ["-n", "3", "--sizes", "4K", "--op", operator, "--division", "flat", "--algorithm", "recursive-halving"];
+        assert_eq!(words(&coll("allreduce", &args), "algorithm"), owned(&["recursive-halving"; 3]));
+    }
+}
+
+#[test]
+fn an_algorithm_is_for_whoever_has_a_choice() {
+    let ring = |args: &[&str]| {
+        let args = [&["-n", "4", "--sizes", "8", "--algorithm", "ring", "--mode", "persistent"], args].concat();
+        let ways = ways(&coll("allgather", &args));
+        ways.into_iter().map(|[division, algorithm, _]| format!("{division} {algorithm}")).collect::<Vec<_>>()
+    };
+    let divisions = ["--division", "two-level,flat,multileader"];
+    assert_eq!(ring(&divisions), ["two-level ", "flat ring", "multileader:2 multileader:4,2"]);
+    assert_eq!(
+        ring(&[&divisions[..], &["--nodes", "2"]].concat()),
+        ["two-level ring", "flat ring", "multileader:2 multileader:2,2"]
+    );
+}
+
+#[test]
+fn overlap_of_collectives_has_its_baseline() {
+    let args =
+        ["overlap", "--of", "allreduce", "--sizes", "64K", "--division", "two-level,flat", "--mode", "persistent"];
+    let output = bench(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let table = stdout(&output);
+    let rows: Vec<Vec<_>> = table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0][..5], ["messages", "progress", "division", "algorithm", "collective"], "{table}");
+    assert_eq!(
+        (rows.len(), &rows[1][1..3], &rows[3][1..3]),
+        (5, &["independent", "two-level"][..], &["client", "flat"][..])
+    );
+}
+
 #[test]
 fn arguments_that_mean_nothing_are_refused() {
     let refused = |args: &[&str], code, why: &str| {
@@ -152,8 +230,33 @@ fn arguments_that_mean_nothing_are_refused() {
     refused(&["coll", "allreduce", "--nodes", "2", "--algorithm", "rng"], 2, "no algorithm is called rng");
     refused(&["coll", "allreduce", "--algorithm", "ring"], 3, "algorithms are for what happens between nodes");
     refused(&["coll", "barrier", "--nodes", "2", "--algorithm", "ring"], 1, "barrier");
+    refused(
+        &["coll", "barrier", "--division", "flat", "--algorithm", "ring"],
+        3,
+        "ring can't be used for this barrier",
+    );
+    refused(&["coll", "bcast", "--division", "level"], 2, "is not one of two-level, flat, multileader[:LEADERS]");
+    refused(&["coll", "bcast", "--division", "multileader"], 3, "multileader:2,2 can't be used for this bcast");
+    refused(&["coll", "bcast", "--division", "flat", "--mode", "oneshot"], 3, "leave --mode oneshot out");
+    refused(
+        &["coll", "allgather", "--nodes", "2", "-n", "3", "--division", "multigroup"],
+        3,
+        "multigroup:2 needs as many ranks on each node: use -n 4",
+    );
+    refused(
+        &["coll", "allgather", "--division", "multigroup", "--algorithm", "ring"],
+        3,
+        "algorithms are for what happens between nodes",
+    );
+    refused(&["coll", "scan", "--op", "min-loc", "--sizes", "8"], 3, "elements of 16 bytes, and 8 is not a multiple");
+    refused(&["coll", "bcast", "--progress", "client"], 3, "ranks drive collectives with --division flat");
+    refused(&["latency", "--progress", "both"], 3, "latency computes nothing while messages move");
     refused(&["latency", "bcast"], 3, "latency measures no bcast: use coll bcast");
-    refused(&["latency", "--root", "1"], 3, "latency measures messages: leave --root, --op and --algorithm out");
+    refused(
+        &["latency", "--root", "1"],
+        3,
+        "latency measures messages: leave --root, --op, --algorithm and --division out",
+    );
     refused(&["overlap", "--of", "bandwidth"], 3, "overlap --of takes collectives, and bandwidth is none");
     refused(&["compare", "--of", "scan"], 3, "compare has no scan of others: leave it out of --of");
     refused(

@@ -56,6 +56,21 @@ fn asynchrony_is_measured_on_one_and_two_nodes() {
 }
 
 #[test]
+fn progress_of_the_client_is_measured_beside_that_of_daemons() {
+    for (bench_name, metrics) in [("asynchrony", 4), ("overlap", 5 * 3)] {
+        let args = [bench_name, "--nodes", "2", "--sizes", "8,1M", "--mode", "persistent", "--wait", "blocking"];
+        let output = bench(&[&args[..], &["--progress", "both"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let progress = |wanted: &str| records(&output).iter().filter(|record| record["progress"] == wanted).count();
+        assert_eq!((progress("independent"), progress("client")), (metrics * 2 * 2, metrics * 2 * 2));
+    }
+    let args =
+        ["bench", "asynchrony", "--sizes", "8", "--runs", "1", "--iters", "1", "--quiet", "--progress", "client"];
+    let table = stdout(&ropeway(&args).output().unwrap());
+    assert_eq!(table.lines().skip(2).filter(|line| line.contains("  client  ")).count(), 4, "{table}");
+}
+
+#[test]
 fn overlap_has_a_table() {
     let args = ["bench", "overlap", "--sizes", "8", "--runs", "1", "--iters", "1", "--warmup", "1", "--quiet"];
     let output = ropeway(&args).output().unwrap();

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use ropeway::Operator;
-use ropeway_bench::{CollectiveCall, Operation, Size, operators};
+use ropeway_bench::{CollectiveCall, Division, Method, Mode, Operation, Size, element_bytes, operators};
 use ropeway_schedule::Algorithm;
 
 use crate::failure::Failure;
@@ -17,13 +17,18 @@ pub(super) struct CollectiveFlags {
     /// Collectives with a root: the rank that sends, or gets the result [default: 0].
     #[arg(long, value_name = "RANK")]
     root: Option<u32>,
-    /// Collectives that combine: how. Elements are floats of 64 bits for sum, prod, min and max, else integers of 64 bits
-    /// [default: sum].
+    /// Collectives that combine: how. Elements are floats of 64 bits for sum, prod, min and max, the same with an index, 16 bytes
+    /// together, for min-loc and max-loc, else integers of 64 bits [default: sum].
     #[arg(long, value_name = "OPERATOR", value_parser = one_of::<Operator>(operators().map(Operator::name)))]
     op: Option<Operator>,
-    /// How nodes do it, such as ring or k-nomial:4, with --nodes 2 or more [default: as predicted to be fastest; see ropeway explain].
+    /// How nodes do it, such as ring or k-nomial:4, with --nodes 2 or more, and ranks with --division flat [default: as predicted
+    /// to be fastest; see ropeway explain].
     #[arg(long, value_name = "NAME")]
     algorithm: Option<Algorithm>,
+    /// Who takes part between the nodes, in turns: two-level (each node for its ranks), flat (every rank), multileader[:LEADERS] or
+    /// multigroup[:GROUPS] (so many of each node's ranks; only allgather). All but the first are baselines [default: two-level].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    division: Vec<Division>,
 }
 
 impl CollectiveFlags {
@@ -54,33 +59,73 @@ impl CollectiveFlags {
         Ok(operations.iter().map(call).collect())
     }
 
-    /// The algorithm to ask for, if there are nodes that could use it.
-    pub(super) fn algorithm(&self, nodes: u32) -> Result<Option<String>, Failure> {
-        match &self.algorithm {
-            Some(_) if nodes < 2 => Err(Failure::CannotRun(
-                "algorithms are for what happens between nodes: add --nodes 2, or leave --algorithm out".into(),
-            )),
-            algorithm => Ok(algorithm.as_ref().map(Algorithm::to_string)),
+    /// How these calls are to be done, in turns.
+    pub(super) fn methods(
+        &self,
+        calls: &[CollectiveCall],
+        (ranks, nodes): (u32, u32),
+        modes: &[Mode],
+    ) -> Result<Vec<Method>, Failure> {
+        let refuse = |why: String| Err(Failure::CannotRun(why));
+        let usual = [Division::TwoLevel];
+        let divisions = if self.division.is_empty() { &usual[..] } else { &self.division };
+        let algorithm = self.algorithm.as_ref();
+        let takes_algorithm = |division: &Division| match division {
+            Division::TwoLevel => nodes > 1,
+            division => *division == Division::Flat,
+        };
+        if algorithm.is_some() && !divisions.iter().any(takes_algorithm) {
+            return refuse(
+                "algorithms are for what happens between nodes, or between ranks with --division flat: add --nodes 2, or leave \
+                 --algorithm out"
+                    .into(),
+            );
         }
+        let mut methods = Vec::new();
+        for &division in divisions {
+            let has_leaders = matches!(division, Division::Multileader { .. } | Division::Multigroup { .. });
+            if has_leaders && !ranks.is_multiple_of(nodes) {
+                let even = ranks.next_multiple_of(nodes);
+                return refuse(format!("{division} needs as many ranks on each node: use -n {even}"));
+            }
+            if division != Division::TwoLevel && !modes.contains(&Mode::Persistent) {
+                return refuse(format!("{division} is a schedule, which is registered: leave --mode oneshot out"));
+            }
+            let method = Method::new(division, ranks / nodes, algorithm.filter(|_| takes_algorithm(&division)));
+            for &call in calls {
+                method.check(call, ranks).map_err(|error| Failure::CannotRun(error.to_string()))?;
+            }
+            methods.push(method);
+        }
+        Ok(methods)
     }
 
     /// Whether anything was said about collectives.
     pub(super) fn is_given(&self) -> bool {
-        self.operation.is_some() || self.root.is_some() || self.op.is_some() || self.algorithm.is_some()
+        self.operation.is_some()
+            || self.root.is_some()
+            || self.op.is_some()
+            || self.algorithm.is_some()
+            || !self.division.is_empty()
     }
+}
+
+/// The usual sizes, rounded up to whole elements of what is measured.
+pub(super) fn usual_sizes(calls: &[CollectiveCall], usual: &[usize]) -> Vec<Size> {
+    let element = calls.iter().map(|&call| element_bytes(call)).max().unwrap_or(1);
+    usual.iter().map(|bytes| Size(bytes.next_multiple_of(element))).collect()
 }
 
 /// Vectors that are combined consist of whole elements.
 pub(super) fn check_sizes(calls: &[CollectiveCall], sizes: &[Size]) -> Result<(), Failure> {
-    let combining = calls.iter().find(|call| call.operation.combines());
-    match (combining, sizes.iter().find(|size| !size.0.is_multiple_of(ELEMENT_BYTES))) {
-        (Some(call), Some(size)) => Err(Failure::CannotRun(format!(
-            "{} combines elements of {ELEMENT_BYTES} bytes, and {size} is not a multiple of that",
-            call.operation
-        ))),
-        _ => Ok(()),
+    for &call in calls {
+        let element = element_bytes(call);
+        if let Some(size) = sizes.iter().find(|size| !size.0.is_multiple_of(element)) {
+            return Err(Failure::CannotRun(format!(
+                "{} combines elements of {element} bytes, and {size} is not a multiple of that",
+                call.operation
+            )));
+        }
     }
+    Ok(())
 }
-
-/// Of floats and integers alike.
-const ELEMENT_BYTES: usize = 8;

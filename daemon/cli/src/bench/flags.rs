@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ropeway::WaitMode;
-use ropeway_bench::{Bench, CollectiveCall, Kind, Mode, Plan, Setting, Size};
+use ropeway_bench::{Bench, CollectiveCall, Kind, Mode, Plan, Progress, Setting, Size};
 
-use super::collective::{CollectiveFlags, check_sizes};
+use super::collective::{CollectiveFlags, check_sizes, usual_sizes};
 use crate::failure::Failure;
 use crate::launch::{Network, Rate};
 use crate::run::{NODES_MAX, RANKS_MAX, seconds};
@@ -27,6 +27,9 @@ Examples:
   ropeway bench skew --seconds 0.2 --sizes 8,4M
   ropeway bench idle -n 8 --json
   ropeway bench coll allreduce -n 4 --sizes 8,64K,1M --op max
+  ropeway bench coll allgather -n 8 --nodes 2 --division two-level,flat,multileader:2,multigroup:2
+  ropeway bench coll allreduce -n 4 --division two-level,flat --algorithm ring --mode persistent
+  ropeway bench asynchrony --nodes 2 --progress both --wait polling
   ropeway bench overlap --of allgather,alltoall -n 4 --sizes 64K
   ropeway bench compare --nodes 2 --of latency --sizes 8,1M
 
@@ -34,6 +37,12 @@ A collective's size is that of the vector (bcast, reductions, scans), of each ra
 reduce-scatter), or of the block for each rank (alltoall). All ranks begin at the same moment of the machine's clock; what
 counts is when the last has its result. With more ranks than cores not all can begin at once: windows that somebody comes late
 to are left out and counted (missed).
+
+Ropeway's daemons drive what was started, whatever programs do (progress: independent). Beside that, baselines can be measured
+whose programs drive it themselves, so that nothing moves unless they wait (progress: client): messages with --progress both, and
+collectives as schedules of messages between ranks with --division flat, multileader or multigroup. These copy what they send
+and receive once more. Once with --wait polling and once with --wait blocking, that makes the four combinations of progress and
+notification.
 
 The records of --json have one line each on standard output; the table then goes to standard error.")]
 pub(crate) struct Flags {
@@ -71,6 +80,10 @@ pub(crate) struct Flags {
     seconds: Option<Duration>,
     #[command(flatten)]
     collective: CollectiveFlags,
+    /// overlap and asynchrony of messages: who drives them once they are started: daemons (independent), the programs while they
+    /// wait (client; a baseline), or both in turns [default: independent].
+    #[arg(long, value_enum, value_name = "WHO")]
+    progress: Option<Drivers>,
     /// compare: what to compare, of latency, bandwidth, exchange, barrier, bcast, allreduce, allgather and alltoall [default: the
     /// first three]. overlap: the collectives to hide [default: messages].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -140,6 +153,14 @@ enum Name {
     Compare,
 }
 
+/// Who drives messages.
+#[derive(Clone, Copy, ValueEnum)]
+enum Drivers {
+    Independent,
+    Client,
+    Both,
+}
+
 /// What a benchmark needs, and does if it is not told otherwise.
 struct Defaults {
     bench: Bench,
@@ -196,15 +217,19 @@ impl Flags {
         if self.netns && self.nodes < 2 {
             return Err(Failure::CannotRun("--netns joins nodes, so it needs at least two: use --nodes 2".into()));
         }
-        let sizes = self.sizes.clone().unwrap_or_else(|| sizes.iter().copied().map(Size).collect());
+        let collectives = self.collectives(bench)?;
+        let sizes = self.sizes.clone().unwrap_or_else(|| usual_sizes(&collectives, sizes));
+        check_sizes(&collectives, &sizes)?;
         if bench == Bench::Wakeup {
             check_wakeup(self.wait(), &sizes)?;
         }
-        let collectives = self.collectives(bench, &sizes)?;
+        let modes = self.mode.map_or_else(|| vec![Mode::Persistent, Mode::OneShot], |mode| vec![mode]);
         Ok(Plan {
             bench,
             sizes,
-            modes: self.mode.map_or_else(|| vec![Mode::Persistent, Mode::OneShot], |mode| vec![mode]),
+            methods: self.collective.methods(&collectives, (self.ranks, self.nodes), &modes)?,
+            progress: self.progress(bench, !collectives.is_empty())?,
+            modes,
             iters: self.iters,
             warmup: self.warmup,
             runs: self.runs(),
@@ -212,7 +237,6 @@ impl Flags {
             crosses_nodes: self.nodes > 1,
             pin: self.pin,
             collectives,
-            algorithm: self.collective.algorithm(self.nodes)?,
             contest: None,
             address: self.address(),
             line_rate: self.rate.map(Rate::bits_per_s),
@@ -220,7 +244,7 @@ impl Flags {
     }
 
     /// The collectives to measure; none if it is messages.
-    fn collectives(&self, bench: Bench, sizes: &[Size]) -> Result<Vec<CollectiveCall>, Failure> {
+    fn collectives(&self, bench: Bench) -> Result<Vec<CollectiveCall>, Failure> {
         let operations = match (bench, self.collective.operation) {
             (Bench::Coll, operation) => Vec::from_iter(operation),
             (_, Some(operation)) => {
@@ -239,12 +263,29 @@ impl Flags {
         };
         if operations.is_empty() && self.collective.is_given() {
             return Err(Failure::CannotRun(format!(
-                "{bench} measures messages: leave --root, --op and --algorithm out"
+                "{bench} measures messages: leave --root, --op, --algorithm and --division out"
             )));
         }
-        let calls = self.collective.calls(&operations, self.ranks)?;
-        check_sizes(&calls, sizes)?;
-        Ok(calls)
+        self.collective.calls(&operations, self.ranks)
+    }
+
+    /// Who drives messages, where that makes a difference.
+    fn progress(&self, bench: Bench, has_collectives: bool) -> Result<Vec<Progress>, Failure> {
+        let refuse = |why: String| Err(Failure::CannotRun(why));
+        match (self.progress, bench) {
+            (None, _) => Ok(vec![Progress::Independent]),
+            (Some(_), _) if has_collectives => {
+                refuse("ranks drive collectives with --division flat: leave --progress out".into())
+            }
+            (Some(drivers), Bench::Overlap | Bench::Asynchrony) => Ok(match drivers {
+                Drivers::Independent => vec![Progress::Independent],
+                Drivers::Client => vec![Progress::Client],
+                Drivers::Both => vec![Progress::Independent, Progress::Client],
+            }),
+            (Some(_), _) => refuse(format!(
+                "{bench} computes nothing while messages move: leave --progress out, or see overlap and asynchrony"
+            )),
+        }
     }
 
     /// Where the first rank can be reached by the last without Ropeway.
@@ -264,7 +305,6 @@ impl Flags {
             wait: self.wait().to_string(),
             netns: self.netns,
             rate: self.rate.map(|rate| rate.to_string()),
-            algorithm: self.collective.algorithm(self.nodes).unwrap_or_default(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }

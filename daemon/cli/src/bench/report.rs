@@ -1,6 +1,6 @@
 //! What `ropeway bench` prints.
 
-use ropeway_bench::{Bench, Measured, Record, Setting, Side, Size, Summary, Table, s_per_gib};
+use ropeway_bench::{Bench, Measured, Progress, Record, Setting, Side, Size, Summary, Table, s_per_gib};
 
 use super::wide;
 use crate::steps::Seen;
@@ -52,7 +52,7 @@ impl Report {
     }
 
     pub(super) fn heading(&self) -> String {
-        let Setting { ranks, nodes, device, wait, netns, rate, algorithm, cores } = &self.setting;
+        let Setting { ranks, nodes, device, wait, netns, rate, cores } = &self.setting;
         let what = match self.results.first() {
             _ if self.bench == Bench::Idle => "CPU time while waiting, percent".to_owned(),
             Some((Measured { collective: Some(call), unit, .. }, _)) if self.bench == Bench::Coll => {
@@ -64,7 +64,9 @@ impl Report {
         let nodes = counted_nodes(*nodes);
         let netns = if *netns { " between namespaces" } else { "" };
         let rate = rate.as_ref().map(|rate| format!(" at {rate}")).unwrap_or_default();
-        let by = algorithm.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
+        let mut algorithms = self.results.iter().map(|(measured, _)| measured.algorithm.as_deref());
+        let by = algorithms.next().flatten().filter(|name| algorithms.all(|other| other == Some(*name)));
+        let by = by.map(|name| format!(" by {name}")).unwrap_or_default();
         format!("{what}{by}; {ranks} ranks, {nodes}, {device}{netns}{rate}, {wait}, {cores} cores\n")
     }
 
@@ -127,10 +129,16 @@ impl Report {
     }
 }
 
-/// Kind of messages, and which way they go.
+/// Kind of messages, which way they go, and whether they belong to a baseline.
 fn kind(measured: &Measured) -> String {
-    let both = if measured.side == Some(Side::Both) { ", both ways" } else { "" };
-    format!("{}{both}", measured.mode.map(|mode| mode.to_string()).unwrap_or_default())
+    let Measured { mode, side, progress, division, .. } = measured;
+    let both = if *side == Some(Side::Both) { ", both ways" } else { "" };
+    let baseline = match (progress, division) {
+        (Some(Progress::Client), Some(division)) => format!(", {division}"),
+        (Some(progress @ Progress::Client), None) => format!(", {progress}"),
+        _ => String::new(),
+    };
+    format!("{}{baseline}{both}", mode.map(|mode| mode.to_string()).unwrap_or_default())
 }
 
 pub(super) fn size(measured: &Measured) -> Option<String> {

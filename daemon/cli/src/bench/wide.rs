@@ -1,6 +1,6 @@
 //! Tables of benchmarks with several metrics: a column for each, with its median.
 
-use ropeway_bench::{Bench, Measured, Table};
+use ropeway_bench::{Bench, Measured, Progress, Table};
 
 use super::report::{digits, figures, size};
 
@@ -18,19 +18,24 @@ pub(super) fn table<'a>(metrics: &[&str], results: impl Iterator<Item = &'a Meas
     let results: Vec<_> = results.collect();
     let has_collectives = results.iter().any(|measured| measured.collective.is_some());
     let what = if has_collectives { "collective" } else { "side" };
-    let mut heading = vec!["messages", what, "compute", "bytes"];
+    let how = how(&results);
+    let mut heading = vec!["messages"];
+    heading.extend(how);
+    heading.extend([what, "compute", "bytes"]);
     heading.extend(metrics);
     heading.extend(["min", "max", "samples", "floor", ""]);
-    let mut table = Table::with_words(if has_collectives { 2 } else { 1 }, &heading);
+    let words = how.len() + if has_collectives { 2 } else { 1 };
+    let mut table = Table::with_words(words, &heading);
     for row in results.chunks(metrics.len()) {
         let Measured { mode, side, collective, compute, summary, .. } = row[0];
         let what = side.map(|side| side.to_string()).or(collective.map(|call| call.to_string()));
-        let mut cells = vec![
-            mode.map(|mode| mode.to_string()).unwrap_or_default(),
+        let mut cells = vec![mode.map(|mode| mode.to_string()).unwrap_or_default()];
+        cells.extend(how_cells(row[0], how.len()));
+        cells.extend([
             what.unwrap_or_default(),
             compute.map(|compute| compute.to_string()).unwrap_or_default(),
             size(row[0]).unwrap_or_default(),
-        ];
+        ]);
         cells.extend(row.iter().map(|measured| digits(measured.summary.median)));
         cells.extend([digits(summary.min), digits(summary.max), summary.samples.to_string()]);
         if let Some((metric, floor)) = row.iter().find_map(|found| Some((&found.metric, found.floor.as_ref()?))) {
@@ -51,16 +56,38 @@ pub(super) fn coll_table<'a>(results: impl Iterator<Item = &'a Measured>) -> Tab
     let rows = || results.chunk_by(|_, next| is_hidden(next));
     let kinds = rows().next().unwrap_or_default().iter().filter_map(|measured| measured.compute);
     let kinds: Vec<_> = kinds.map(|compute| format!("d_o {compute}")).collect();
-    let mut heading = vec!["calls", "bytes", "min", "median", "p99", "max", "samples", "missed"];
+    let how = how(&results);
+    let mut heading = vec!["calls"];
+    heading.extend(how);
+    heading.extend(["bytes", "min", "median", "p99", "max", "samples", "missed"]);
     heading.extend(kinds.iter().map(String::as_str));
-    let mut table = Table::new(&heading);
+    let mut table = Table::with_words(1 + how.len(), &heading);
     for row in rows() {
         let Measured { mode, missed, .. } = row[0];
         let mut cells = vec![mode.map(|mode| mode.to_string()).unwrap_or_default()];
+        cells.extend(how_cells(row[0], how.len()));
         cells.extend(figures(row[0]));
         cells.push(missed.unwrap_or_default().to_string());
         cells.extend(row[1..].iter().map(|measured| digits(measured.summary.median)));
         table.push(cells);
     }
     table
+}
+
+/// The columns that say how it was done, if baselines have been measured too.
+fn how(results: &[&Measured]) -> &'static [&'static str] {
+    let is_baseline = |measured: &&&Measured| measured.progress == Some(Progress::Client);
+    match results.iter().find(is_baseline) {
+        None => &[],
+        Some(Measured { division: None, .. }) => &["progress"],
+        Some(_) => &["progress", "division", "algorithm"],
+    }
+}
+
+/// The cells of the first so many of these columns.
+fn how_cells(measured: &Measured, columns: usize) -> impl Iterator<Item = String> {
+    let Measured { progress, division, algorithm, .. } = measured;
+    let progress = progress.map(|progress| progress.to_string());
+    let division = division.map(|division| division.to_string());
+    [progress, division, algorithm.clone()].map(Option::unwrap_or_default).into_iter().take(columns)
 }

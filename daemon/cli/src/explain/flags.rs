@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use ropeway_bench::{Operation, Size};
+use ropeway_bench::{CollectiveCall, Operation, Size};
 use ropeway_daemon::Config;
 use ropeway_daemon::config::cost_table;
-use ropeway_schedule::{Algorithm, Collective, CostTable, Counts, Order, PairCounts, Shape};
+use ropeway_schedule::{Algorithm, CostTable, Counts, Order, Shape};
 
 use crate::calibrate::DEFAULT_CONFIG;
 use crate::failure::Failure;
@@ -147,8 +147,15 @@ impl Flags {
                 "{bytes} bytes are not a whole number of elements of {element_bytes}: see --element-bytes"
             ));
         }
-        let collective = self.collective(bytes / element_bytes, &Counts::even(u64::from(self.ranks), participants));
-        let mut shape = Shape::new(participants, collective);
+        let call = CollectiveCall { root: self.root, ..CollectiveCall::of(self.operation) };
+        let ranks_of = Counts::even(u64::from(self.ranks), participants);
+        let order = match self.order {
+            OrderName::Any => Order::Any,
+            OrderName::Rank => Order::Rank,
+            OrderName::Fixed => Order::Fixed,
+        };
+        let mut shape =
+            Shape::new(participants, call.collective(participants, &ranks_of, bytes / element_bytes, order));
         shape.is_in_place = self.in_place;
         let (table, costs_from) = self.table()?;
         Ok(Job { shape, ranks: self.ranks, bytes, element_bytes, table, costs_from })
@@ -182,43 +189,6 @@ impl Flags {
         let options = if table == configured { "" } else { ", and options" };
         Ok((table, from + options))
     }
-
-    /// The collective between nodes, each of which brings what its ranks do.
-    fn collective(&self, count: u64, ranks_of: &Counts) -> Collective {
-        let nodes = self.participants();
-        let node_of = |rank: u32| (0..nodes).rev().find(|&node| ranks_of.offset(node) <= u64::from(rank)).unwrap_or(0);
-        let root = node_of(self.root);
-        let order = match self.order {
-            OrderName::Any => Order::Any,
-            OrderName::Rank => Order::Rank,
-            OrderName::Fixed => Order::Fixed,
-        };
-        let counts = || match ranks_of.same_count() {
-            Some(ranks) => Counts::same(ranks * count),
-            None => Counts::each(&(0..nodes).map(|node| ranks_of.count(node) * count).collect::<Vec<_>>()),
-        };
-        match self.operation {
-            Operation::Barrier => Collective::Barrier,
-            Operation::Bcast => Collective::Bcast { root, count },
-            Operation::Reduce => Collective::Reduce { root, count, order },
-            Operation::Allreduce => Collective::Allreduce { count, order },
-            Operation::ReduceScatter => Collective::ReduceScatter { counts: counts(), order },
-            Operation::Scan => Collective::Scan { count, order },
-            Operation::Exscan => Collective::Exscan { count, order },
-            Operation::Gather => Collective::Gather { root, counts: counts() },
-            Operation::Scatter => Collective::Scatter { root, counts: counts() },
-            Operation::Allgather => Collective::Allgather { counts: counts() },
-            Operation::Alltoall => Collective::Alltoall { counts: pair_counts(ranks_of, nodes, count) },
-        }
-    }
-}
-
-fn pair_counts(ranks_of: &Counts, nodes: u32, count: u64) -> PairCounts {
-    if let Some(ranks) = ranks_of.same_count() {
-        return PairCounts::Same(ranks * ranks * count);
-    }
-    let row = |from| (0..nodes).map(move |to| ranks_of.count(from) * ranks_of.count(to) * count);
-    PairCounts::Matrix((0..nodes).flat_map(row).collect())
 }
 
 fn cost(word: &str) -> Result<f64, &'static str> {

@@ -31,17 +31,24 @@ impl Generator for Cayley {
         let tree = Tree::new(self.degree, b.size);
         let block = |b: &Builder, rank: u32| b.output(counts.offset(rank), counts.count(rank));
         let neighbors = tree.neighbors(b.me);
-        for &neighbor in &neighbors {
-            for origin in tree.behind(neighbor, b.me) {
-                let slice = block(b, origin);
-                b.recv(neighbor, slice);
+        let distances = tree.distances(b.me);
+        // The order of an edge's blocks is that of both of its ends: nearest first.
+        let at = |distance: u32, from: u32, to: u32| {
+            let is_there = |origin: &u32| distances[*origin as usize] == distance;
+            tree.behind(from, to).into_iter().filter(is_there).collect::<Vec<_>>()
+        };
+        for distance in 0..=tree.diameter() {
+            for &neighbor in &neighbors {
+                for origin in at(distance, b.me, neighbor) {
+                    let slice = block(b, origin);
+                    b.send(neighbor, slice);
+                }
             }
-        }
-        // The order of an edge's blocks is that of both of its ends.
-        for &neighbor in &neighbors {
-            for origin in tree.behind(b.me, neighbor) {
-                let slice = block(b, origin);
-                b.send(neighbor, slice);
+            for &neighbor in &neighbors {
+                for origin in at(distance + 1, neighbor, b.me) {
+                    let slice = block(b, origin);
+                    b.recv(neighbor, slice);
+                }
             }
         }
     }

@@ -65,7 +65,8 @@ impl Cayley {
         self.distances(deepest).into_iter().max().unwrap_or(0)
     }
 
-    fn distances(&self, node: u32) -> Vec<u32> {
+    /// Edges between a node and each other.
+    pub fn distances(&self, node: u32) -> Vec<u32> {
         let mut distances = vec![u32::MAX; self.size as usize];
         distances[node as usize] = 0;
         let mut found = vec![node];

@@ -7,7 +7,7 @@ use ropeway_schedule::{Algorithm, BuildError, Collective, CostTable, Counts, Sha
 use crate::shapes::shapes;
 
 /// Each kind, and parameters at their edges.
-fn algorithms(size: u32) -> Vec<Algorithm> {
+pub(crate) fn algorithms(size: u32) -> Vec<Algorithm> {
     let mut algorithms = Algorithm::all();
     algorithms.extend([
         Algorithm::Knomial { radix: 3 },

@@ -3,6 +3,7 @@
 mod closed_forms;
 mod every;
 mod forms;
+mod in_turn;
 mod model;
 mod mutations;
 mod refusals;
