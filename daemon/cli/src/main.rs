@@ -7,6 +7,7 @@ mod daemon;
 mod demo;
 mod explain;
 mod failure;
+mod history;
 mod launch;
 mod predict;
 mod rank;
@@ -71,6 +72,8 @@ Examples:
   ropeway bench latency --sizes 8,1K,64K
   ropeway bench coll allreduce -n 4              how long a collective takes, and how much of it computing hides
   ropeway calibrate --quick                      what this machine can do, and the sizes that follow
+  ropeway run -n 4 --record run.jsonl -- ./my-program
+  ropeway predict run.jsonl                      where its time went, and what persistence and overlap would save
   ropeway explain allreduce -n 64 --bytes 1M     which algorithm, why, and what each participant does
   ropeway predict --compute 5ms --message 64K    what early binding and overlap would gain a program
 

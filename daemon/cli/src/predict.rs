@@ -1,32 +1,33 @@
 //! `ropeway predict`: what a program would gain.
 
+mod account;
+mod described;
 mod description;
 mod outlook;
+mod recording;
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use ropeway::WaitMode;
-use ropeway_bench::boum::{Costs, Figure, Workload};
-use ropeway_bench::{Bench, Mode, Plan, Progress, Size};
-use serde::Deserialize;
 
-use self::outlook::{Outlook, SEGMENTS};
-use crate::bench::{Crew, Lab, costs, in_order};
+use self::described::Described;
 use crate::failure::{Failure, print};
-use crate::launch::Daemons;
-use crate::run::NODES_MAX;
 
 /// Predicts what early binding, overlap and cutting messages in segments would gain a program.
 ///
-/// The program is described by what one of its ranks does in an iteration. The parameters of the model BOUM are measured now, in a
-/// few seconds for each size, or read from what `ropeway bench boum --json` has printed. All ranks are taken to be alike, and
-/// each to have a core.
+/// The program was recorded by `ropeway run --record FILE`, or is described by what one of its ranks does in an iteration.
+///
+/// Of a recording it says how much of each rank's time was computing, how much calls of the library, how much waiting for
+/// partners that started late, and how much waiting for transfer; the savings are bounds by the model of docs/tracing.md.
+///
+/// For a description, the parameters of the model BOUM are measured now, in a few seconds for each size, or read from what
+/// `ropeway bench boum --json` has printed. All ranks are taken to be alike, and each to have a core.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  ropeway run -n 4 --record run.jsonl -- ./solver && ropeway predict run.jsonl
+  ropeway predict run.jsonl --overhead o_s=0.6us     with what `ropeway bench overhead` says of this machine
   ropeway predict --compute 5ms --message 64K --count 4
   ropeway predict --compute 300us --message 8K --iterations 100 --nodes 2
   ropeway bench boum --json > here.jsonl && ropeway predict --compute 5ms --message 1M --parameters here.jsonl
@@ -42,123 +43,53 @@ A description with messages of several sizes:
   bytes = \"16\"
   count = 2")]
 pub(crate) struct Flags {
-    /// What a rank computes in an iteration, for example 5ms or 300us.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "message", required_unless_present = "description")]
-    compute: Option<Duration>,
-    /// Bytes of its messages.
-    #[arg(long, value_name = "SIZE", requires = "compute")]
-    message: Option<Size>,
-    /// How many it sends and receives in an iteration; a message sent and one received are two.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
-    count: u64,
-    /// Iterations.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
-    iterations: u64,
-    /// The same in a file, in TOML; see below.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["compute", "message", "count", "iterations"])]
-    description: Option<PathBuf>,
-    /// Nodes that messages go between: 1 is shared memory.
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
-    nodes: u32,
-    /// How ranks wait: polling, blocking or adaptive [default: adaptive, or what the file begins with].
-    #[arg(long, value_name = "MODE")]
-    wait: Option<WaitMode>,
-    /// Use these parameters, records of `ropeway bench boum --json`.
-    #[arg(long, value_name = "FILE")]
-    parameters: Option<PathBuf>,
-    /// One JSON object instead of tables.
+    /// A recording.
+    #[arg(value_name = "FILE", conflicts_with_all = ["compute", "message", "count", "iterations", "nodes", "wait", "parameters"])]
+    recording: Option<PathBuf>,
+    /// What setting up a message costs, o_s=TIME with ns or us [default: the median of the recorded one-shot calls].
+    #[arg(long, value_name = "o_s=TIME", value_parser = overhead, requires = "recording")]
+    overhead: Option<Duration>,
+    #[command(flatten)]
+    described: Described,
+    /// JSON instead of tables; of a recording an object for each rank, then one for all of them.
     #[arg(long)]
     json: bool,
-    /// Say nothing while it measures.
-    #[arg(short, long)]
-    quiet: bool,
 }
 
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
-    let workload = flags.workload()?;
-    let costs = match &flags.parameters {
-        Some(path) => flags.read(path)?,
-        None => flags.measure(&workload)?,
+    let json = flags.json;
+    print(&if let Some(file) = &flags.recording {
+        let prediction = recording::recorded(file, flags.overhead)?;
+        if json { prediction.json() } else { prediction.to_string() }
+    } else {
+        let outlook = flags.described.outlook()?;
+        if json { outlook.json() } else { outlook.text() }
+    })
+}
+
+/// `o_s=0.6us`.
+fn overhead(word: &str) -> Result<Duration, String> {
+    let (time, ns) = match word.strip_prefix("o_s=") {
+        Some(time) if time.ends_with("ns") => (&time[..time.len() - 2], 1.0),
+        Some(time) if time.ends_with("us") => (&time[..time.len() - 2], 1e3),
+        _ => return Err(BAD_OVERHEAD.to_owned()),
     };
-    let outlook = Outlook::of(&workload, &costs);
-    print(&if flags.json { outlook.json() } else { outlook.text() })
+    let seconds = time.parse().ok().and_then(|time: f64| Duration::try_from_secs_f64(time * ns / 1e9).ok());
+    seconds.ok_or_else(|| BAD_OVERHEAD.to_owned())
 }
 
-impl Flags {
-    fn workload(&self) -> Result<Workload, Failure> {
-        match (&self.description, self.compute, self.message) {
-            (Some(path), ..) => description::read(path),
-            (None, Some(compute), Some(message)) => {
-                Ok(description::simple(compute, (message.0, self.count), self.iterations))
-            }
-            _ => unreachable!("clap requires them"),
+const BAD_OVERHEAD: &str = "is not a set-up overhead, such as o_s=600ns or o_s=0.6us";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overheads_have_units() {
+        assert_eq!(overhead("o_s=600ns"), Ok(Duration::from_nanos(600)));
+        assert_eq!(overhead("o_s=0.6us"), Ok(Duration::from_nanos(600)));
+        for word in ["", "o_s", "o_s=", "o_s=6", "o_s=xus", "o_s=-1ns", "o_i=1us", "600ns"] {
+            assert_eq!(overhead(word), Err(BAD_OVERHEAD.to_owned()), "{word}");
         }
     }
-
-    /// Measures the parameters for the messages, and some of their segments.
-    fn measure(&self, workload: &Workload) -> Result<Costs, Failure> {
-        let ranks = self.nodes.max(2);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        if ranks as usize > cores {
-            return Err(Failure::CannotRun(format!(
-                "{ranks} ranks on {cores} cores would wait for each other's time slices: measure where there are more, and \
-                 use --parameters"
-            )));
-        }
-        let whole = workload.messages.iter().map(|messages| messages.bytes);
-        let sizes = in_order(whole.flat_map(|bytes| [bytes, bytes / 8, bytes / SEGMENTS.1 as usize]));
-        let lab = Lab::new(Daemons::embedded(self.nodes)?, self.quiet)?;
-        let wait = self.wait.unwrap_or(WaitMode::Adaptive);
-        let measured = lab.parameters(self.plan(sizes), Crew { ranks, wait });
-        lab.close();
-        costs(&measured?)
-    }
-
-    fn plan(&self, sizes: Vec<Size>) -> Plan {
-        Plan {
-            bench: Bench::Boum,
-            sizes,
-            modes: vec![Mode::Persistent],
-            iters: None,
-            warmup: None,
-            runs: 5,
-            seconds: 0.0,
-            crosses_nodes: self.nodes > 1,
-            pin: false,
-            collectives: Vec::new(),
-            methods: Vec::new(),
-            progress: vec![Progress::Independent],
-            contest: None,
-            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            line_rate: None,
-        }
-    }
-
-    /// Reads the parameters of the setting that was asked for.
-    fn read(&self, path: &Path) -> Result<Costs, Failure> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::Other(format!("can't read {}: {error}", path.display())))?;
-        let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let parse = |(index, line)| {
-            let wrong = |error| format!("{}: line {} is no record of bench boum: {error}", path.display(), index + 1);
-            serde_json::from_str(line).map_err(|error| Failure::Other(wrong(error)))
-        };
-        let records = numbered.map(parse).collect::<Result<Vec<Record>, _>>()?;
-        let here = |record: &&Record| record.nodes == self.nodes && record.figure.is_parameter();
-        let first = records.iter().find(here).map(|record| record.wait.clone());
-        let wait = self.wait.map(|wait| wait.to_string()).or(first);
-        let chosen = records.iter().filter(here).filter(|record| Some(&record.wait) == wait.as_ref());
-        let figures: Vec<_> = chosen.map(|record| record.figure.clone()).collect();
-        let setting = format!("{} nodes, {}", self.nodes, wait.unwrap_or_default());
-        Costs::of(&figures).map_err(|error| Failure::Other(format!("{}, {setting}: {error}", path.display())))
-    }
-}
-
-/// A line of a file of parameters, as far as it matters here.
-#[derive(Deserialize)]
-struct Record {
-    nodes: u32,
-    wait: String,
-    #[serde(flatten)]
-    figure: Figure,
 }
