@@ -22,16 +22,22 @@ use crate::{BenchError, Console, Measured, Plan};
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
     let pair = Pair::of(&session.world());
     for &size in &plan.sizes {
-        run_one(console, plan, pair.as_ref(), size.0)?;
+        run_one(console, plan, pair.as_ref(), size.0, &Compute::ALL)?;
     }
     Ok(())
 }
 
-/// All kinds of messages, of progress and of computation take turns.
-fn run_one(console: &mut Console, plan: &Plan, pair: Option<&Pair>, bytes: usize) -> Result<(), BenchError> {
+/// All kinds of messages, of progress and these of computation take turns.
+pub(crate) fn run_one(
+    console: &mut Console,
+    plan: &Plan,
+    pair: Option<&Pair>,
+    bytes: usize,
+    computations: &[Compute],
+) -> Result<(), BenchError> {
     let mut entrants = Vec::new();
     for (mode, progress) in plan.kinds() {
-        for compute in Compute::ALL {
+        for &compute in computations {
             let case = Case { mode, progress, compute, bytes };
             let receiver = pair.map(|pair| Asynchrony::new(pair, plan, case)).transpose()?;
             entrants.push((case, receiver, Batches::default()));

@@ -14,6 +14,9 @@ pub enum BenchError {
     /// A barrier that is none.
     #[error("wrong barrier: a rank got past it before all had come")]
     OpenBarrier,
+    /// A program that was run came to something else than it should have.
+    #[error("wrong result: {program} is {difference:.1e} from what is right")]
+    WrongResult { program: String, difference: f64 },
     /// An algorithm that does not suit.
     #[error(transparent)]
     Schedule(#[from] BuildError),

@@ -10,6 +10,7 @@
 
 mod asynchrony;
 mod bandwidth;
+pub mod boum;
 mod called;
 mod calls;
 mod clock;
@@ -72,7 +73,7 @@ pub use plan::{Bench, Plan};
 pub use progress::Progress;
 pub use record::{Floor, Measured, Record, Setting, Side};
 pub use ropeway_examples::{Mode, Size, Table};
-pub use statistics::{Summary, significant};
+pub use statistics::{Doubt, Doubts, Summary, permutation_test, significant};
 
 use ropeway::Session;
 
@@ -93,6 +94,7 @@ pub fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), 
         Bench::Coll => coll::run(session, console, plan),
         Bench::Overlap => overlap::run(session, console, plan),
         Bench::Asynchrony => asynchrony::run(session, console, plan),
+        Bench::Boum => boum::run(session, console, plan),
     }
 }
 

@@ -6,6 +6,7 @@ use ropeway_examples::Mode;
 
 use crate::calls::{self, Call};
 use crate::pair::Pair;
+use crate::persistence::degree;
 use crate::ping_pong::{self, PingPong};
 use crate::race::{Contestant, Entrant, Series, take_turns};
 use crate::set_up::SetUp;
@@ -24,23 +25,32 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
     Ok(())
 }
 
-/// `o_s`, `o_i`, `b` and `R`, from set-up and ping-pongs that take turns.
-fn parameters(pair: Option<&Pair>, console: &mut Console, plan: &Plan, bytes: usize) -> Result<(), BenchError> {
+/// `o_s`, `o_i`, `b`, `R` and `d_p`, from set-up and ping-pongs that take turns.
+pub(crate) fn parameters(
+    pair: Option<&Pair>,
+    console: &mut Console,
+    plan: &Plan,
+    bytes: usize,
+) -> Result<(), BenchError> {
     let mut entrants = vec![set_up(pair, plan, bytes)?, half_rtt(INITIATE, pair, plan, 0)?];
     entrants.push(half_rtt("half_rtt", pair, plan, bytes)?);
     let series = take_turns(console, plan.runs, &mut entrants)?;
     let [o_s, o_i, half_rtt] = &series[..] else { unreachable!("a series for each entrant") };
     let o_i = o_i.scaled(NS_PER_US);
     let runs = Run::all(o_s, &o_i, &half_rtt.scaled(NS_PER_US));
-    let b: Vec<f64> = runs.iter().map(|run| run.ns_per_byte(bytes)).collect();
+    // An empty message has no bytes to cost anything.
+    let with_bytes = if bytes > 0 { &runs[..] } else { &[] };
+    let b: Vec<f64> = with_bytes.iter().map(|run| run.ns_per_byte(bytes)).collect();
     // Where a byte costs nothing that can be measured, the ratio says nothing.
-    let ratios: Vec<f64> = runs.iter().filter_map(Run::overhead_to_bytes).collect();
+    let ratios: Vec<f64> = with_bytes.iter().filter_map(Run::overhead_to_bytes).collect();
+    let degrees: Vec<f64> = runs.iter().map(|run| degree(run.set_up, run.initiate)).collect();
     let of_runs = |figures: &[f64]| (!figures.is_empty()).then(|| Summary::of(figures));
     let results = [
         (SET_UP, "ns", o_s.summary(), bytes),
         (INITIATE, "ns", o_i.summary(), 0),
         ("b", "ns/byte", of_runs(&b), bytes),
         ("R", "ratio", of_runs(&ratios), bytes),
+        ("d_p", "ratio", of_runs(&degrees), bytes),
     ];
     for (metric, unit, summary, bytes) in results {
         let Some(summary) = summary else { continue };

@@ -28,25 +28,25 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
         let pair = Pair::of(&world);
         for size in &plan.sizes {
             for side in [Side::Send, Side::Recv, Side::Both] {
-                run_messages(console, plan, pair.as_ref(), size.0, side)?;
+                run_messages(console, plan, pair.as_ref(), (size.0, side), &Compute::ALL)?;
             }
         }
     }
     Ok(())
 }
 
-/// All kinds of messages, of progress and of computation take turns.
-fn run_messages(
+/// All kinds of messages, of progress and these of computation take turns.
+pub(crate) fn run_messages(
     console: &mut Console,
     plan: &Plan,
     pair: Option<&Pair>,
-    bytes: usize,
-    side: Side,
+    (bytes, side): (usize, Side),
+    computations: &[Compute],
 ) -> Result<(), BenchError> {
     let mut entrants = Vec::new();
     let contestants = CONTESTANTS * plan.progress.len();
     for (mode, progress) in plan.kinds() {
-        for compute in Compute::ALL {
+        for &compute in computations {
             let what = What::Message { side, progress };
             let transfer = pair.map(|pair| Transfer::new(pair, mode, progress, bytes, side)).transpose()?;
             let case = Case { mode, compute, bytes: Some(bytes), what };

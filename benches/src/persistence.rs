@@ -29,7 +29,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
 }
 
 /// `d_p = o_s / (o_s + o_i)`, from 0 to 1.
-fn degree(set_up: f64, initiate: f64) -> f64 {
+pub(crate) fn degree(set_up: f64, initiate: f64) -> f64 {
     set_up / (set_up + initiate)
 }
 

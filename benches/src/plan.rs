@@ -43,6 +43,8 @@ pub enum Bench {
     Coll,
     /// The same as somebody else, beside them.
     Compare,
+    /// The parameters of the model of that name.
+    Boum,
 }
 
 impl fmt::Display for Bench {
@@ -62,6 +64,7 @@ impl fmt::Display for Bench {
             Self::Asynchrony => "asynchrony",
             Self::Coll => "coll",
             Self::Compare => "compare",
+            Self::Boum => "boum",
         })
     }
 }

@@ -12,7 +12,7 @@ use crate::computation::Compute;
 use crate::method::Division;
 use crate::operation::{CollectiveCall, Operation};
 use crate::progress::Progress;
-use crate::statistics::{Summary, significant};
+use crate::statistics::{Doubt, Summary, significant};
 
 /// What the ranks have found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -147,6 +147,13 @@ pub struct Setting {
     pub cores: usize,
 }
 
+impl Setting {
+    /// Whether there are more ranks than cores.
+    pub fn is_oversubscribed(&self) -> bool {
+        self.ranks as usize > self.cores
+    }
+}
+
 /// One line of `--json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -221,7 +228,9 @@ impl Record {
             runs,
             floor,
         } = measured.clone();
+        let oversubscribed = setting.is_oversubscribed();
         let Setting { ranks, nodes, device, wait, netns, rate, cores } = setting.clone();
+        let doubts = summary.doubts.and(Doubt::Oversubscribed, oversubscribed);
         Self {
             bench: bench.to_owned(),
             metric,
@@ -232,10 +241,10 @@ impl Record {
             device,
             wait,
             bytes,
-            summary,
+            summary: Summary { doubts, ..summary },
             runs,
             cores,
-            oversubscribed: ranks as usize > cores,
+            oversubscribed,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             side,
             pairs,
@@ -264,6 +273,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::Doubts;
 
     fn setting() -> Setting {
         Setting {
@@ -278,14 +288,23 @@ mod tests {
     }
 
     fn measured() -> Measured {
-        let summary = Summary { min: 0.21, median: 0.22, p99: 0.31, max: 1.2, mean: 0.23, samples: 100_000 };
+        let summary = Summary {
+            min: 0.21,
+            median: 0.22,
+            ci95: [0.21, 0.23],
+            p99: 0.31,
+            max: 1.2,
+            mean: 0.23,
+            samples: 100_000,
+            doubts: Doubts::default(),
+        };
         Measured { mode: Some(Mode::Persistent), bytes: Some(8), ..Measured::new("half_rtt", "us", summary, 5) }
     }
 
     #[test]
     fn a_record_has_its_stable_keys() {
         let record = serde_json::to_string(&Record::new("latency", &setting(), &measured())).unwrap();
-        let expected = r#"{"bench":"latency","metric":"half_rtt","unit":"us","mode":"persistent","ranks":2,"nodes":1,"device":"shm","wait":"adaptive","bytes":8,"min":0.21,"median":0.22,"p99":0.31,"max":1.2,"mean":0.23,"samples":100000,"runs":5,"cores":2,"oversubscribed":false,"version":"VERSION"}"#;
+        let expected = r#"{"bench":"latency","metric":"half_rtt","unit":"us","mode":"persistent","ranks":2,"nodes":1,"device":"shm","wait":"adaptive","bytes":8,"min":0.21,"median":0.22,"ci95":[0.21,0.23],"p99":0.31,"max":1.2,"mean":0.23,"samples":100000,"runs":5,"cores":2,"oversubscribed":false,"version":"VERSION"}"#;
         assert_eq!(record, expected.replace("VERSION", env!("CARGO_PKG_VERSION")));
     }
 
@@ -303,6 +322,13 @@ mod tests {
         assert_eq!(json["ratio_max"], 2.5);
         assert_eq!(json["counters"]["frames_sent"], 7);
         assert_eq!(serde_json::from_value::<Record>(json).unwrap(), record);
+    }
+
+    #[test]
+    fn more_ranks_than_cores_are_a_doubt() {
+        let setting = Setting { ranks: 3, ..setting() };
+        let record = serde_json::to_value(Record::new("latency", &setting, &measured())).unwrap();
+        assert_eq!(record["doubts"], serde_json::json!(["oversubscribed"]));
     }
 
     #[test]

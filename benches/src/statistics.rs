@@ -1,6 +1,14 @@
-//! Many samples in a few numbers.
+//! Many samples in a few numbers, and whether these can be trusted.
+
+mod doubts;
+mod interval;
+mod permutation;
+mod sequence;
 
 use serde::{Deserialize, Serialize};
+
+pub use doubts::{Doubt, Doubts};
+pub use permutation::permutation_test;
 
 /// The distribution of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -9,6 +17,8 @@ pub struct Summary {
     pub min: f64,
     /// Half of them are not larger.
     pub median: f64,
+    /// Where the median is with 95 % confidence, if samples are independent of each other.
+    pub ci95: [f64; 2],
     /// 99 of 100 are not larger.
     pub p99: f64,
     /// Largest.
@@ -17,10 +27,13 @@ pub struct Summary {
     pub mean: f64,
     /// How many there were.
     pub samples: usize,
+    /// Why the median may not be what it seems.
+    #[serde(default, skip_serializing_if = "Doubts::is_empty")]
+    pub doubts: Doubts,
 }
 
 impl Summary {
-    /// Of at least one sample.
+    /// Of at least one sample, in the order in which they were taken.
     ///
     /// # Panics
     /// If there is none.
@@ -33,12 +46,24 @@ impl Summary {
         Self {
             min: significant(sorted[0]),
             median: percentile(50),
+            ci95: interval::of_median(&sorted).map(significant),
             p99: percentile(99),
             max: significant(sorted[sorted.len() - 1]),
             mean: significant(sorted.iter().sum::<f64>() / sorted.len() as f64),
             samples: sorted.len(),
+            doubts: Doubts::about(samples),
         }
     }
+}
+
+/// Half of the samples are not larger. The nearest rank: always one of them.
+///
+/// # Panics
+/// If there is none.
+fn median(samples: &[f64]) -> f64 {
+    let mut samples = samples.to_vec();
+    let middle = (samples.len() - 1) / 2;
+    *samples.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
 /// Five significant digits: more than any measurement here has.
@@ -53,7 +78,7 @@ mod tests {
     #[test]
     fn percentiles_are_samples() {
         let samples: Vec<f64> = (1..=200).rev().map(f64::from).collect();
-        let Summary { min, median, p99, max, mean, samples } = Summary::of(&samples);
+        let Summary { min, median, p99, max, mean, samples, .. } = Summary::of(&samples);
         assert_eq!((min, median, p99, max, mean, samples), (1.0, 100.0, 198.0, 200.0, 100.5, 200));
         let one = Summary::of(&[3.0]);
         assert_eq!((one.min, one.median, one.p99, one.max, one.mean), (3.0, 3.0, 3.0, 3.0, 3.0));

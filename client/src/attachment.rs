@@ -8,7 +8,7 @@ use std::thread;
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::control::{Attached, Reply, Request};
 use ropeway_proto::hello::VersionRange;
-use ropeway_proto::{CommId, Command, Epoch, JobId, Rank, Slot};
+use ropeway_proto::{CommId, Command, Epoch, EventKind, JobId, Rank, Slot};
 use ropeway_shm::{Arena, ArenaSlot, ControlSegment, JobGeometry, JobSegment, RequestSlot, SegmentError};
 
 use crate::Error;
@@ -16,6 +16,7 @@ use crate::combiner::Combiner;
 use crate::commands::{Commands, Entry};
 use crate::communicator::Share;
 use crate::control::{ControlSocket, io_error, unexpected};
+use crate::log::Log;
 use crate::memory::Memory;
 use crate::notifier::Notifier;
 use crate::presence::Presence;
@@ -40,6 +41,7 @@ pub(crate) struct Attachment {
     line: ControlLine,
     wait_mode: AtomicU8,
     presence: Presence,
+    log: Log,
     /// For communicators this rank founds.
     share: Share,
     /// The daemon, if it was started for this process alone. Dropped, and so ended, after the line is closed.
@@ -50,8 +52,8 @@ impl Attachment {
     /// Becomes `rank` of `job` at the daemon behind `socket`.
     pub(crate) fn open(
         mut socket: ControlSocket,
-        job: JobId,
-        rank: Rank,
+        (job, rank): (JobId, Rank),
+        log: Log,
         private_daemon: Option<PrivateDaemon>,
     ) -> Result<Arc<Self>, Error> {
         let reply = socket.call(&Request::Attach { versions: VersionRange::CURRENT, job, rank })?;
@@ -79,6 +81,7 @@ impl Attachment {
             line,
             wait_mode: AtomicU8::new(WaitMode::default() as u8),
             presence: Presence::default(),
+            log,
             share: Share::of(rank, attached.size),
             _private_daemon: private_daemon,
         }))
@@ -116,6 +119,12 @@ impl Attachment {
         &self.presence
     }
 
+    /// What this process does, if anybody wants to know.
+    #[inline]
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
+    }
+
     /// The rank with this index among the node's.
     pub(crate) fn local_rank(&self, index: u32) -> Rank {
         self.rank - self.attached.local_index + index
@@ -142,7 +151,10 @@ impl Attachment {
     /// Hands commands to the daemon, all at once if the ring has room. No allocation; no system call but to wake a
     /// sleeping daemon. Fails only when the daemon is gone.
     pub(crate) fn publish(&self, entries: &[Entry]) -> Result<(), Error> {
-        if self.commands.push_all(entries, || !self.line.watch().is_gone()) { Ok(()) } else { self.check() }
+        let begun = self.log.begin();
+        let is_published = self.commands.push_all(entries, || !self.line.watch().is_gone());
+        self.log.end(begun, || EventKind::Publish);
+        if is_published { Ok(()) } else { self.check() }
     }
 
     /// The wires.

@@ -20,7 +20,8 @@ pub(crate) struct Environment {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Launch {
     /// By a launcher, which has left a connection to the daemon at `fd`.
-    Rank { fd: RawFd, job: JobId, rank: Rank, size: u32 },
+    /// It wants to know what the process does if it has left a log at `log`.
+    Rank { fd: RawFd, job: JobId, rank: Rank, size: u32, log: Option<RawFd> },
     /// By hand: it is a job of one. The daemon of the system listens at `socket`, if there is one.
     Alone { socket: PathBuf },
 }
@@ -40,6 +41,7 @@ impl Environment {
             job: parse::<HexJob>(JOB, required(JOB)?, "is not 16 hexadecimal digits")?.0,
             rank: parse(RANK, required(RANK)?, "is not a rank")?,
             size: parse(SIZE, required(SIZE)?, "is not a number of ranks")?,
+            log: lookup(LOG).map(|value| parse(LOG, value, "is not a descriptor")).transpose()?,
         };
         Ok(Self { launch, wait_mode })
     }
@@ -71,6 +73,8 @@ fn bad(name: &'static str, value: String, why: &'static str) -> Error {
 pub(crate) const FD: &str = "ROPEWAY_FD";
 /// The number of ranks.
 pub(crate) const SIZE: &str = "ROPEWAY_SIZE";
+/// An inherited log, if the launcher wants one.
+pub(crate) const LOG: &str = "ROPEWAY_LOG";
 const JOB: &str = "ROPEWAY_JOB";
 const RANK: &str = "ROPEWAY_RANK";
 const WAIT: &str = "ROPEWAY_WAIT";
@@ -95,8 +99,10 @@ mod tests {
 
     #[test]
     fn a_launched_rank_knows_who_it_is() {
-        let launch = Launch::Rank { fd: 5, job: JobId(255), rank: 2, size: 4 };
-        assert_eq!(read(&LAUNCHED).unwrap(), Environment { launch, wait_mode: None });
+        let launch = |log| Launch::Rank { fd: 5, job: JobId(255), rank: 2, size: 4, log };
+        assert_eq!(read(&LAUNCHED).unwrap(), Environment { launch: launch(None), wait_mode: None });
+        let logged = [&LAUNCHED[..], &[(LOG, "6")]].concat();
+        assert_eq!(read(&logged).unwrap(), Environment { launch: launch(Some(6)), wait_mode: None });
     }
 
     #[test]
@@ -113,6 +119,7 @@ mod tests {
         assert_eq!(refusal((FD, "x")), "environment variable ROPEWAY_FD=\"x\" is not a descriptor");
         assert_eq!(refusal((JOB, "+0000000000000ff")).split(' ').next_back(), Some("digits"));
         assert!(refusal((RANK, "-1")).contains("ROPEWAY_RANK"));
+        assert_eq!(refusal((LOG, "x")), "environment variable ROPEWAY_LOG=\"x\" is not a descriptor");
         assert!(refusal((WAIT, "spin")).contains("polling, blocking, adaptive"));
         let missing = read(&LAUNCHED[..3]).unwrap_err().to_string();
         assert_eq!(missing, "environment variable ROPEWAY_SIZE=\"\" is not set, though ROPEWAY_FD is");

@@ -131,9 +131,11 @@ impl Exchange {
         if self.take_ended(0)? {
             return Ok(());
         }
+        self.attachment.log().begin_wait(None);
         self.running().for_each(Operation::begin_wait);
         let waited = self.wait_long(mode);
         self.requests.iter_mut().for_each(|request| request.operation_mut().end_wait());
+        self.attachment.log().end_wait(None);
         waited
     }
 
@@ -148,7 +150,7 @@ impl Exchange {
     fn take_ended(&mut self, pieces: u32) -> Result<bool, Error> {
         let mut is_over = true;
         for operation in self.running() {
-            match operation.take_outcome(pieces) {
+            match operation.conclude(pieces) {
                 Some(outcome) => drop(outcome?),
                 None => is_over = false,
             }

@@ -70,6 +70,7 @@ mod group;
 // Only documentation: chapters as Markdown, and the programs of `examples` that belong to them.
 #[cfg(any(doc, doctest))]
 pub mod guide;
+mod log;
 mod memory;
 mod neighbor_collective;
 mod notifier;

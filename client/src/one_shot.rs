@@ -5,7 +5,6 @@
 use std::hint;
 
 use ropeway_proto::{Command, Endpoint, Layout, completion};
-use ropeway_shm::ArenaSlot;
 use zerocopy::IntoBytes;
 
 use crate::attachment::Attachment;
@@ -22,8 +21,7 @@ pub(crate) fn send<T: Plain>(
     endpoint: Endpoint,
     terms: Terms,
 ) -> Result<(), Error> {
-    let (layout, memory) = departure(membership, message)?;
-    let mut send = Operation::new(membership, memory, terms)?;
+    let (layout, mut send) = departure(membership, message, terms)?;
     send.begin(|slot, epoch| Command::Send { slot, epoch, endpoint, layout })?;
     send.wait(membership.attachment.wait_mode()).map(drop)
 }
@@ -44,15 +42,17 @@ pub(crate) fn sendrecv<T: Plain, U: Plain>(
     source: Endpoint,
 ) -> Result<Status, Error> {
     let mode = membership.attachment.wait_mode();
-    let (send_layout, memory) = departure(membership, message)?;
-    let mut send = Operation::new(membership, memory, terms)?;
+    let (send_layout, mut send) = departure(membership, message, terms)?;
     let (recv_layout, mut recv) = arrival(membership, into)?;
     let entries = [
         recv.stage(|slot, epoch| Command::Recv { slot, epoch, endpoint: source, layout: recv_layout }),
         send.stage(|slot, epoch| Command::Send { slot, epoch, endpoint: dest, layout: send_layout }),
     ];
     membership.attachment.publish(&entries)?;
-    membership.attachment.wait(&Either(&send, &recv), mode)?;
+    membership.attachment.log().begin_wait(None);
+    let waited = membership.attachment.wait(&Either(&send, &recv), mode);
+    membership.attachment.log().end_wait(None);
+    waited?;
     let (sent, received);
     if send.has_happened() {
         sent = send.wait(mode);
@@ -97,30 +97,28 @@ pub(crate) fn iprobe(membership: &Membership, endpoint: Endpoint) -> Result<Opti
 }
 
 /// Where the message lies for the daemon: in place if that is in the arena, else in a copy.
-fn departure<T: Plain>(membership: &Membership, message: &[T]) -> Result<(Layout, Option<ArenaSlot>), Error> {
+fn departure<T: Plain>(membership: &Membership, message: &[T], terms: Terms) -> Result<(Layout, Operation), Error> {
     let bytes = message.as_bytes();
     let layout = |offset| Layout::contiguous(offset, bytes.len() as u64);
+    let send = Operation::new(membership, None, terms)?;
     if let Some(offset) = in_place(&membership.attachment, bytes) {
-        return Ok((layout(offset), None));
+        return Ok((layout(offset), send));
     }
     let mut memory = membership.attachment.allocate(bytes.len() as u64)?;
     memory.as_bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-    Ok((layout(memory.offset()), Some(memory)))
+    Ok((layout(memory.offset()), send.with_memory(memory)))
 }
 
 /// Where the daemon puts the message: in place if that is in the arena, else where [`deliver`] finds it.
 fn arrival<T: Plain>(membership: &Membership, into: &mut [T]) -> Result<(Layout, Operation), Error> {
     let bytes = size_of_val(into) as u64;
-    let (offset, memory) = match in_place(&membership.attachment, into.as_bytes()) {
-        Some(offset) => (offset, None),
-        None => {
-            let memory = membership.attachment.allocate(bytes)?;
-            (memory.offset(), Some(memory))
-        }
-    };
-    let layout = Layout::contiguous(offset, bytes);
-    let terms = Terms::Recv { capacity: layout.bytes(), element_bytes: element_bytes::<T>() };
-    Ok((layout, Operation::new(membership, memory, terms)?))
+    let terms = Terms::Recv { capacity: bytes, element_bytes: element_bytes::<T>() };
+    let recv = Operation::new(membership, None, terms)?;
+    if let Some(offset) = in_place(&membership.attachment, into.as_bytes()) {
+        return Ok((Layout::contiguous(offset, bytes), recv));
+    }
+    let memory = membership.attachment.allocate(bytes)?;
+    Ok((Layout::contiguous(memory.offset(), bytes), recv.with_memory(memory)))
 }
 
 fn in_place(attachment: &Attachment, bytes: &[u8]) -> Option<u64> {

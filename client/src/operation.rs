@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::completion;
-use ropeway_proto::{Command, Completion, End, Epoch, Slot, Tag};
+use ropeway_proto::{CommId, Command, Completion, End, Epoch, EventKind, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
 use crate::attachment::Attachment;
@@ -12,7 +13,9 @@ use crate::attendance::{Attendance, Member};
 use crate::commands::Entry;
 use crate::communicator::Membership;
 use crate::direct::{DirectEnd, Started};
+use crate::log::{self, Begun};
 use crate::memory::Memory;
+use crate::patience::Patience;
 use crate::presence::Favor;
 use crate::terms::Terms;
 use crate::wait::{Event, WaitMode};
@@ -33,8 +36,8 @@ pub(crate) struct Operation {
     /// Which end of a channel the request is, if it is one.
     end: Option<(End, Tag)>,
     direct: Option<DirectEnd>,
-    /// It has a direct channel to a rank of this node.
-    is_neighbourly: bool,
+    /// It has a direct channel to a rank of this node, and nobody wants to know when it is used.
+    is_short: bool,
     /// Which member it is, if it is a collective, and where they meet.
     member: Option<Member>,
     attendance: Option<Attendance>,
@@ -43,6 +46,9 @@ pub(crate) struct Operation {
     /// How every message of the direct channel ends that arrives.
     arrived: Option<Status>,
     favor: Favor,
+    patience: Patience,
+    /// When it was made, if that is logged.
+    begun: Begun,
 }
 
 /// Where the running operation is.
@@ -64,6 +70,7 @@ impl Operation {
     /// Takes a slot. Its own `memory` is lent to the daemon whenever an operation runs.
     pub(crate) fn new(membership: &Membership, memory: impl Into<Memory>, terms: Terms) -> Result<Self, Error> {
         let Membership { attachment, group } = membership.clone();
+        let begun = attachment.log().begin();
         let (slot, epoch) = attachment.take_slot()?;
         Ok(Self {
             attachment,
@@ -75,12 +82,14 @@ impl Operation {
             run: Run::Inactive,
             end: None,
             direct: None,
-            is_neighbourly: false,
+            is_short: false,
             member: None,
             attendance: None,
             wire: None,
             arrived: None,
             favor: Favor::default(),
+            patience: Patience::default(),
+            begun,
         })
     }
 
@@ -94,6 +103,17 @@ impl Operation {
     pub(crate) fn with_member(mut self, member: Member) -> Self {
         self.member = Some(member);
         self
+    }
+
+    /// Its own memory, from now on.
+    pub(crate) fn with_memory(mut self, memory: impl Into<Memory>) -> Self {
+        self.memory = memory.into();
+        self
+    }
+
+    /// It is registered as a member of a collective.
+    pub(crate) fn note_member(&self, comm: CommId, member: &CollectiveMember) {
+        self.attachment.log().end(self.begun, || log::collective(self.slot, comm, member));
     }
 
     /// Begins the operation that registers it, outside of the ring.
@@ -137,7 +157,13 @@ impl Operation {
     pub(crate) fn stage(&mut self, command: impl FnOnce(Slot, Epoch) -> Command) -> Entry {
         self.enter(Run::Daemon);
         self.epoch = self.epoch.wrapping_add(1);
-        command(self.slot, self.epoch).encode()
+        let command = command(self.slot, self.epoch);
+        if self.begun.is_some()
+            && let Some(registration) = log::registration(&command)
+        {
+            self.attachment.log().end(self.begun, || registration);
+        }
+        command.encode()
     }
 
     /// Begins an operation.
@@ -153,7 +179,7 @@ impl Operation {
     /// Begins the registered operation. If the daemon has to be told, the caller publishes the entry, or calls `retract`.
     #[inline]
     pub(crate) fn start(&mut self) -> Option<Entry> {
-        if !self.is_neighbourly {
+        if !self.is_short {
             return self.start_elsewhere();
         }
         self.start_direct()
@@ -174,6 +200,13 @@ impl Operation {
     /// With the daemon, with the other members of a collective, or over a wire; or on a channel that has come up meanwhile.
     #[inline(never)]
     fn start_elsewhere(&mut self) -> Option<Entry> {
+        let begun = self.attachment.log().begin();
+        let entry = self.start_where_it_goes();
+        self.attachment.log().end(begun, || EventKind::Start { slot: self.slot });
+        entry
+    }
+
+    fn start_where_it_goes(&mut self) -> Option<Entry> {
         if self.member.is_some() {
             return self.start_member();
         }
@@ -243,7 +276,7 @@ impl Operation {
         if let (Some((end, _)), Some((block, number))) = (self.end, channel) {
             self.direct = DirectEnd::open(self.attachment.job(), block, number, end);
             let wired = self.direct.as_ref().and_then(|direct| direct.wired());
-            self.is_neighbourly = self.direct.is_some() && wired.is_none();
+            self.is_short = self.direct.is_some() && wired.is_none() && !self.attachment.log().is_kept();
             self.wire = wired.and_then(|wired| self.attachment.wires().of(wired));
             self.arrived = self.direct_outcome(completion::Status::Success).ok();
         }
@@ -262,16 +295,16 @@ impl Operation {
     /// Waits for the end of the operation.
     pub(crate) fn wait(&mut self, mode: WaitMode) -> Result<Status, Error> {
         self.come_to_wires();
-        match self.take_outcome(0) {
+        match self.conclude(0) {
             Some(outcome) => outcome,
             None => self.wait_long(mode),
         }
     }
 
-    /// Whether the other end is a rank of this node: then who waits has nothing to do for it if it is over.
+    /// Whether who waits has nothing else to do if it is over: the other end is a rank of this node, and no log is kept.
     #[inline]
-    pub(crate) fn is_neighbourly(&self) -> bool {
-        self.is_neighbourly
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// What was started leaves, and is remembered to have left so.
@@ -286,17 +319,19 @@ impl Operation {
         if self.run == Run::Inactive {
             return Err(Error::Inactive);
         }
+        self.attachment.log().begin_wait(Some(self.slot));
         self.begin_wait();
         let outcome = loop {
             if let Err(error) = self.attachment.wait(self, mode) {
                 self.retract();
                 break Err(error);
             }
-            if let Some(outcome) = self.take_outcome(u32::MAX) {
+            if let Some(outcome) = self.conclude(u32::MAX) {
                 break outcome;
             }
         };
         self.end_wait();
+        self.attachment.log().end_wait(Some(self.slot));
         outcome
     }
 
@@ -326,7 +361,9 @@ impl Operation {
         if !self.is_active() {
             return Err(Error::Inactive);
         }
+        self.attachment.log().begin_wait(Some(self.slot));
         let waited = self.attachment.wait(self, mode);
+        self.attachment.log().end_wait(Some(self.slot));
         self.retract();
         waited.map(|()| self.completion())
     }
@@ -337,19 +374,26 @@ impl Operation {
             return Err(Error::Inactive);
         }
         self.attachment.look(self.reach());
-        if let Some(outcome) = self.take_outcome(1) {
+        if let Some(outcome) = self.conclude(1) {
             return outcome.map(Some);
         }
         let Err(error) = self.attachment.check() else { return Ok(None) };
         // What was finished before the session ended counts.
-        if let Some(outcome) = self.take_outcome(1) {
+        if let Some(outcome) = self.conclude(1) {
             return outcome.map(Some);
         }
         self.retract();
         Err(error)
     }
 
-    /// The outcome, if the operation has ended. Copies up to `pieces` pieces of a large message on the way.
+    /// The outcome, if the operation has ended, for the program. Copies up to `pieces` pieces of a large message on the way.
+    pub(crate) fn conclude(&mut self, pieces: u32) -> Option<Result<Status, Error>> {
+        let outcome = self.take_outcome(pieces)?;
+        self.attachment.log().ended(self.slot, &outcome, &self.group);
+        Some(outcome)
+    }
+
+    /// As [`conclude`](Self::conclude), without a word in the log.
     #[inline]
     pub(crate) fn take_outcome(&mut self, pieces: u32) -> Option<Result<Status, Error>> {
         match self.run {
@@ -474,7 +518,7 @@ impl Operation {
                 self.retract();
                 return Err(error);
             }
-            match self.take_outcome(0) {
+            match self.conclude(0) {
                 Some(Err(Error::Cancelled)) => return Ok(None),
                 Some(outcome) => return outcome.map(Some),
                 // It was on the direct channel already.
@@ -483,6 +527,7 @@ impl Operation {
         }
         if self.run == Run::Direct && self.take_back() {
             self.retract();
+            self.attachment.log().ended(self.slot, &Err(Error::Cancelled), &self.group);
             return Ok(None);
         }
         self.wait(mode).map(Some)
@@ -520,6 +565,7 @@ impl Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
+        self.attachment.log().freed(self.slot);
         self.attachment.give_back(self.slot, self.epoch, std::mem::take(&mut self.memory));
     }
 }
@@ -552,6 +598,10 @@ impl Event for Operation {
             Run::Direct => self.wire.is_none(),
             _ => true,
         }
+    }
+
+    fn patience(&self) -> Option<&Patience> {
+        (self.end.is_some() || self.member.is_some()).then_some(&self.patience)
     }
 
     fn arm(&self, doorbell: u32) {

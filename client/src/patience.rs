@@ -2,12 +2,13 @@
 //!
 //! Looking costs a core for the time; sleeping costs a wake-up at its end. If waits end while we look, looking was right;
 //! if they end long after we went to sleep, we could have slept at once. How long a wait would have lasted without the sleep
-//! is not known, so now and then one looks as long as possible, to find out.
+//! is not known, so now and then one looks as long as possible, to find out. A request that is used again and again learns for
+//! itself: one that is answered at once says nothing about another that takes a millisecond.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// What a session has learnt. Threads share it; a lost update is a lesson learnt a little later.
+/// What has been learnt. Threads may share it; a lost update is a lesson learnt a little later.
 #[derive(Debug)]
 pub(crate) struct Patience {
     limit_us: AtomicU32,

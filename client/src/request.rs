@@ -68,7 +68,7 @@ impl Active<'_> {
     /// Waits until the operation has ended, in the session's wait mode.
     #[inline]
     pub fn wait(self) -> Result<Status, Error> {
-        if self.request.operation.is_neighbourly()
+        if self.request.operation.is_short()
             && let Some(outcome) = self.request.operation.take_outcome(0)
         {
             return outcome;
@@ -157,9 +157,13 @@ impl Persistent {
         let place = operation.begin_registration();
         let combiner =
             function.map(|function| Ok((membership.attachment.combiner()?, function.clone()))).transpose()?;
+        let logged = membership.attachment.log().is_kept().then(|| member.clone());
         membership.attachment.register(place, comm, member)?;
         if let Some((combiner, function)) = combiner {
             combiner.add(place.0, number, function);
+        }
+        if let Some(member) = logged {
+            operation.note_member(comm, &member);
         }
         Ok(Self { operation })
     }

@@ -44,6 +44,13 @@ pub fn wait_any(running: &mut [&mut dyn Running]) -> Result<Option<(usize, Statu
         return Err(Error::MixedSessions);
     }
     attachment.look(Reach::Nowhere);
+    attachment.log().begin_wait(None);
+    let ended = until_any(&attachment, running);
+    attachment.log().end_wait(None);
+    ended
+}
+
+fn until_any(attachment: &Attachment, running: &mut [&mut dyn Running]) -> Result<Option<(usize, Status)>, Error> {
     loop {
         let ended = take_any(running)?;
         if ended.is_some() || AnyOf(running).events().next().is_none() {

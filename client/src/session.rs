@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,11 +12,13 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use ropeway_proto::JobId;
 use ropeway_proto::control::JobSpec;
-use ropeway_shm::descriptor::take_inherited;
+use ropeway_shm::EventLog;
+use ropeway_shm::descriptor::{take_inherited, take_inherited_segment};
 
 use crate::attachment::Attachment;
 use crate::control::{ControlSocket, io_error};
 use crate::environment::{self, Environment, Launch};
+use crate::log::Log;
 use crate::{Communicator, Error, WaitMode, private_daemon};
 
 /// Joins the job this process was launched in; by hand, without a launcher, it is a job of one.
@@ -25,7 +27,7 @@ use crate::{Communicator, Error, WaitMode, private_daemon};
 pub fn init() -> Result<Session, Error> {
     let Environment { launch, wait_mode } = Environment::read(std::env::var_os)?;
     let session = match launch {
-        Launch::Rank { fd, job, rank, size } => {
+        Launch::Rank { fd, job, rank, size, log } => {
             static IS_TAKEN: AtomicBool = AtomicBool::new(false);
             if IS_TAKEN.swap(true, Ordering::Relaxed) {
                 return Err(Error::AlreadyInitialized);
@@ -33,7 +35,8 @@ pub fn init() -> Result<Session, Error> {
             // No rank shall outlive a launcher that was killed.
             set_pdeathsig(Signal::SIGKILL).map_err(|error| io_error("binding to the launcher")(error.into()))?;
             let stream = take_inherited(fd).map_err(io_error("taking the connection in ROPEWAY_FD"))?;
-            let session = Session::attach(UnixStream::from(stream), job, rank)?;
+            let log = log.map(inherited_log).transpose()?;
+            let session = Session::attach_with(UnixStream::from(stream), job, rank, log)?;
             session.check_size(size)?;
             session
         }
@@ -70,7 +73,11 @@ impl Session {
     ///
     /// Programs call [`init`]; this is for launchers, and for tests, where a process may well hold several sessions.
     pub fn attach(stream: UnixStream, job: JobId, rank: u32) -> Result<Self, Error> {
-        let attachment = Attachment::open(ControlSocket::new(stream), job, rank, None)?;
+        Self::attach_with(stream, job, rank, None)
+    }
+
+    fn attach_with(stream: UnixStream, job: JobId, rank: u32, log: Option<EventLog>) -> Result<Self, Error> {
+        let attachment = Attachment::open(ControlSocket::new(stream), (job, rank), Log::new(log), None)?;
         Ok(Self::new(attachment))
     }
 
@@ -80,7 +87,7 @@ impl Session {
         let mut socket = ControlSocket::new(stream);
         let spec = JobSpec::single_node(job, 1);
         socket.create_job(spec)?;
-        Ok(Self::new(Attachment::open(socket, job, 0, daemon)?))
+        Ok(Self::new(Attachment::open(socket, (job, 0), Log::new(None), daemon)?))
     }
 
     /// The communicator of all ranks of the job.
@@ -132,6 +139,14 @@ impl fmt::Debug for Session {
         let (rank, size) = (self.attachment.rank(), self.attachment.size());
         f.debug_struct("Session").field("rank", &rank).field("size", &size).finish_non_exhaustive()
     }
+}
+
+/// The log our launcher has made for us.
+fn inherited_log(number: RawFd) -> Result<EventLog, Error> {
+    let why = "is not a log that a launcher has left open";
+    let bad = || Error::BadEnvironment { name: environment::LOG, value: number.to_string(), why };
+    let segment = take_inherited_segment(number).map_err(|_| bad())?;
+    EventLog::map(segment).map_err(|_| bad())
 }
 
 /// A name for a job that nobody can guess.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::commands::Entry;
+use crate::log::Log;
 use crate::request::Request;
 use crate::wait::{Event, WaitMode};
 use crate::wires::Reach;
@@ -82,6 +83,17 @@ impl<'a, R: Request> ActiveSet<'a, R> {
 
     /// Waits until some operation has ended; its index and outcome. `None` when no operation is left.
     pub fn wait_any(&mut self) -> Result<Option<(usize, Status)>, Error> {
+        if let Some(log) = self.log() {
+            log.begin_wait(None);
+        }
+        let ended = self.until_any();
+        if let Some(log) = self.log() {
+            log.end_wait(None);
+        }
+        ended
+    }
+
+    fn until_any(&mut self) -> Result<Option<(usize, Status)>, Error> {
         while self.wait_for_one()? {
             // What has happened may be a step on the way only.
             if let Some(ended) = self.test_any()? {
@@ -95,6 +107,17 @@ impl<'a, R: Request> ActiveSet<'a, R> {
     ///
     /// Returns how many were appended: 0 when no operation was left.
     pub fn wait_some(&mut self, ended: &mut Vec<(usize, Status)>) -> Result<usize, Error> {
+        if let Some(log) = self.log() {
+            log.begin_wait(None);
+        }
+        let some = self.until_some(ended);
+        if let Some(log) = self.log() {
+            log.end_wait(None);
+        }
+        some
+    }
+
+    fn until_some(&mut self, ended: &mut Vec<(usize, Status)>) -> Result<usize, Error> {
         let before = ended.len();
         while ended.len() == before && self.wait_for_one()? {
             self.test_some(ended)?;
@@ -145,6 +168,11 @@ impl<'a, R: Request> ActiveSet<'a, R> {
                 Err(error)
             }
         }
+    }
+
+    /// The session's log. Without requests there is nothing to wait for.
+    fn log(&self) -> Option<&Log> {
+        self.requests.first().map(|first| first.persistent().operation().attachment().log())
     }
 
     fn running(&self) -> impl Iterator<Item = &R> {

@@ -87,6 +87,10 @@ pub(crate) trait Event {
     fn needs_daemon(&self) -> bool {
         true
     }
+    /// What has been learnt of how long this takes, if it happens again and again.
+    fn patience(&self) -> Option<&Patience> {
+        None
+    }
 }
 
 /// Where the threads of a session wait, and what they know of waiting.
@@ -96,6 +100,7 @@ pub(crate) struct WaitingRoom {
     wires: Arc<Wires>,
     pub(crate) local_rank: u32,
     cores: u32,
+    /// Of what happens only once.
     patience: Patience,
     /// Somebody else wanted the core when it was last yielded.
     is_contended: AtomicBool,
@@ -163,7 +168,7 @@ impl WaitingRoom {
             }
         };
         if mode == WaitMode::Adaptive {
-            self.patience.learn(lasted / worth(event));
+            self.patience_for(event).learn(lasted / worth(event));
         }
         Ok(())
     }
@@ -179,7 +184,7 @@ impl WaitingRoom {
         let limit = match mode {
             WaitMode::Polling => None,
             WaitMode::Blocking => Some(BLOCKING_YIELD),
-            WaitMode::Adaptive => Some(self.patience.limit() * worth(event)),
+            WaitMode::Adaptive => Some(self.patience_for(event).limit() * worth(event)),
         };
         let mut waited = Duration::ZERO;
         loop {
@@ -196,6 +201,10 @@ impl WaitingRoom {
             waited = begin.elapsed();
             self.is_contended.store(waited - before > LONE_YIELD, Ordering::Relaxed);
         }
+    }
+
+    fn patience_for<'a>(&'a self, event: &'a impl Event) -> &'a Patience {
+        event.patience().unwrap_or(&self.patience)
     }
 
     /// Looks at the wires the event may come over, several times if nobody else wants the core.
@@ -237,8 +246,9 @@ impl WaitingRoom {
     }
 }
 
+/// By how much longer than others those look whose event may come from another node.
 fn worth(event: &impl Event) -> u32 {
-    if matches!(event.reach(), Reach::Nowhere) { 1 } else { WIRE_PATIENCE }
+    if matches!(event.reach(), Reach::Nowhere) && !event.needs_daemon() { 1 } else { FAR_PATIENCE }
 }
 
 /// `Ok(true)` when the event has happened, an error when it can't any more.
@@ -258,11 +268,9 @@ fn has_ended(event: &impl Event, watch: &Watch) -> Result<bool, Error> {
 const SPINS: u32 = 12;
 /// Longer than a peer takes to answer that is on a core.
 const DIRECT_SPINS: u32 = 60;
-/// By how much longer than others those look who work a wire. If both ends sleep a message wakes two daemons and two ranks,
-/// so that it never comes within the time that makes looking worth while, and both would sleep for ever after. Not so who
-/// waits for a daemon: to the scheduler a core that is always yielded is not an idle one, and the daemon has to wait for one
-/// that computes.
-const WIRE_PATIENCE: u32 = 4;
+/// If both ends sleep a message between nodes wakes two daemons and two ranks, so that it never comes within the time that
+/// makes looking worth while, and all would sleep for ever after.
+const FAR_PATIENCE: u32 = 4;
 /// A yield that nobody takes up is shorter.
 const LONE_YIELD: Duration = Duration::from_nanos(800);
 /// Looks at a wire before the core is yielded; each is a system call.

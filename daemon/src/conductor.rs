@@ -86,7 +86,7 @@ impl Server {
         }
         let user = self.clients[index].user;
         let costs = spec.costs.unwrap_or(self.config.costs);
-        let job = Job::new(spec.clone(), user, &self.config);
+        let job = Job::new(spec.clone(), user, &self.config, self.log().clone());
         let job = job.map_err(|error| Refusal::Invalid(format!("can't create the job's memory: {error}")))?;
         self.jobs.insert(spec.job, job);
         self.clients[index].created = Some(spec.job);

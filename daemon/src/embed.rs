@@ -16,7 +16,7 @@ use mio::{Poll, Waker};
 use nix::sys::signalfd::SignalFd;
 use ropeway_proto::control::DaemonAddress;
 use ropeway_proto::hello::Hello;
-use ropeway_shm::Counters;
+use ropeway_shm::{Counters, EventLog};
 
 use crate::calibration;
 use crate::config::{Config, OutOfRange};
@@ -103,6 +103,11 @@ impl Daemon {
         let (ours, theirs) = UnixStream::pair()?;
         self.order(Order::Serve(theirs))?;
         Ok(ours)
+    }
+
+    /// Has it log what it does from now on, for jobs that are created from now on.
+    pub fn log(&self, log: Arc<EventLog>) -> io::Result<()> {
+        self.order(Order::Log(log))
     }
 
     /// Where other daemons reach it, if it listens for them.

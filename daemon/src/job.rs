@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Registry, Token};
 use ropeway_engine::{
-    Arrival, ChannelWork, DirectId, Engine, Place, StashId, StashWork, Statistics, Violation, Wiring,
+    Arrival, ChannelWork, DirectId, Engine, Place, StashId, StashWork, Statistics, Token as Operation, Violation,
+    Wiring,
 };
 use ropeway_proto::command::CommandError;
 use ropeway_proto::control::{JobSpec, Refusal};
+use ropeway_proto::event::Piece;
 use ropeway_proto::{ChannelId, Command, Frame, JobId, Layout, NodeId, Rank, Slot, limits};
 use ropeway_shm::{
     Consumer, ControlSegment, Counter, Counters, EndOfChannel, JobGeometry, JobSegment, OutOfBounds, RingViolation,
@@ -22,6 +24,7 @@ use crate::channels::{Channels, Unwired};
 use crate::collectives::Work;
 use crate::config::{Config, cost_table, memory_available};
 use crate::device::{Inbound, LinkError, Outbound, Target};
+use crate::log::Log;
 use crate::meetings::Meetings;
 use crate::schedules::Schedules;
 use crate::wires::{self, Wires};
@@ -48,6 +51,7 @@ pub(crate) struct Job {
     spare: Vec<Vec<u8>>,
     memory_bytes_max: u64,
     counted: Statistics,
+    log: Log,
 }
 
 /// What a local rank has to do with this daemon.
@@ -89,7 +93,7 @@ const SPARE_STASHES: usize = 64;
 const ENDING: Duration = Duration::from_secs(3);
 
 impl Job {
-    pub(crate) fn new(spec: JobSpec, user: u32, config: &Config) -> std::io::Result<Self> {
+    pub(crate) fn new(spec: JobSpec, user: u32, config: &Config, log: Log) -> std::io::Result<Self> {
         let local_ranks = spec.local_ranks().len() as u32;
         let costs = spec.costs.unwrap_or(config.costs);
         let geometry = JobGeometry { local_ranks, arena_bytes_max: config.arena_bytes_max };
@@ -113,6 +117,7 @@ impl Job {
             spare: Vec::new(),
             memory_bytes_max: config.job_memory_bytes_max,
             counted: Statistics::default(),
+            log,
         })
     }
 
@@ -436,13 +441,26 @@ impl Job {
 
     pub(crate) fn poll_transmit(&mut self, job: JobId, to: NodeId) -> Option<Outbound> {
         let transmit = self.engine.poll_transmit(to)?;
+        if let Some(operation) = transmit.token.filter(|_| self.log.is_kept()) {
+            self.log.piece_begins(self.engine.piece_of(operation, transmit.frame.payload_bytes().into()));
+        }
         let payload = transmit.payload.map(|(layout, at)| (Arc::clone(&self.segment), layout, at));
         Some(Outbound { job, frame: transmit.frame, payload, token: transmit.token })
+    }
+
+    /// The device is done with so many bytes of an operation's payload.
+    pub(crate) fn transmitted(&mut self, operation: Operation, bytes: u64) {
+        if self.log.is_kept() {
+            self.log.piece_ends(self.engine.piece_of(operation, bytes));
+        }
+        self.engine.handle_transmitted(operation, bytes);
     }
 
     pub(crate) fn accept(&mut self, job: JobId, from: NodeId, frame: Frame) -> Result<Inbound, LinkError> {
         let placement = self.engine.handle_frame(from, frame)?;
         self.carry_out_channel_work();
+        let piece = self.arriving(placement.arrival);
+        self.log.piece_begins(piece);
         let target = match placement.place {
             Place::Buffer { layout, at } => Target::Buffer { segment: Arc::clone(&self.segment), layout, at },
             Place::Stash(_) => {
@@ -456,10 +474,20 @@ impl Job {
     }
 
     pub(crate) fn arrived(&mut self, inbound: Inbound) {
+        let piece = self.arriving(inbound.arrival);
+        self.log.piece_ends(piece);
         if let (Arrival::Stash(stash), Target::Stash(memory)) = (inbound.arrival, inbound.target) {
             self.stash.insert(stash, memory);
         }
         self.engine.handle_arrived(inbound.arrival);
+    }
+
+    /// The piece that arrives in a rank's buffer, if that is logged.
+    fn arriving(&mut self, arrival: Arrival) -> Option<Piece> {
+        match arrival {
+            Arrival::Message { operation, bytes } if self.log.is_kept() => self.engine.piece_of(operation, bytes),
+            _ => None,
+        }
     }
 
     /// Carries out what the engine wants: copies out of the stash, completions into slots.
@@ -469,7 +497,10 @@ impl Job {
             let (StashWork::Copy { stash, .. } | StashWork::Drop { stash }) = work;
             let memory = self.stash.remove(&stash).unwrap_or_default();
             if let StashWork::Copy { to, bytes, operation, .. } = work {
+                let piece = self.arriving(Arrival::Message { operation, bytes });
+                self.log.piece_begins(piece);
                 self.segment.write(&to, 0, &memory[..bytes as usize])?;
+                self.log.piece_ends(piece);
                 counters.add(Counter::PayloadCopies, 1);
                 counters.add(Counter::PayloadBytesCopied, bytes);
                 self.engine.handle_copied(stash, operation);

@@ -10,6 +10,7 @@
 //! | `conductor` | control sockets: jobs are created, clients attach, detach, die |
 //! | `client` | one control connection |
 //! | `job` | an engine, its segment, its ranks' rings |
+//! | `log` | what the daemon does and when, if a launcher wants to know |
 //! | `link` | connections to other daemons: dialling, hello, routes |
 //! | `channels` | where direct channels lie, and the daemon's part in them |
 //! | `meetings` | where members of collectives meet, and the daemon's part in them |
@@ -28,6 +29,7 @@ pub mod embed;
 mod idle;
 mod job;
 mod link;
+mod log;
 mod meetings;
 mod schedules;
 mod server;

@@ -419,7 +419,7 @@ impl Traffic for LinkTraffic<'_> {
 
     fn transmitted(&mut self, job: JobId, operation: Operation, bytes: u64) {
         if let Some(job) = self.jobs.get_mut(&job) {
-            job.engine.handle_transmitted(operation, bytes);
+            job.transmitted(operation, bytes);
         }
     }
 
@@ -457,7 +457,7 @@ impl Traffic for SelfTraffic<'_> {
     }
 
     fn transmitted(&mut self, _: JobId, operation: Operation, bytes: u64) {
-        self.job.engine.handle_transmitted(operation, bytes);
+        self.job.transmitted(operation, bytes);
     }
 
     fn accept(&mut self, job: JobId, frame: Frame) -> Result<Inbound, LinkError> {

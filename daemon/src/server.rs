@@ -15,7 +15,7 @@ use mio::{Events, Interest, Poll, Token};
 use nix::sys::signalfd::SignalFd;
 use ropeway_proto::hello::VersionRange;
 use ropeway_proto::{JobId, NodeId};
-use ropeway_shm::{Counter, Counters, eventfd};
+use ropeway_shm::{Counter, Counters, EventLog, eventfd};
 use slab::Slab;
 
 use crate::client::Client;
@@ -24,6 +24,7 @@ use crate::device::{Device, ShmDevice};
 use crate::idle::{Idle, Rest};
 use crate::job::Job;
 use crate::link::{Links, SelfTraffic};
+use crate::log::{Awake, Log};
 
 /// All jobs on this node.
 pub(crate) type Jobs = HashMap<JobId, Job>;
@@ -81,6 +82,8 @@ impl Source {
 pub(crate) enum Order {
     /// Serve this connection.
     Serve(StdUnixStream),
+    /// Log there what is done from now on, for jobs that are created from now on.
+    Log(Arc<EventLog>),
     /// Stop.
     Stop,
 }
@@ -101,6 +104,7 @@ pub(crate) struct Server {
     pub(crate) is_stopping: bool,
     shm: ShmDevice,
     idle: Idle,
+    awake: Awake,
     orders: Option<Receiver<Order>>,
     control_listener: Option<UnixListener>,
     link_listener: Option<TcpListener>,
@@ -140,6 +144,7 @@ impl Server {
         }
         Ok(Self {
             idle: Idle::new(config.idle_yield),
+            awake: Awake::begin(None),
             versions: config.versions,
             config,
             poll,
@@ -165,6 +170,7 @@ impl Server {
         while !self.is_stopping {
             let now = Instant::now();
             let work = self.cycle(now)?;
+            self.awake.add(work);
             cycles += 1;
             let rest = self.idle.after(work, now, || self.jobs.values().any(Job::is_watched));
             match rest {
@@ -181,7 +187,13 @@ impl Server {
                 Rest::Sleep => self.sleep(&mut events, now)?,
             }
         }
+        self.awake.end();
         Ok(())
+    }
+
+    /// What the daemon does, if anybody wants to know.
+    pub(crate) fn log(&self) -> &Log {
+        self.awake.log()
     }
 
     /// One pass over everything that may have work. Says how much it did.
@@ -248,8 +260,10 @@ impl Server {
             let timeout = timeout.map(|deadline| deadline.saturating_duration_since(now));
             let timeout = if looks_again { Some(Duration::ZERO) } else { timeout };
             self.counters.add(Counter::Sleeps, 1);
+            self.awake.end();
             // A millisecond more, so that the deadline has passed when the poll returns.
             self.look(events, timeout.map(|timeout| timeout + Duration::from_millis(1)))?;
+            self.awake.resume();
         }
         self.jobs.values_mut().for_each(Job::disarm);
         self.idle.has_slept();
@@ -333,6 +347,7 @@ impl Server {
         while let Some(order) = self.orders.as_ref().and_then(|orders| orders.try_recv().ok()) {
             match order {
                 Order::Stop => self.is_stopping = true,
+                Order::Log(log) => self.awake = Awake::begin(Some(log)),
                 Order::Serve(stream) => {
                     if let Err(error) = self.serve(stream) {
                         tracing::warn!(%error, "can't serve a connection");

@@ -15,10 +15,12 @@
 //! M. R. Hestenes and E. Stiefel, *Methods of Conjugate Gradients for Solving Linear Systems*, 1952; as a test of
 //! overlap and early binding R. Dimitrov, *Overlapping of Communication and Computation and Early Binding*, 2001.
 
+mod dense;
 mod exchange;
 mod matrix;
 mod solver;
 
+pub use dense::DenseRows;
 pub use exchange::{AmongRanks, Exchange};
-pub use matrix::{NotSymmetric, Rows, SparseRows};
-pub use solver::{Outcome, Settings, Solution, Times, relative_difference, solve, solve_serially};
+pub use matrix::{Matrix, NotSymmetric, Rows, SparseRows};
+pub use solver::{Outcome, Settings, Solution, Times, relative_difference, solve, solve_alone, solve_serially};

@@ -17,10 +17,14 @@
 //!
 //! D. H. Bailey, *FFTs in External or Hierarchical Memory*, 1990; on segments R. Dimitrov, *Overlapping of
 //! Communication and Computation and Early Binding*, 2001.
+//!
+//! [`BinaryExchange`] is the algorithm of the latter, with messages between pairs of ranks instead of all-to-alls.
 
+mod binary_exchange;
 mod transform;
 mod transpose;
 
+pub use binary_exchange::{BinaryExchange, Butterflies, Phases, in_order};
 pub use rustfft::num_complex::Complex32;
 pub use transform::{Shape, Times, Transform, UnfitSize, relative_error, signal, transform_serially};
 pub use transpose::Transpose;

@@ -16,5 +16,5 @@ mod solver;
 mod system;
 
 pub use exchange::{AmongRanks, Exchange, OneShot, OneShotSwap, Persistent, PersistentSwap, Swap};
-pub use solver::{Extremes, Settings, Solution, relative_difference, solve, solve_serially};
+pub use solver::{Extremes, Settings, Solution, exchange_only, relative_difference, solve, solve_serially};
 pub use system::{NotDominant, System};

@@ -23,7 +23,7 @@ use crate::limits::{SLOTS_PER_RANK, TAG_MAX};
 pub const COMMAND_WORDS: usize = 8;
 
 /// Whom a message goes to or comes from. `None` is the wildcard, legal in `Recv` and `Probe` only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// Communicator.
     pub comm: CommId,

@@ -11,6 +11,7 @@
 //! | [`control`] | client ↔ daemon | attach, create a job, reserve memory: the control socket |
 //! | [`costs`] | between the daemons of a job | what messages between nodes cost, by which all choose alike |
 //! | [`division`] | client, daemon | what of a collective happens within nodes, and what between them |
+//! | [`event`] | client, daemon → launcher | what a process has done and when, for a trace or a recording |
 //! | [`frame`] | daemon ↔ daemon | 64-byte headers in front of every payload |
 //! | [`wire`] | node ↔ node | 16-byte headers of small messages that whoever waits moves |
 //! | [`hello`] | daemon ↔ daemon | the first bytes of a link or wire: version range and key |
@@ -23,6 +24,7 @@ pub mod completion;
 pub mod control;
 pub mod costs;
 pub mod division;
+pub mod event;
 pub mod frame;
 pub mod hello;
 pub mod ids;
@@ -33,6 +35,7 @@ pub mod wire;
 
 pub use command::{Command, Endpoint};
 pub use completion::{Completion, Status};
+pub use event::{Event, EventKind};
 pub use frame::{Envelope, Frame};
 pub use ids::{ChannelId, CommId, End, Epoch, JobId, NodeId, Rank, Slot, Tag};
 pub use layout::Layout;

@@ -80,6 +80,12 @@ pub const ONE_SHOT_LANES_MAX: u64 = 8;
 /// The same, of arrays however large.
 pub const ONE_SHOT_LANES_MIN: u64 = 2;
 
+/// Events a process can log. It logs no more then, so that a log begins where the process did.
+pub const LOG_EVENTS_MAX: u64 = 1 << 19;
+
+/// Memory of all logs of a job: many processes have less each.
+pub const LOG_BYTES_MAX: u64 = 512 << 20;
+
 /// Alignment of registered buffers: a cache line, so that neighbours never share one.
 pub const BUFFER_ALIGN: u64 = 64;
 

@@ -1,17 +1,22 @@
 //! `ropeway bench`: measures.
 
+mod boum;
 mod collective;
 mod command;
 mod compare;
+mod comparison;
 mod flags;
+mod lab;
 mod peer;
-mod progress;
+mod programs;
 mod report;
 mod rounds;
+mod segments;
 mod table;
+mod ticker;
+mod verdict;
 mod wide;
 
-use self::progress::Progress;
 use self::table::Results;
 use crate::failure::{Failure, print};
 use crate::launch::{Daemons, Events};
@@ -20,7 +25,9 @@ use crate::steps::{Steps, Told};
 
 pub(crate) use self::command::Command;
 use self::flags::Flags;
+pub(crate) use self::lab::{Crew, Lab, costs, in_order};
 pub(crate) use self::table::{counted_nodes, digits};
+pub(crate) use self::ticker::Ticker;
 
 pub(crate) fn run(command: &Command) -> Result<(), Failure> {
     match command {
@@ -31,7 +38,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
 
 fn run_one(flags: &Flags) -> Result<(), Failure> {
     let events = Events::from_signals()?;
-    let progress = Progress::of_one(flags.quiet);
+    let progress = Ticker::of_one(flags.quiet);
     let found = measure(flags, &events, &progress)?;
     progress.finish();
     // What has been measured before a failure is still true.
@@ -66,9 +73,9 @@ impl Found {
 }
 
 /// Measures what was asked for.
-fn measure(flags: &Flags, events: &Events, progress: &Progress) -> Result<Found, Failure> {
-    if flags.compares() {
-        return compare::measure(flags, events, progress);
+fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, Failure> {
+    if let Some(procedure) = flags.procedure() {
+        return procedure(flags, events, progress);
     }
     let plan = flags.plan()?;
     let daemons = flags.daemons()?;
@@ -81,7 +88,8 @@ fn measure(flags: &Flags, events: &Events, progress: &Progress) -> Result<Found,
         Told::Outcome(measured, seen) => results.add(measured, seen),
     });
     let table = results.table();
-    let table = if table.is_empty() { String::new() } else { format!("{}{table}", results.heading()) };
+    let table =
+        if table.is_empty() { String::new() } else { format!("{}{table}{}", results.heading(), results.footnote()) };
     Ok(Found { records: results.json(), table, counted: results.counted(), cut_short: followed.err() })
 }
 

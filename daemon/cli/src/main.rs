@@ -7,7 +7,9 @@ mod daemon;
 mod demo;
 mod explain;
 mod failure;
+mod history;
 mod launch;
+mod predict;
 mod rank;
 mod run;
 mod steps;
@@ -34,6 +36,7 @@ enum Command {
     Bench(bench::Command),
     Calibrate(calibrate::Flags),
     Explain(explain::Flags),
+    Predict(predict::Flags),
     Daemon(daemon::Flags),
     /// What the tool starts as a rank of its own jobs.
     #[command(hide = true)]
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(&command),
         Command::Calibrate(flags) => calibrate::run(&flags),
         Command::Explain(flags) => explain::run(&flags),
+        Command::Predict(flags) => predict::run(&flags),
         Command::Daemon(flags) => daemon::run(flags),
         Command::Rank(flags) => rank::run(&flags),
     };
@@ -70,6 +74,9 @@ Examples:
   ropeway bench report --quick                   all benchmarks on a page, to be opened in a browser
   ropeway bench coll allreduce -n 4              how long a collective takes, and how much of it computing hides
   ropeway calibrate --quick                      what this machine can do, and the sizes that follow
+  ropeway run -n 4 --record run.jsonl -- ./my-program
+  ropeway predict run.jsonl                      where its time went, and what persistence and overlap would save
   ropeway explain allreduce -n 64 --bytes 1M     which algorithm, why, and what each participant does
+  ropeway predict --compute 5ms --message 64K    what early binding and overlap would gain a program
 
 `ropeway COMMAND --help` says more. Log: set RUST_LOG, for example RUST_LOG=debug.";

@@ -6,6 +6,7 @@ use clap::Args;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use ropeway::Communicator;
+use ropeway_bench::boum::Application;
 use ropeway_bench::{Console, Plan};
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,8 @@ pub(crate) enum Task {
     Bench(Plan),
     /// The demonstration.
     Jacobi(JacobiTask),
+    /// A program that the model is compared with.
+    Application(Application),
 }
 
 impl Task {
@@ -50,6 +53,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
             ropeway_bench::run(&session, &mut console, plan).map_err(|error| error.to_string())
         }
         Task::Jacobi(task) => task.run(&world, &mut console).map_err(|error| error.to_string()),
+        Task::Application(application) => application.run(&world, &mut console).map_err(|error| error.to_string()),
     };
     result.map_err(|error| Failure::Other(format!("rank {}: {error}", world.rank())))
 }

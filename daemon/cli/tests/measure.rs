@@ -141,7 +141,7 @@ fn the_rate_is_that_of_all_pairs() {
 
 #[test]
 fn overhead_is_measured_call_by_call() {
-    let parameters = [("o_s", "ns"), ("o_i", "ns"), ("b", "ns/byte"), ("R", "ratio")];
+    let parameters = [("o_s", "ns"), ("o_i", "ns"), ("b", "ns/byte"), ("R", "ratio"), ("d_p", "ratio")];
     let calls = ["start_send", "start_recv", "wait_done"].map(|call| (call, "ns"));
     let expected: Vec<_> = parameters.into_iter().chain(calls).collect();
     let args = ["overhead", "--sizes", "256K", "--iters", "3", "--mode", "persistent", "--counters"];

@@ -19,8 +19,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use ropeway_proto::control::JobSpec;
+use ropeway_proto::event::Piece;
 use ropeway_proto::{
-    ChannelId, CommId, Command, Completion, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, limits,
+    ChannelId, CommId, Command, Completion, End, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, limits,
 };
 
 use crate::agreement::Agreements;
@@ -458,6 +459,17 @@ impl Engine {
     // ---- small things everybody needs
 
     /// The request of an operation that still runs.
+    /// So many bytes of an operation's message, as a log has them. `None` if it has ended.
+    pub fn piece_of(&mut self, operation: Token, bytes: u64) -> Option<Piece> {
+        let first_rank = self.rank_of(0);
+        let request = self.find_operation(operation)?;
+        let end = if matches!(request.kind, Kind::Send(_)) { End::Send } else { End::Recv };
+        // The slot of a node's own request is a step of a collective.
+        let is_ranks = !request.comm.is_reserved();
+        let of = is_ranks.then_some((first_rank + request.local_rank, request.slot));
+        Some(Piece { end, of, node: request.node, bytes })
+    }
+
     pub(crate) fn find_operation(&mut self, operation: Token) -> Option<&mut Request> {
         let request = self.requests.find_mut(operation.request)?;
         (request.epoch == operation.epoch && request.is_active()).then_some(request)

@@ -5,6 +5,12 @@ use std::ops::Range;
 use super::relative_difference;
 use crate::matrix_market::SparseMatrix;
 
+/// Rows of a matrix, as far as a solver is concerned.
+pub trait Matrix {
+    /// Adds the product with `x` to `product`, which has a place for each row.
+    fn multiply_add(&self, x: &[f64], product: &mut [f64]);
+}
+
 /// Consecutive rows of a sparse matrix: of each row the elements that are not zero, from left to right.
 ///
 /// ```text
@@ -87,14 +93,6 @@ impl SparseRows {
         self.len() == 0
     }
 
-    /// Adds the product with `x` to `product`.
-    pub fn multiply_add(&self, x: &[f64], product: &mut [f64]) {
-        for (row, sum) in product.iter_mut().enumerate() {
-            let elements = self.elements(row);
-            *sum += elements.map(|(column, value)| value * x[column]).sum::<f64>();
-        }
-    }
-
     /// The sum of each row: the right-hand side of a system whose solution is all ones.
     pub fn row_sums(&self) -> Vec<f64> {
         (0..self.len()).map(|row| self.elements(row).map(|(_, value)| value).sum()).collect()
@@ -114,16 +112,25 @@ impl SparseRows {
     }
 }
 
+impl Matrix for SparseRows {
+    fn multiply_add(&self, x: &[f64], product: &mut [f64]) {
+        for (row, sum) in product.iter_mut().enumerate() {
+            let elements = self.elements(row);
+            *sum += elements.map(|(column, value)| value * x[column]).sum::<f64>();
+        }
+    }
+}
+
 /// A rank's rows of the system `A·x = b`, in two halves: what needs this rank's own part of a vector only, and what
 /// needs the others'.
 ///
 /// The right-hand side is `A·(1, …, 1)`, so the solution is known: all ones.
 #[derive(Clone, Debug)]
-pub struct Rows {
+pub struct Rows<M = SparseRows> {
     /// The elements in the columns of this rank, counted from its first.
-    pub near: SparseRows,
+    pub near: M,
     /// The other elements.
-    pub far: SparseRows,
+    pub far: M,
     /// The right-hand side.
     pub right_hand_side: Vec<f64>,
 }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use super::{Exchange, Rows, SparseRows};
+use super::{Exchange, Matrix, Rows, SparseRows};
 use crate::timed;
 
 /// When to stop.
@@ -53,10 +53,14 @@ pub struct Times {
 }
 
 /// Solves the system together with the other ranks.
-pub fn solve<E: Exchange>(rows: &Rows, exchange: &mut E, settings: Settings) -> Result<Solution, E::Error> {
+pub fn solve<M: Matrix, E: Exchange>(
+    rows: &Rows<M>,
+    exchange: &mut E,
+    settings: Settings,
+) -> Result<Solution, E::Error> {
     let mut times = Times::default();
     let begin = Instant::now();
-    let mut x = vec![0.0; rows.near.len()];
+    let mut x = vec![0.0; rows.right_hand_side.len()];
     let mut q = x.clone();
     let mut r = rows.right_hand_side.clone();
     let mut p = r.clone();
@@ -95,7 +99,12 @@ pub fn solve<E: Exchange>(rows: &Rows, exchange: &mut E, settings: Settings) -> 
 
 /// Solves a whole system in this process alone.
 pub fn solve_serially(matrix: &SparseRows, settings: Settings) -> Solution {
-    match solve(&Rows::new(matrix, 0..matrix.len()), &mut Alone, settings) {
+    solve_alone(&Rows::new(matrix, 0..matrix.len()), settings)
+}
+
+/// Solves a system whose rows are all on this rank, so that all elements are near.
+pub fn solve_alone<M: Matrix>(rows: &Rows<M>, settings: Settings) -> Solution {
+    match solve(rows, &mut Alone, settings) {
         Ok(solution) => solution,
         Err(never) => match never {},
     }

@@ -53,6 +53,23 @@ pub fn solve<E: Exchange>(system: &System, exchange: &mut E, settings: Settings)
     Ok(Solution { x, iterations, converged, total: begin.elapsed(), communication })
 }
 
+/// The same messages as in a solution of the system once more without computing, so that nobody waits for a rank that
+/// computes. How long they take.
+pub fn exchange_only<E: Exchange>(
+    system: &System,
+    exchange: &mut E,
+    solution: &Solution,
+) -> Result<Duration, E::Error> {
+    let mut x = solution.x.clone();
+    let part = x[system.rows()].to_vec();
+    let begin = Instant::now();
+    for _ in 0..solution.iterations {
+        exchange.gather_parts(&part, &mut x)?;
+        exchange.maximum(Extremes::default())?;
+    }
+    Ok(begin.elapsed())
+}
+
 /// Solves a whole system in this process alone.
 pub fn solve_serially(system: &System, settings: Settings) -> Solution {
     match solve(system, &mut Alone, settings) {

@@ -37,22 +37,35 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], descriptors: &mut Vec<
 /// Succeeds at most once for a number: an inherited descriptor stays open over exec, one that was taken does not, nor
 /// does any that the standard library has opened. So nothing that has an owner in this process is taken from it.
 pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
+    take(number, || Ok(getpeername::<UnixAddr>(number).map(drop)?))
+}
+
+/// The same, of a segment.
+pub fn take_inherited_segment(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call only looks at a number.
+    let seals = || unsafe { libc::fcntl(number, libc::F_GET_SEALS) };
+    take(number, || if seals() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) })
+}
+
+/// Takes over what is at `number` if it was inherited and is what it should be. If not, it stays as it is.
+fn take(number: RawFd, check: impl FnOnce() -> io::Result<()>) -> io::Result<OwnedFd> {
     let not_inherited = || io::Error::new(io::ErrorKind::NotFound, "no descriptor was inherited there");
     // SAFETY: the call only looks at a number.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     if flags < 0 || flags & libc::FD_CLOEXEC != 0 {
         return Err(not_inherited());
     }
-    getpeername::<UnixAddr>(number)?;
+    check()?;
     // SAFETY: it is open and without an owner, since whoever owns a descriptor here has had it closed on exec.
-    let socket = unsafe { OwnedFd::from_raw_fd(number) };
-    nix::fcntl::fcntl(&socket, nix::fcntl::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
-    Ok(socket)
+    let taken = unsafe { OwnedFd::from_raw_fd(number) };
+    nix::fcntl::fcntl(&taken, nix::fcntl::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+    Ok(taken)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::memfd::{MFdFlags, memfd_create};
     use nix::sys::socket::{AddressFamily, ControlMessage, SockFlag, SockType, sendmsg, socketpair};
     use nix::unistd::{read, write};
     use std::io::IoSlice;
@@ -90,5 +103,15 @@ mod tests {
         let (ours, _theirs) = pair(SockFlag::empty());
         let taken = take_inherited(ours.into_raw_fd()).unwrap();
         assert!(take_inherited(taken.as_raw_fd()).is_err());
+    }
+
+    #[test]
+    fn only_a_segment_is_taken_for_one() {
+        let (ours, _theirs) = pair(SockFlag::empty());
+        assert!(take_inherited_segment(ours.as_raw_fd()).is_err());
+        let memory = memfd_create("test", MFdFlags::MFD_ALLOW_SEALING).unwrap().into_raw_fd();
+        assert!(take_inherited(memory).is_err());
+        let taken = take_inherited_segment(memory).unwrap();
+        assert!(take_inherited_segment(taken.as_raw_fd()).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! All shared-memory `unsafe` of Ropeway: segments, rings, doorbells, request slots, arenas, counters, vectored I/O.
+//! All shared-memory `unsafe` of Ropeway: segments, rings, doorbells, request slots, arenas, counters, logs, vectored I/O.
 //!
 //! What the others get are safe types whose rules hold whatever the process at the other end does. The protocols, the races
 //! they avoid, and why they do: README.md of this crate.
@@ -28,6 +28,8 @@ mod control;
 mod counters;
 #[cfg(not(loom))]
 pub mod descriptor;
+#[cfg(not(loom))]
+mod event_log;
 #[cfg(not(loom))]
 pub mod eventfd;
 #[cfg(not(loom))]
@@ -66,6 +68,7 @@ pub use self::{
     combine::combine,
     control::{Consumer, ControlSegment, Producer},
     counters::{Counter, Counters},
+    event_log::EventLog,
     job::{JobGeometry, JobSegment, OutOfBounds},
     known::KnownChannels,
     meeting::{Arrival, Helped, Meeting, MeetingPlan, SMALL_WORK_BYTES},

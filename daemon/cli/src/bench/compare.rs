@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropeway_bench::{Bench, Kind, MPI_CONTEST, Measured, Mode, Plan, Setting, Size, Summary, Table};
+use ropeway_bench::{Bench, Doubt, Doubts, Kind, MPI_CONTEST, Measured, Mode, Plan, Setting, Size, Summary, Table};
 use serde::Serialize;
 
 use super::peer::{self, Peer, Placement};
-use super::progress::Progress;
 use super::rounds::{Round, kinds, rounds};
-use super::table::digits;
+use super::table::{digits, footnote, median};
+use super::ticker::Ticker;
+use super::verdict::{Verdict, is_time, verdict};
 use super::{Flags, Found};
 use crate::failure::Failure;
 use crate::launch::{Daemons, Events, Input, Launch, Next, Outcome, Output, Program, Running};
@@ -20,7 +21,7 @@ use crate::steps::{Steps, Told};
 /// A peer's run must end within this time; a library that spins on too few cores would take for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) fn measure(flags: &Flags, events: &Events, progress: &Progress) -> Result<Found, Failure> {
+pub(super) fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, Failure> {
     let kinds = kinds(flags)?;
     let needs_pairs = kinds.iter().any(|kind| kind.operation().is_none());
     if flags.ranks < 2 || (needs_pairs && !flags.ranks.is_multiple_of(2)) {
@@ -112,6 +113,9 @@ struct Line {
     ratio: f64,
     ratio_min: f64,
     ratio_max: f64,
+    verdict: Verdict,
+    /// The chance of such a difference if there were none.
+    p: f64,
     version: &'static str,
 }
 
@@ -127,7 +131,7 @@ struct Arena<'a> {
     /// Where peers complain.
     complaints: &'a Path,
     events: &'a Events,
-    progress: &'a Progress,
+    progress: &'a Ticker,
 }
 
 /// A peer, and the kind of its requests.
@@ -270,6 +274,9 @@ impl Arena<'_> {
                 let theirs = &rival.figures[index];
                 let ratios: Vec<f64> = ours[index].iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
                 let ratio = Summary::of(&ratios);
+                let summary = Summary::of(&ours[index]);
+                let doubts = summary.doubts.and(Doubt::Oversubscribed, !self.has_cores());
+                let (verdict, p) = verdict(&ours[index], theirs, metric);
                 lines.push(Line {
                     bench: "compare",
                     of: contest.kind.to_string(),
@@ -279,7 +286,7 @@ impl Arena<'_> {
                     setting: Setting { wait: wait.to_string(), ..self.flags.setting() },
                     bytes: size.0,
                     touched: contest.touch,
-                    summary: Summary::of(&ours[index]),
+                    summary: Summary { doubts, ..summary },
                     runs: self.flags.runs(),
                     peer: rival.peer.name.clone(),
                     peer_mode: rival.form,
@@ -287,6 +294,8 @@ impl Arena<'_> {
                     ratio: ratio.median,
                     ratio_min: ratio.min,
                     ratio_max: ratio.max,
+                    verdict,
+                    p,
                     version: env!("CARGO_PKG_VERSION"),
                 });
             }
@@ -315,19 +324,22 @@ fn json(lines: &[Line]) -> String {
 }
 
 fn table(flags: &Flags, lines: &[Line]) -> String {
-    let mut table = Table::with_words(2, &["what", "peer", "bytes", "ours", "theirs", "unit", "ours/theirs", "spread"]);
+    let heading = ["what", "peer", "bytes", "ours", "theirs", "unit", "ours/theirs", "spread", "Ropeway is"];
+    let mut table = Table::with_words(2, &heading);
     for line in lines.iter().filter(|line| is_best_form(line, lines)) {
         let what = format!("{}, {}", line.of, line.setting.wait);
         let peer = format!("{} {}", line.peer, line.peer_mode);
         let spread = format!("{}-{}", digits(line.ratio_min), digits(line.ratio_max));
-        let (ours, theirs) = (digits(line.summary.median), digits(line.peer_median));
+        let (ours, theirs) = (median(&line.summary), digits(line.peer_median));
         let (bytes, unit) = (Size(line.bytes).to_string(), line.unit.to_owned());
-        table.push(vec![what, peer, bytes, ours, theirs, unit, digits(line.ratio), spread]);
+        table.push(vec![what, peer, bytes, ours, theirs, unit, digits(line.ratio), spread, line.verdict.to_string()]);
     }
+    let doubts = lines.iter().map(|line| line.summary.doubts).fold(Doubts::default(), Doubts::union);
     let Setting { ranks, nodes, device, cores, .. } = flags.setting();
     let buffers = if flags.touch { "written before each send" } else { "untouched" };
     let nodes = super::counted_nodes(nodes);
-    format!("Ropeway and others in turns; {ranks} ranks, {nodes}, {device}, {cores} cores, buffers {buffers}\n{table}")
+    let heading = format!("{ranks} ranks, {nodes}, {device}, {cores} cores, buffers {buffers}");
+    format!("Ropeway and others in turns; {heading}\n{table}{}", footnote(doubts))
 }
 
 /// Whether the peer does no better with its other kind of requests. The records have both.
@@ -335,9 +347,8 @@ fn is_best_form(line: &Line, lines: &[Line]) -> bool {
     let is_same = |other: &&Line| {
         (&other.of, &other.setting, other.bytes, &other.peer) == (&line.of, &line.setting, line.bytes, &line.peer)
     };
-    let is_better = |other: &Line| match line.metric {
-        "half_rtt" | "latency" => other.peer_median < line.peer_median,
-        _ => other.peer_median > line.peer_median,
+    let is_better = |other: &Line| {
+        if is_time(line.metric) { other.peer_median < line.peer_median } else { other.peer_median > line.peer_median }
     };
     !lines.iter().filter(is_same).any(is_better)
 }

@@ -9,8 +9,10 @@ use ropeway::WaitMode;
 use ropeway_bench::{Bench, CollectiveCall, Kind, Mode, Plan, Progress, Setting, Size};
 
 use super::collective::{CollectiveFlags, check_sizes, usual_sizes};
+use super::programs::ProgramFlags;
+use super::{Found, Ticker, boum, compare, segments};
 use crate::failure::Failure;
-use crate::launch::{Network, Rate};
+use crate::launch::{Events, Network, Rate};
 use crate::run::{NODES_MAX, RANKS_MAX, seconds};
 
 /// Measures messages and collectives, and beside messages the floor: what the machine can do without Ropeway.
@@ -32,6 +34,8 @@ Examples:
   ropeway bench asynchrony --nodes 2 --progress both --wait polling
   ropeway bench overlap --of allgather,alltoall -n 4 --sizes 64K
   ropeway bench compare --nodes 2 --of latency --sizes 8,1M
+  ropeway bench boum -n 8 --wait polling
+  ropeway bench segments --nodes 2 --netns --rate 1gbit --points 1M
   ropeway bench report --quick
 
 A collective's size is that of the vector (bcast, reductions, scans), of each rank's block (gather, scatter, allgather,
@@ -51,17 +55,19 @@ pub(crate) struct Flags {
     #[arg(value_enum, value_name = "NAME")]
     name: Name,
     /// Ranks; the first and the last of them exchange messages (message-rate: each of the lower half with one of the upper;
-    /// collectives: all).
+    /// collectives, segments: all; boum: 2, 4, 8 … up to so many).
     #[arg(short = 'n', long, value_name = "P", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     pub(super) ranks: u32,
     /// Nodes: 1 is shared memory; more are so many daemons, joined by TCP on loopback.
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     pub(super) nodes: u32,
     /// Bytes of a message or of a collective (see below), with suffixes K, M, G for powers of 1024 [default: 8,1K,64K,1M; message-rate: 8,64,1K; wakeup: 8;
-    /// skew: 1,64,1K,8K,64K,512K,4M; overlap: 64K,256K,1M,4M; asynchrony: 8,1K,64K,1M,4M].
+    /// skew: 1,64,1K,8K,64K,512K,4M; overlap: 64K,256K,1M,4M; asynchrony: 8,1K,64K,1M,4M; boum: 0,8,1K,64K,1M and those of its
+    /// programs].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) sizes: Option<Vec<Size>>,
-    /// How ranks wait: polling, blocking or adaptive [default: adaptive; wakeup: blocking; exchanges of compare: all three].
+    /// How ranks wait: polling, blocking or adaptive [default: adaptive; wakeup: blocking; boum: blocking and polling;
+    /// exchanges of compare: all three].
     #[arg(long, value_name = "MODE")]
     pub(super) wait: Option<WaitMode>,
     /// Only persistent or only oneshot messages or collectives.
@@ -81,6 +87,8 @@ pub(crate) struct Flags {
     seconds: Option<Duration>,
     #[command(flatten)]
     collective: CollectiveFlags,
+    #[command(flatten)]
+    pub(super) programs: ProgramFlags,
     /// overlap and asynchrony of messages: who drives them once they are started: daemons (independent), the programs while they
     /// wait (client; a baseline), or both in turns [default: independent].
     #[arg(long, value_enum, value_name = "WHO")]
@@ -130,8 +138,8 @@ enum Name {
     Bandwidth,
     /// Windows of 64 small messages, of 1, 2, 4 … pairs of ranks at once, in messages a second.
     MessageRate,
-    /// Set-up (o_s), start to end of an empty message (o_i), start and wait alone, in nanoseconds; time for a byte (b), and
-    /// overhead to that of all bytes (R).
+    /// Set-up (o_s), start to end of an empty message (o_i), start and wait alone, in nanoseconds; time for a byte (b),
+    /// overhead to that of all bytes (R), and the share of set-up in it (d_p).
     Overhead,
     /// The share of set-up in a message's overhead, which persistent messages save (d_p).
     Persistence,
@@ -152,7 +160,15 @@ enum Name {
     Coll,
     /// Latency, bandwidth and a ring exchange beside every MPI library found, in turns: the ratio to each.
     Compare,
+    /// The parameters of the model BOUM (t_c, o_s, o_i, b, R, d_p, d_o, d_a), and its predictions beside what Jacobi's method,
+    /// conjugate gradients and a transform take.
+    Boum,
+    /// A transform whose messages are cut in 1, 2, 4 … 64 segments, beside the prediction.
+    Segments,
 }
+
+/// All of a benchmark that is more than a job.
+type Procedure = fn(&Flags, &Events, &Ticker) -> Result<Found, Failure>;
 
 /// Who drives messages.
 #[derive(Clone, Copy, ValueEnum)]
@@ -190,6 +206,7 @@ impl Name {
             Self::Asynchrony => Defaults { sizes: &ASYNCHRONY_SIZES, ..pair(Bench::Asynchrony) },
             Self::Coll => pair(Bench::Coll),
             Self::Compare => pair(Bench::Compare),
+            Self::Boum | Self::Segments => Defaults { sizes: &BOUM_SIZES, ..pair(Bench::Boum) },
         }
     }
 }
@@ -201,9 +218,34 @@ impl Defaults {
 }
 
 impl Flags {
-    /// Whether others are to be measured as well, which is another procedure.
-    pub(super) fn compares(&self) -> bool {
-        matches!(self.name, Name::Compare)
+    /// What is more than one job of one plan, and goes by a procedure of its own.
+    pub(super) fn procedure(&self) -> Option<Procedure> {
+        match self.name {
+            Name::Compare => Some(compare::measure),
+            Name::Boum => Some(boum::measure),
+            Name::Segments => Some(segments::measure),
+            _ => None,
+        }
+    }
+
+    /// To measure the parameters of the model, of messages of all kinds.
+    pub(super) fn model_plan(&self) -> Result<Plan, Failure> {
+        let refused = [("--mode", self.mode.is_some()), ("--counters", self.counters)];
+        if let Some((flag, _)) = refused.into_iter().find(|&(_, is_given)| is_given) {
+            return Err(Failure::CannotRun(format!("the model is about both kinds of messages: leave {flag} out")));
+        }
+        if self.nodes > self.ranks {
+            let nodes = self.nodes;
+            return Err(Failure::CannotRun(format!("{nodes} nodes need at least as many ranks: use -n {nodes}")));
+        }
+        self.plan()
+    }
+
+    /// boum: 2, 4, 8 … up to what was asked for, on each node at least one.
+    pub(super) fn rank_counts(&self) -> impl Iterator<Item = u32> {
+        let powers = std::iter::successors(Some(2u32), |count| count.checked_mul(2));
+        let (least, most) = (self.nodes, self.ranks);
+        powers.take_while(move |&count| count <= most).filter(move |&count| count >= least)
     }
 
     pub(super) fn runs(&self) -> u32 {
@@ -217,6 +259,10 @@ impl Flags {
         }
         if self.netns && self.nodes < 2 {
             return Err(Failure::CannotRun("--netns joins nodes, so it needs at least two: use --nodes 2".into()));
+        }
+        if self.programs.is_given() && bench != Bench::Boum {
+            let flags = "--unknowns, --points and --segments";
+            return Err(Failure::CannotRun(format!("{bench} runs no programs: leave {flags} out")));
         }
         let collectives = self.collectives(bench)?;
         let sizes = self.sizes.clone().unwrap_or_else(|| usual_sizes(&collectives, sizes));
@@ -326,6 +372,7 @@ fn check_wakeup(wait: WaitMode, sizes: &[Size]) -> Result<(), Failure> {
 const SIZES: [usize; 4] = [8, 1 << 10, 64 << 10, 1 << 20];
 const OVERLAP_SIZES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
 const ASYNCHRONY_SIZES: [usize; 5] = [8, 1 << 10, 64 << 10, 1 << 20, 4 << 20];
+const BOUM_SIZES: [usize; 5] = [0, 8, 1 << 10, 64 << 10, 1 << 20];
 const SKEW_SIZES: [usize; 7] = [1, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20];
 /// Of the time that wakeup's messages bring.
 const TIME_BYTES: usize = size_of::<u64>();

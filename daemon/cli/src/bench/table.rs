@@ -1,6 +1,6 @@
 //! What a benchmark has found, as a table and as JSON.
 
-use ropeway_bench::{Bench, Measured, Progress, Record, Setting, Side, Size, Summary, Table, s_per_gib};
+use ropeway_bench::{Bench, Doubt, Doubts, Measured, Progress, Record, Setting, Side, Size, Summary, Table, s_per_gib};
 
 use super::wide;
 use crate::steps::Seen;
@@ -19,7 +19,9 @@ impl Results {
         Self { bench, setting, with_counters, lines: Vec::new(), results: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, measured: Measured, seen: Seen) {
+    pub(super) fn add(&mut self, mut measured: Measured, seen: Seen) {
+        let doubts = &mut measured.summary.doubts;
+        *doubts = doubts.and(Doubt::Oversubscribed, self.setting.is_oversubscribed());
         let counters = seen.counters.clone().filter(|_| self.with_counters);
         let daemon = self.of_daemons(&measured, &seen);
         self.lines.push(Record::new(&self.bench.to_string(), &self.setting, &measured).with_counters(counters));
@@ -52,7 +54,6 @@ impl Results {
     }
 
     pub(super) fn heading(&self) -> String {
-        let Setting { ranks, nodes, device, wait, netns, rate, cores } = &self.setting;
         let what = match self.results.first() {
             _ if self.bench == Bench::Idle => "CPU time while waiting, percent".to_owned(),
             Some((Measured { collective: Some(call), unit, .. }, _)) if self.bench == Bench::Coll => {
@@ -61,13 +62,10 @@ impl Results {
             Some((first, _)) if !self.is_mixed() => format!("{}, {}", first.metric, first.unit),
             _ => self.bench.to_string(),
         };
-        let nodes = counted_nodes(*nodes);
-        let netns = if *netns { " between namespaces" } else { "" };
-        let rate = rate.as_ref().map(|rate| format!(" at {rate}")).unwrap_or_default();
         let mut algorithms = self.results.iter().map(|(measured, _)| measured.algorithm.as_deref());
         let by = algorithms.next().flatten().filter(|name| algorithms.all(|other| other == Some(*name)));
         let by = by.map(|name| format!(" by {name}")).unwrap_or_default();
-        format!("{what}{by}; {ranks} ranks, {nodes}, {device}{netns}{rate}, {wait}, {cores} cores\n")
+        heading(&format!("{what}{by}"), &self.setting)
     }
 
     pub(super) fn table(&self) -> Table {
@@ -109,6 +107,12 @@ impl Results {
         table
     }
 
+    /// What the marks in the table mean.
+    pub(super) fn footnote(&self) -> String {
+        let doubts = self.results.iter().map(|(measured, _)| measured.summary.doubts);
+        footnote(doubts.fold(Doubts::default(), Doubts::union))
+    }
+
     /// What the daemons have counted, a line for each result.
     pub(super) fn counted(&self) -> String {
         let mut text = String::new();
@@ -127,6 +131,15 @@ impl Results {
         }
         text
     }
+}
+
+/// What a table shows, and where it was measured.
+pub(super) fn heading(what: &str, setting: &Setting) -> String {
+    let Setting { ranks, nodes, device, wait, netns, rate, cores } = setting;
+    let nodes = counted_nodes(*nodes);
+    let netns = if *netns { " between namespaces" } else { "" };
+    let rate = rate.as_ref().map(|rate| format!(" at {rate}")).unwrap_or_default();
+    format!("{what}; {ranks} ranks, {nodes}, {device}{netns}{rate}, {wait}, {cores} cores\n")
 }
 
 /// Kind of messages, which way they go, and whether they belong to a baseline.
@@ -149,13 +162,24 @@ pub(super) fn size(measured: &Measured) -> Option<String> {
 pub(super) fn figures(measured: &Measured) -> Vec<String> {
     let Measured { summary, floor, .. } = measured;
     let mut cells = vec![size(measured).unwrap_or_default()];
-    cells.extend([summary.min, summary.median, summary.p99, summary.max].map(digits));
+    cells.extend([digits(summary.min), median(summary), digits(summary.p99), digits(summary.max)]);
     cells.push(summary.samples.to_string());
     if let Some(floor) = floor {
         let spread = format!("{}-{}", digits(floor.ratio_min), digits(floor.ratio_max));
         cells.extend([digits(floor.median), digits(floor.ratio), format!("({spread}) of {}", floor.name)]);
     }
     cells
+}
+
+/// The median, marked if it is in doubt.
+pub(super) fn median(summary: &Summary) -> String {
+    let mark = if summary.doubts.is_empty() { "" } else { "~" };
+    format!("{mark}{}", digits(summary.median))
+}
+
+/// What these doubts mean, a line for each.
+pub(super) fn footnote(doubts: Doubts) -> String {
+    doubts.iter().map(|doubt| format!("~ in doubt ({doubt}): {}\n", doubt.explanation())).collect()
 }
 
 /// So many nodes, in words.
@@ -175,6 +199,15 @@ pub(crate) fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_in_doubt_is_marked_and_explained() {
+        let summary = Summary::of(&[1.0, 2.0, 3.0]);
+        assert_eq!(median(&summary), "~2.000");
+        assert_eq!(footnote(summary.doubts), "~ in doubt (spread): the median is uncertain by more than 10 %\n");
+        assert_eq!(median(&Summary::of(&[2.0; 3])), "2.000");
+        assert_eq!(footnote(Doubts::default()), "");
+    }
 
     #[test]
     fn numbers_have_four_digits() {

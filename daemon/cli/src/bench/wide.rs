@@ -2,7 +2,7 @@
 
 use ropeway_bench::{Bench, Measured, Progress, Table};
 
-use super::table::{digits, figures, size};
+use super::table::{digits, figures, median, size};
 
 /// The metrics of a benchmark that has several for each kind of message, the most important first.
 pub(super) fn metrics(bench: Bench) -> Option<&'static [&'static str]> {
@@ -36,7 +36,7 @@ pub(super) fn table<'a>(metrics: &[&str], results: impl Iterator<Item = &'a Meas
             compute.map(|compute| compute.to_string()).unwrap_or_default(),
             size(row[0]).unwrap_or_default(),
         ]);
-        cells.extend(row.iter().map(|measured| digits(measured.summary.median)));
+        cells.extend(row.iter().map(|measured| median(&measured.summary)));
         cells.extend([digits(summary.min), digits(summary.max), summary.samples.to_string()]);
         if let Some((metric, floor)) = row.iter().find_map(|found| Some((&found.metric, found.floor.as_ref()?))) {
             cells.extend([
@@ -68,7 +68,7 @@ pub(super) fn coll_table<'a>(results: impl Iterator<Item = &'a Measured>) -> Tab
         cells.extend(how_cells(row[0], how.len()));
         cells.extend(figures(row[0]));
         cells.push(missed.unwrap_or_default().to_string());
-        cells.extend(row[1..].iter().map(|measured| digits(measured.summary.median)));
+        cells.extend(row[1..].iter().map(|measured| median(&measured.summary)));
         table.push(cells);
     }
     table

@@ -64,6 +64,11 @@ impl Daemons {
         }
     }
 
+    /// Those that are threads of the tool, by node.
+    pub(super) fn embedded_ones(&self) -> &[Daemon] {
+        if let Self::Embedded(daemons, _) = self { daemons } else { &[] }
+    }
+
     pub(crate) fn nodes(&self) -> u32 {
         match self {
             Self::Embedded(daemons, _) => daemons.len() as u32,

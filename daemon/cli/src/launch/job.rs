@@ -39,6 +39,11 @@ impl Job {
         Ok(Self { id, nodes, _launchers: launchers })
     }
 
+    /// The first rank of each node.
+    pub(super) fn first_ranks(&self) -> Vec<u32> {
+        self.nodes.iter().map(|node| node.first_rank).collect()
+    }
+
     /// Becomes a rank, in this process.
     pub(crate) fn attach(&self, daemons: &Daemons, rank: u32) -> Result<Session, LaunchError> {
         let stream = daemons.connect(self.node_of(rank)).map_err(LaunchError::system("connecting to the daemon"))?;

@@ -1,7 +1,7 @@
 //! The processes of a job.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
@@ -26,19 +26,26 @@ impl Ranks {
         Ok(Self { running: Vec::new() })
     }
 
-    /// Starts a rank with a connection to its daemon, in a process group of its own.
+    /// Starts a rank with a connection to its daemon, and a log if it is to keep one, in a process group of its own.
     pub(super) fn spawn(
         &mut self,
         rank: u32,
         command: &mut Command,
         job: &Job,
         daemons: &Daemons,
+        log: Option<BorrowedFd<'_>>,
     ) -> Result<&mut Child, LaunchError> {
         let failed = |error| LaunchError::Rank { rank, error };
         let node = job.node_of(rank);
         let connection = daemons.connect(node).map_err(failed)?;
-        // The copy survives `exec`. It exists only while this rank is being started, so that no other inherits it.
+        // Copies survive `exec`. They exist only while this rank is being started, so that no other inherits them.
         let inherited = dup(&connection).map_err(|error| failed(error.into()))?;
+        let log = log.map(dup).transpose().map_err(|error| failed(error.into()))?;
+        match &log {
+            Some(log) => command.env("ROPEWAY_LOG", log.as_raw_fd().to_string()),
+            // We may be a rank ourselves, and our log is not theirs.
+            None => command.env_remove("ROPEWAY_LOG"),
+        };
         // A process starts in the network of the thread that starts it.
         let _inside = daemons.enter(node).map_err(failed)?;
         let child = command

@@ -12,7 +12,7 @@ use super::input::{Source, pump};
 use super::job::Job;
 use super::output::{listen, tag};
 use super::ranks::Ranks;
-use super::{Daemons, LaunchError, Outcome, Program};
+use super::{Daemons, LaunchError, Logs, Outcome, Program};
 
 /// What to start, and how.
 pub(crate) struct Launch {
@@ -58,7 +58,7 @@ pub(crate) struct Running<'a> {
     events: &'a Events,
     // Before the job: daemons shall see ranks end, not lose their job.
     ranks: Ranks,
-    _job: Job,
+    job: Job,
     outcome: Option<Outcome>,
     answers: Option<ChildStdin>,
     open_outputs: usize,
@@ -69,11 +69,22 @@ pub(crate) struct Running<'a> {
 
 impl<'a> Running<'a> {
     pub(crate) fn start(launch: &Launch, daemons: &Daemons, events: &'a Events) -> Result<Self, LaunchError> {
+        Self::start_logged(launch, daemons, events, None)
+    }
+
+    /// The same, of ranks that write down what they do.
+    pub(crate) fn start_logged(
+        launch: &Launch,
+        daemons: &Daemons,
+        events: &'a Events,
+        logs: Option<&Logs>,
+    ) -> Result<Self, LaunchError> {
         let job = Job::create(daemons, launch.ranks)?;
         let mut ranks = Ranks::new().map_err(LaunchError::system("adopting orphans"))?;
         let mut started = (None, 0);
         for rank in 0..launch.ranks {
-            let child = ranks.spawn(rank, &mut launch.command(rank), &job, daemons)?;
+            let log = logs.map(|logs| logs.of_rank(rank));
+            let child = ranks.spawn(rank, &mut launch.command(rank), &job, daemons, log)?;
             let wired = launch.wire(rank, child, events);
             let (answers, outputs) = wired.map_err(|error| LaunchError::Rank { rank, error })?;
             started = (started.0.or(answers), started.1 + outputs);
@@ -81,7 +92,7 @@ impl<'a> Running<'a> {
         Ok(Self {
             events,
             ranks,
-            _job: job,
+            job,
             outcome: None,
             answers: started.0,
             open_outputs: started.1,
@@ -121,6 +132,11 @@ impl<'a> Running<'a> {
                 return Ok(outcome);
             }
         }
+    }
+
+    /// The first rank of each node.
+    pub(crate) fn first_ranks(&self) -> Vec<u32> {
+        self.job.first_ranks()
     }
 
     /// Where rank 0 reads what the tool has to say.

@@ -30,3 +30,9 @@ pub(crate) fn lines(output: &Output) -> Vec<String> {
 pub(crate) fn records(output: &Output) -> Vec<serde_json::Value> {
     stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
+
+/// Rows of a table, below the line that says what it is about and the heading, and above what its marks mean.
+#[allow(dead_code, reason = "each test file is a crate of its own, and not all of them expect tables")]
+pub(crate) fn table_rows(table: &str) -> usize {
+    table.lines().filter(|line| !line.contains("in doubt")).count() - 2
+}

@@ -6,7 +6,7 @@ use clap::Parser;
 
 use super::machine::Machine;
 use super::records::{MACHINE, PART, Part, line};
-use crate::bench::progress::Progress;
+use crate::bench::ticker::Ticker;
 use crate::bench::{Flags, Found, measure};
 use crate::failure::Failure;
 use crate::launch::{Events, Outcome};
@@ -43,7 +43,7 @@ impl Suite {
         let events = Events::from_signals()?;
         let begin = Instant::now();
         let total = self.parts.iter().map(|&(_, seconds)| Duration::from_secs(seconds)).sum();
-        let mut progress = Progress::of_suite(quiet, total, self.limit);
+        let mut progress = Ticker::of_suite(quiet, total, self.limit);
         let mut measured = Measured { records: line(MACHINE, Machine::look()), failure: None };
         let mut before = Duration::ZERO;
         for &(command, seconds) in self.parts {
@@ -74,7 +74,7 @@ impl Suite {
 }
 
 /// Measures what a command line asks for.
-fn run(command: &str, events: &Events, progress: &Progress) -> Found {
+fn run(command: &str, events: &Events, progress: &Ticker) -> Found {
     let found = Line::try_parse_from(command.split(' ').skip(1)).map_err(Failure::other);
     let found = found.and_then(|line| measure(&line.flags, events, progress));
     found.unwrap_or_else(|failure| Found { cut_short: Some(failure), ..Found::default() })
@@ -85,13 +85,15 @@ const CANNOT_RUN: u8 = 3;
 const NO_TIME: &str = "there was no time left for it";
 
 /// Seconds that each takes, with room to spare; the most telling first, in case there is no time for all.
-const QUICK: [(&str, u64); 18] = [
+const QUICK: [(&str, u64); 20] = [
     ("latency --sizes 8,1K,8K,64K,1M", 7),
     ("latency --nodes 2 --sizes 8,1K,8K,64K,1M", 7),
     ("overhead --sizes 8", 4),
     ("overhead --nodes 2 --sizes 8", 4),
     ("overlap --nodes 2 --netns --rate 1gbit --sizes 64K,1M --runs 2", 16),
     ("compare --of latency --sizes 8,64K,1M --runs 4", 25),
+    ("boum --wait adaptive --unknowns 1024 --points 64K --sizes 8,64K --runs 3", 20),
+    ("segments --points 256K --runs 3", 8),
     ("persistence --sizes 8,1K,64K,1M", 6),
     ("persistence --nodes 2 --sizes 8,64K,1M", 6),
     ("asynchrony --sizes 8,64K,1M", 6),
@@ -106,7 +108,7 @@ const QUICK: [(&str, u64); 18] = [
     ("skew --seconds 0.2 --sizes 8,64K,1M", 6),
 ];
 
-const FULL: [(&str, u64); 30] = [
+const FULL: [(&str, u64); 32] = [
     ("latency --sizes 8,64,512,1K,4K,8K,16K,64K,256K,1M,4M", 14),
     ("latency --nodes 2 --sizes 8,64,512,1K,4K,8K,16K,64K,256K,1M,4M", 14),
     ("latency --wait blocking --sizes 8,1K,64K,1M", 6),
@@ -115,6 +117,8 @@ const FULL: [(&str, u64); 30] = [
     ("compare --of latency,bandwidth --runs 5", 90),
     ("compare --nodes 2 --of latency,bandwidth --runs 5", 90),
     ("compare -n 4 --of barrier,bcast,allreduce,allgather,alltoall --runs 4", 150),
+    ("boum --wait adaptive --runs 5", 120),
+    ("segments --nodes 2 --netns --rate 1gbit --points 512K", 30),
     ("persistence --sizes 8,64,512,1K,4K,8K,64K,256K,1M", 11),
     ("persistence --nodes 2 --sizes 8,64,512,1K,4K,8K,64K,256K,1M", 11),
     ("overhead --sizes 8,64K,1M", 7),
@@ -148,7 +152,10 @@ mod tests {
         for suite in [Suite::QUICK, Suite::FULL] {
             for (command, _) in suite.parts {
                 let line = Line::try_parse_from(["bench"].into_iter().chain(command.split(' ')));
-                assert!(line.is_ok_and(|line| line.flags.compares() || line.flags.plan().is_ok()), "{command}");
+                assert!(
+                    line.is_ok_and(|line| line.flags.procedure().is_some() || line.flags.plan().is_ok()),
+                    "{command}"
+                );
             }
             let total: u64 = suite.parts.iter().map(|(_, seconds)| seconds).sum();
             assert!(Duration::from_secs(total) <= suite.limit);

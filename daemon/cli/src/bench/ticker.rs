@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 /// A line on the terminal: what is done, and of a suite how much of it, and how long it still takes.
-pub(super) struct Progress {
+pub(crate) struct Ticker {
     bar: ProgressBar,
     part: Option<Part>,
 }
@@ -19,9 +19,9 @@ struct Part {
     budget: Duration,
 }
 
-impl Progress {
+impl Ticker {
     /// Of a benchmark, whose end nobody knows.
-    pub(super) fn of_one(quiet: bool) -> Self {
+    pub(crate) fn of_one(quiet: bool) -> Self {
         let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         bar.enable_steady_tick(TICK);
         Self { bar, part: None }
@@ -50,7 +50,7 @@ impl Progress {
     }
 
     /// What is measured now.
-    pub(super) fn say(&self, what: &str) {
+    pub(crate) fn say(&self, what: &str) {
         let Some(part) = &self.part else { return self.bar.set_message(what.to_owned()) };
         let done = part.before + part.begin.elapsed().min(part.budget);
         self.bar.set_position(done.as_millis() as u64);
@@ -62,7 +62,7 @@ impl Progress {
         self.bar.suspend(|| eprintln!("ropeway: {text}"));
     }
 
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }

@@ -1,0 +1,106 @@
+//! Conjugate gradients for a dense system, with messages of both kinds.
+
+use std::time::{Duration, Instant};
+
+use ropeway::{Communicator, Error};
+use ropeway_examples::cg::{DenseRows, Exchange, Rows, Settings, solve};
+use ropeway_examples::jacobi::{OneShotSwap, PersistentSwap, Swap};
+use ropeway_examples::{Mode, block};
+
+use super::application::{Application, Run, SEED};
+use crate::{BenchError, Console};
+
+pub(super) fn run(application: &Application, world: &Communicator, console: &mut Console) -> Result<(), BenchError> {
+    let unknowns = application.size;
+    let rows = Rows::dense(unknowns, block(unknowns, world.rank(), world.size()), SEED);
+    application.take_turns(world, console, &mut [Mode::OneShot, Mode::Persistent], |&mut mode| match mode {
+        Mode::OneShot => once(application, world, &rows, mode, || ByMessages::<OneShotSwap<f64>>::new(world, unknowns)),
+        Mode::Persistent => {
+            once(application, world, &rows, mode, || ByMessages::<PersistentSwap<f64>>::new(world, unknowns))
+        }
+    })
+}
+
+fn once<S: Swap<f64>>(
+    application: &Application,
+    world: &Communicator,
+    rows: &Rows<DenseRows>,
+    mode: Mode,
+    prepare: impl FnOnce() -> Result<ByMessages<S>, Error>,
+) -> Result<Run, BenchError> {
+    let begin = Instant::now();
+    let mut exchange = prepare()?;
+    let set_up = begin.elapsed().as_secs_f64();
+    world.barrier()?;
+    let solution = solve(rows, &mut exchange, SETTINGS)?;
+    let farthest = solution.x.iter().map(|x| (x - 1.0).abs()).fold(0.0, f64::max);
+    application.check(farthest, DIFFERENCE_MAX)?;
+    world.barrier()?;
+    let communication = exchange.exchange_only(&solution.x, solution.iterations)?.as_secs_f64();
+    let total = solution.times.total.as_secs_f64();
+    Ok(Run { mode, segments: 1, total, communication, set_up, global: total })
+}
+
+/// The exchange by a message to, and one from, each other rank: the same messages whether they are bound or not.
+struct ByMessages<S> {
+    parts: S,
+    sums: S,
+    /// All parts of a vector.
+    vector: Vec<f64>,
+    /// What each rank has to add.
+    terms: Vec<f64>,
+    rank: u32,
+}
+
+impl<S: Swap<f64>> ByMessages<S> {
+    fn new(world: &Communicator, unknowns: usize) -> Result<Self, Error> {
+        let ranks = world.size();
+        Ok(Self {
+            parts: S::new(world, PARTS, |rank| block(unknowns, rank, ranks).len())?,
+            sums: S::new(world, SUMS, |_| 1)?,
+            vector: vec![0.0; unknowns],
+            terms: vec![0.0; ranks as usize],
+            rank: world.rank(),
+        })
+    }
+
+    /// The messages of so many iterations without computing; how long they take.
+    fn exchange_only(&mut self, part: &[f64], iterations: usize) -> Result<Duration, Error> {
+        let begin = Instant::now();
+        for _ in 0..iterations {
+            self.gather(part, || ())?;
+            self.sum(0.0, || ())?;
+            self.sum(0.0, || ())?;
+        }
+        Ok(begin.elapsed())
+    }
+}
+
+impl<S: Swap<f64>> Exchange for ByMessages<S> {
+    type Error = Error;
+
+    fn gather(&mut self, part: &[f64], meanwhile: impl FnOnce()) -> Result<&[f64], Error> {
+        meanwhile();
+        let Self { parts, vector, terms, rank, .. } = self;
+        let (unknowns, ranks) = (vector.len(), terms.len() as u32);
+        let mut place = |rank, part: &[f64]| vector[block(unknowns, rank, ranks)].copy_from_slice(part);
+        place(*rank, part);
+        parts.swap(part, place)?;
+        Ok(&self.vector)
+    }
+
+    fn sum(&mut self, mine: f64, meanwhile: impl FnOnce()) -> Result<f64, Error> {
+        meanwhile();
+        let Self { sums, terms, rank, .. } = self;
+        terms[*rank as usize] = mine;
+        sums.swap(&[mine], |rank, theirs| terms[rank as usize] = theirs[0])?;
+        // In the order of the ranks, so that all have the same sum to the last bit and end in the same iteration.
+        Ok(terms.iter().sum())
+    }
+}
+
+pub(super) const SETTINGS: Settings = Settings { tolerance: 1e-10, iterations_max: 100 };
+/// What the tolerance leaves.
+const DIFFERENCE_MAX: f64 = 1e-6;
+const PARTS: i32 = 1;
+const SUMS: i32 = 2;

@@ -1,0 +1,163 @@
+//! The model's parameters as they were measured, for messages of any size.
+
+use ropeway_examples::Mode;
+use serde::Deserialize;
+
+use super::model::Message;
+use crate::Measured;
+use crate::statistics::Summary;
+
+/// What of a record the model can use.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Figure {
+    metric: String,
+    mode: Option<Mode>,
+    bytes: Option<usize>,
+    median: f64,
+}
+
+impl From<&Measured> for Figure {
+    fn from(measured: &Measured) -> Self {
+        let Measured { metric, mode, bytes, summary, .. } = measured;
+        Self { metric: metric.clone(), mode: *mode, bytes: *bytes, median: summary.median }
+    }
+}
+
+impl Figure {
+    /// Whether it is one of a message, not of a program.
+    pub fn is_parameter(&self) -> bool {
+        matches!(&*self.metric, "o_s" | "o_i" | "b" | "d_o")
+    }
+}
+
+/// There is nothing to predict from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there are no figures of {0}; measure them with: ropeway bench boum --json")]
+pub struct NotMeasured(&'static str);
+
+/// What messages cost: parameters of some sizes, and straight lines between them.
+#[derive(Clone, Debug)]
+pub struct Costs {
+    /// Seconds.
+    initiate: f64,
+    /// Seconds by size.
+    set_up: Line,
+    /// Seconds for all bytes of a message, by size.
+    bytes: Line,
+    /// Degree of overlapping by size, of persistent messages.
+    d_o: Line,
+}
+
+impl Costs {
+    /// From the figures of one setting, in any order; those of other metrics are left out.
+    pub fn of(figures: &[Figure]) -> Result<Self, NotMeasured> {
+        let of = |metric: &'static str| {
+            let persistent = figures.iter().filter(move |figure| figure.mode == Some(Mode::Persistent));
+            persistent
+                .filter_map(move |figure| Some((figure.bytes.filter(|_| figure.metric == metric)?, figure.median)))
+        };
+        let initiate: Vec<f64> = of("o_i").map(|(_, ns)| ns * NS).collect();
+        let some = |line: Line, metric| if line.0.is_empty() { Err(NotMeasured(metric)) } else { Ok(line) };
+        // An empty message has no bytes; noise is no gain.
+        let of_bytes = of("b").map(|(bytes, ns_per_byte)| (bytes, (ns_per_byte * bytes as f64 * NS).max(0.0)));
+        Ok(Self {
+            initiate: if initiate.is_empty() { Err(NotMeasured("o_i")) } else { Ok(Summary::of(&initiate).median) }?,
+            set_up: some(Line::through(of("o_s").map(|(bytes, ns)| (bytes, ns * NS))), "o_s")?,
+            bytes: some(Line::through(of_bytes.chain([(0, 0.0)]).filter(|_| of("b").next().is_some())), "b")?,
+            d_o: Line::through(of("d_o")),
+        })
+    }
+
+    /// What a message of so many bytes costs.
+    pub fn message(&self, bytes: usize) -> Message {
+        let beyond = self.bytes.beyond(bytes);
+        Message { set_up: self.set_up.at(bytes), initiate: self.initiate, bytes: self.bytes.at(bytes) * beyond }
+    }
+
+    /// How much of a message of so many bytes hides behind computation; nothing if that was not measured.
+    pub fn d_o(&self, bytes: usize) -> f64 {
+        if self.d_o.0.is_empty() { 0.0 } else { self.d_o.at(bytes) }
+    }
+}
+
+/// Straight lines between points, by size. Beyond the ends it is level.
+#[derive(Clone, Debug)]
+struct Line(Vec<(usize, f64)>);
+
+impl Line {
+    fn through(points: impl Iterator<Item = (usize, f64)>) -> Self {
+        let mut points: Vec<_> = points.collect();
+        points.sort_by_key(|&(bytes, _)| bytes);
+        points.dedup_by_key(|&mut (bytes, _)| bytes);
+        Self(points)
+    }
+
+    fn at(&self, bytes: usize) -> f64 {
+        let above = self.0.partition_point(|&(known, _)| known < bytes);
+        match (above.checked_sub(1).map(|below| self.0[below]), self.0.get(above)) {
+            (None, None) => 0.0,
+            (Some((_, value)), None) | (None, Some(&(_, value))) => value,
+            (Some((low, value)), Some(&(high, next))) => {
+                value + (next - value) * (bytes - low) as f64 / (high - low) as f64
+            }
+        }
+    }
+
+    /// How many times as large as the largest size this is; 1 if it is not larger.
+    fn beyond(&self, bytes: usize) -> f64 {
+        let largest = self.0.last().map_or(bytes, |&(known, _)| known).max(1);
+        (bytes as f64 / largest as f64).max(1.0)
+    }
+}
+
+const NS: f64 = 1e-9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(metric: &str, bytes: usize, median: f64) -> Figure {
+        Figure { metric: metric.into(), mode: Some(Mode::Persistent), bytes: Some(bytes), median }
+    }
+
+    fn measured() -> Vec<Figure> {
+        let oneshot = Figure { mode: Some(Mode::OneShot), ..figure("d_o", 1000, 0.2) };
+        let mut figures = vec![figure("o_i", 0, 300.0), oneshot, figure("t_y", 1000, 7.0), figure("d_o", 1000, 0.8)];
+        for (bytes, o_s, b) in [(2000, 600.0, 0.2), (1000, 500.0, 0.1)] {
+            figures.extend([figure("o_s", bytes, o_s), figure("b", bytes, b), figure("o_i", 0, 200.0)]);
+        }
+        figures
+    }
+
+    fn assert_near(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-15, "{found} instead of {expected}");
+    }
+
+    #[test]
+    fn between_sizes_lies_what_lies_between() {
+        let costs = Costs::of(&measured()).unwrap();
+        for (bytes, set_up, of_bytes) in [
+            (0, 500e-9, 0.0),
+            (500, 500e-9, 50e-9),
+            (1500, 550e-9, 250e-9),
+            (2000, 600e-9, 400e-9),
+            (4000, 600e-9, 800e-9),
+        ] {
+            let message = costs.message(bytes);
+            assert_near(message.set_up, set_up);
+            assert_near(message.initiate, 200e-9);
+            assert_near(message.bytes, of_bytes);
+        }
+        assert_near(costs.d_o(5), 0.8);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        for missing in ["o_s", "o_i", "b"] {
+            let figures: Vec<_> = measured().into_iter().filter(|figure| figure.metric != missing).collect();
+            assert_eq!(Costs::of(&figures).unwrap_err(), NotMeasured(missing));
+        }
+        let without: Vec<_> = measured().into_iter().filter(|figure| figure.metric != "d_o").collect();
+        assert_near(Costs::of(&without).unwrap().d_o(1000), 0.0);
+    }
+}

@@ -1,0 +1,211 @@
+//! `ropeway bench boum`: the parameters of the model, and its predictions beside what was measured.
+
+use ropeway::WaitMode;
+use ropeway_bench::boum::{Algorithm, Application, Costs, Prediction, Run, Sequential, model};
+use ropeway_bench::{Doubts, Measured, Mode, Plan, Record, Setting, Size, Summary, Table};
+
+use super::comparison::{Comparison, MS, doubts};
+use super::lab::{Crew, Lab, costs, in_order};
+use super::table::{digits, footnote, heading, median};
+use super::{Flags, Found, Ticker};
+use crate::failure::Failure;
+use crate::launch::Events;
+
+pub(super) fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, Failure> {
+    let plan = flags.model_plan()?;
+    let programs = flags.programs.all(flags.ranks)?;
+    let lab = Lab { daemons: flags.daemons()?, events, progress };
+    let mut report = Report::default();
+    let all = measure_all(flags, &lab, &plan, &programs, &mut report);
+    Ok(Found { records: report.lines, table: report.text, cut_short: all.err(), ..Found::default() })
+}
+
+fn measure_all(
+    flags: &Flags,
+    lab: &Lab<'_>,
+    plan: &Plan,
+    programs: &[(Algorithm, usize)],
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let setting = flags.setting();
+    let (few, many): (Vec<u32>, Vec<u32>) = flags.rank_counts().partition(|&ranks| ranks as usize <= setting.cores);
+    let alone = |&(algorithm, size): &(Algorithm, usize)| (algorithm, size, lab.alone(algorithm, size, plan.runs));
+    let programs: Vec<_> = programs.iter().map(alone).collect();
+    report.add_sequential(&programs, &setting);
+    let workloads = programs.iter().flat_map(|(.., alone)| few.iter().map(|&ranks| alone.workload(ranks)));
+    let own = workloads.flat_map(|workload| workload.messages).map(|messages| messages.bytes);
+    let sizes = in_order(own.chain(plan.sizes.iter().map(|size| size.0)));
+    for wait in flags.wait.map_or_else(|| vec![WaitMode::Blocking, WaitMode::Polling], |wait| vec![wait]) {
+        let ranks = flags.nodes.max(2);
+        let setting = Setting { wait: wait.to_string(), ranks, ..setting.clone() };
+        let parameters = lab.parameters(Plan { sizes: sizes.clone(), ..plan.clone() }, Crew { ranks, wait })?;
+        let costs = costs(&parameters)?;
+        report.add_parameters(&parameters, &costs, &setting);
+        let mut comparisons = Vec::new();
+        for &(algorithm, size, ref alone) in &programs {
+            for &ranks in &few {
+                let application = Application { algorithm, size, segments: vec![1], runs: plan.runs };
+                let runs = lab.runs(application, Crew { ranks, wait })?;
+                let prediction = alone.workload(ranks).predict(&costs);
+                let setting = Setting { ranks, ..setting.clone() };
+                comparisons.push(Compared::new((algorithm, size), &setting, &runs, &prediction));
+            }
+        }
+        report.add_programs(&comparisons);
+    }
+    report.refuse(&many, setting.cores);
+    Ok(())
+}
+
+/// What was predicted of a program on so many ranks, and what it did.
+struct Compared {
+    /// For each kind of messages it was written for: time of the program, and of its messages.
+    times: Vec<(Mode, Comparison, Comparison)>,
+    /// What early binding speeds the messages up by, without and with set-up.
+    speed_ups: Option<[Comparison; 2]>,
+}
+
+impl Compared {
+    fn new(program: (Algorithm, usize), setting: &Setting, runs: &[Run], prediction: &Prediction) -> Self {
+        let of = |mode| runs.iter().filter(move |run| run.mode == mode);
+        let compare = |(metric, unit), samples: &[f64], predicted| {
+            Comparison::new(("boum", metric, unit), program, setting.clone(), samples, Some(predicted))
+        };
+        let times = |mode| {
+            let [total, communication] = [|run: &Run| run.total, |run: &Run| run.communication]
+                .map(|figure| of(mode).map(figure).collect::<Vec<_>>());
+            let total = compare(("execution", "s"), &total, prediction.total(mode));
+            let communication = compare(("communication", "s"), &communication, prediction.communication(mode));
+            let mode_of = |comparison| Comparison { mode: Some(mode), ..comparison };
+            (mode, mode_of(total), mode_of(communication))
+        };
+        let modes = [Mode::OneShot, Mode::Persistent].into_iter().filter(|&mode| of(mode).next().is_some());
+        let ratio = |set_up: f64| -> Vec<f64> {
+            let pairs = of(Mode::OneShot).zip(of(Mode::Persistent));
+            pairs.map(|(anew, bound)| anew.communication / (bound.communication + set_up * bound.set_up)).collect()
+        };
+        let speed_ups = || {
+            let alone = compare(("S_c", "ratio"), &ratio(0.0), prediction.binding_speed_up());
+            let with_set_up = prediction.binding_speed_up_with_set_up();
+            [alone, compare(("S_c_with_set_up", "ratio"), &ratio(1.0), with_set_up)]
+        };
+        Self { times: modes.map(times).collect(), speed_ups: (!ratio(0.0).is_empty()).then(speed_ups) }
+    }
+
+    fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
+        let times = self.times.iter().flat_map(|(_, total, communication)| [total, communication]);
+        times.chain(self.speed_ups.iter().flatten())
+    }
+
+    /// A row for each kind of messages.
+    fn rows(&self) -> Vec<Vec<String>> {
+        let row = |(mode, total, communication): &(Mode, Comparison, Comparison)| {
+            let Comparison { application, size, setting, .. } = total;
+            let mut cells = vec![application.to_string(), mode.to_string()];
+            cells.extend([Size(*size).to_string(), setting.ranks.to_string()]);
+            cells.extend(total.cells(MS).into_iter().chain(communication.cells(MS)));
+            let speed_ups = self.speed_ups.iter().flatten().filter(|_| *mode == Mode::Persistent);
+            cells.extend(speed_ups.flat_map(|speed_up| speed_up.cells(1.0).into_iter().take(2)));
+            cells
+        };
+        self.times.iter().map(row).collect()
+    }
+}
+
+/// What is printed in the end.
+#[derive(Default)]
+struct Report {
+    text: String,
+    /// JSON.
+    lines: String,
+}
+
+impl Report {
+    fn add_sequential(&mut self, programs: &[(Algorithm, usize, Sequential)], setting: &Setting) {
+        let mut table = Table::new(&["program", "size", "iterations", "T_s ms", "t_c ns"]);
+        let setting = Setting { ranks: 1, nodes: 1, device: "none".into(), ..setting.clone() };
+        for &(algorithm, size, ref alone) in programs {
+            let (time, t_c_ns) = (Summary { median: alone.time.median * MS, ..alone.time }, alone.operation() / NS);
+            let cells = [median(&time), digits(t_c_ns)];
+            let program = [algorithm.to_string(), Size(size).to_string(), alone.iterations.to_string()];
+            table.push(program.into_iter().chain(cells).collect());
+            let t_c = Comparison::new(("boum", "t_c", "ns"), (algorithm, size), setting.clone(), &[t_c_ns], None);
+            self.lines += &t_c.json();
+        }
+        self.text += &format!("sequential runs; t_c is the time of an operation\n{table}\n");
+    }
+
+    fn add_parameters(&mut self, parameters: &[Measured], costs: &Costs, setting: &Setting) {
+        for measured in parameters {
+            let record = Record::new("boum", setting, measured);
+            self.lines += &(serde_json::to_string(&record).expect("records are plain structures") + "\n");
+        }
+        let table = parameter_table(parameters, costs);
+        let all = parameters.iter().map(|measured| measured.summary.doubts);
+        let footnote = footnote(all.fold(Doubts::default(), Doubts::union));
+        self.text += &format!("{}{table}{footnote}\n", heading("parameters, us", setting));
+    }
+
+    fn add_programs(&mut self, compared: &[Compared]) {
+        let Some(first) = compared.first().and_then(|compared| compared.comparisons().next()) else { return };
+        let mut heading_cells = vec!["program", "messages", "size", "ranks"];
+        heading_cells.extend(["T_p ms", "predicted", "error", "T_c ms", "predicted", "error"]);
+        heading_cells.extend(["S_c", "predicted", "with set-up", "predicted"]);
+        let mut table = Table::with_words(2, &heading_cells);
+        compared.iter().flat_map(Compared::rows).for_each(|row| table.push(row));
+        let all = || compared.iter().flat_map(Compared::comparisons);
+        self.lines.extend(all().map(Comparison::json));
+        let what = format!("programs; {}, {}", first.setting.device, first.setting.wait);
+        self.text += &format!("{what}\n{table}{}\n", footnote(doubts(all())));
+    }
+
+    /// What can't be predicted.
+    fn refuse(&mut self, counts: &[u32], cores: usize) {
+        for ranks in counts {
+            self.text += &format!(
+                "no prediction for {ranks} ranks: on {cores} cores they would wait for each other's time slices\n"
+            );
+        }
+    }
+}
+
+/// A row for each size.
+fn parameter_table(parameters: &[Measured], costs: &Costs) -> Table {
+    let mut table = Table::new(&[
+        "bytes", "o_s", "o_i", "o", "b ns", "bm", "R", "d_p", "d_o", "oneshot", "d_a", "oneshot", "CPU", "oneshot",
+        "E_8", "S_c",
+    ]);
+    let sizes = in_order(parameters.iter().filter_map(|measured| measured.bytes));
+    for size in sizes {
+        let found = |metric: &str, mode| {
+            let is_it = |measured: &&Measured| {
+                (&*measured.metric, measured.mode, measured.bytes) == (metric, Some(mode), Some(size.0))
+            };
+            parameters.iter().find(is_it).map(|measured| measured.summary)
+        };
+        let shown = |summary: Option<Summary>| summary.map_or_else(|| "-".to_owned(), |summary| median(&summary));
+        let message = costs.message(size.0);
+        let us = |seconds: f64| digits(seconds / US);
+        let mut cells = vec![size.to_string(), us(message.set_up), us(message.initiate)];
+        cells.push(us(message.set_up + message.initiate));
+        cells.push(shown(found("b", Mode::Persistent)));
+        cells.push(us(message.bytes));
+        cells.push(shown(found("R", Mode::Persistent)));
+        cells.push(shown(found("d_p", Mode::Persistent)));
+        let both = [Mode::Persistent, Mode::OneShot];
+        cells.extend(both.map(|mode| shown(found("d_o", mode))));
+        cells.extend(both.map(|mode| shown(found("d_a", mode))));
+        // What is not left of the processor while messages travel.
+        let taken = |summary: Summary| Summary { median: 1.0 - summary.median, ..summary };
+        cells.extend(both.map(|mode| shown(found("availability", mode).map(taken))));
+        let times = [size.0, size.0 / 8].map(|bytes| costs.message(bytes).bound().time());
+        let efficiency = model::segmentation_efficiency(times[0], times[1], 8);
+        cells.push(if size.0 < 8 { "-".to_owned() } else { digits(efficiency) });
+        cells.push(digits(message.binding_speed_up()));
+        table.push(cells);
+    }
+    table
+}
+
+const NS: f64 = 1e-9;
+const US: f64 = 1e-6;

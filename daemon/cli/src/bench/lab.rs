@@ -1,0 +1,66 @@
+//! Where programs are run and the parameters of the model measured, job by job.
+
+use ropeway::WaitMode;
+use ropeway_bench::boum::{Algorithm, Application, Costs, Figure, Run, Sequential};
+use ropeway_bench::{Measured, Plan, Size};
+use serde::de::DeserializeOwned;
+
+use super::Ticker;
+use crate::failure::Failure;
+use crate::launch::{Daemons, Events};
+use crate::rank::Task;
+use crate::steps::{Steps, Told};
+
+/// Nodes, and somebody who watches.
+pub(crate) struct Lab<'a> {
+    pub(crate) daemons: Daemons,
+    pub(crate) events: &'a Events,
+    pub(crate) progress: &'a Ticker,
+}
+
+/// A job's ranks, and how they wait.
+#[derive(Clone, Copy)]
+pub(crate) struct Crew {
+    pub(crate) ranks: u32,
+    pub(crate) wait: WaitMode,
+}
+
+impl Lab<'_> {
+    /// The parameters of the model, for messages of the plan's sizes.
+    pub(crate) fn parameters(&self, plan: Plan, crew: Crew) -> Result<Vec<Measured>, Failure> {
+        self.job("parameters", Task::Bench(plan), crew)
+    }
+
+    /// So many runs of a program, and a sequential one of each kind.
+    pub(super) fn runs(&self, application: Application, crew: Crew) -> Result<Vec<Run>, Failure> {
+        self.job(&format!("{} ranks", crew.ranks), Task::Application(application), crew)
+    }
+
+    /// Sequential runs, in this process.
+    pub(super) fn alone(&self, algorithm: Algorithm, size: usize, runs: u32) -> Sequential {
+        self.progress.say(&format!("1 rank: {algorithm} {size}"));
+        Sequential::measure(algorithm, size, runs)
+    }
+
+    fn job<T: DeserializeOwned>(&self, what: &str, task: Task, crew: Crew) -> Result<Vec<T>, Failure> {
+        let Self { daemons, events, progress } = self;
+        let steps = Steps { task, ranks: crew.ranks, wait: Some(crew.wait), daemons, events };
+        let mut found = Vec::new();
+        steps.follow(|told| match told {
+            Told::Step(label) => progress.say(&format!("{what}, {}: {label}", crew.wait)),
+            Told::Outcome(one, _) => found.push(one),
+        })?;
+        Ok(found)
+    }
+}
+
+/// What the model needs to know, from what was measured.
+pub(crate) fn costs(measured: &[Measured]) -> Result<Costs, Failure> {
+    Costs::of(&measured.iter().map(Figure::from).collect::<Vec<_>>()).map_err(Failure::other)
+}
+
+/// These sizes once each, in order.
+pub(crate) fn in_order(sizes: impl IntoIterator<Item = usize>) -> Vec<Size> {
+    let sizes: std::collections::BTreeSet<_> = sizes.into_iter().collect();
+    sizes.into_iter().map(Size).collect()
+}

@@ -1,0 +1,127 @@
+//! `ropeway bench segments`: in how many pieces messages should travel, measured and predicted.
+
+use ropeway_bench::boum::{Algorithm, Application, Costs, Sequential, model};
+use ropeway_bench::{Plan, Size, Table, significant};
+
+use super::comparison::{Comparison, MS, doubts};
+use super::lab::{Crew, Lab, costs, in_order};
+use super::table::{digits, footnote, heading};
+use super::{Flags, Found, Ticker};
+use crate::failure::Failure;
+use crate::launch::Events;
+
+pub(super) fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, Failure> {
+    let plan = flags.model_plan()?;
+    let segments = flags.programs.segments();
+    let most = segments.iter().copied().max().unwrap_or(1);
+    let all_points = flags.programs.points(flags.ranks, most)?;
+    let lab = Lab { daemons: flags.daemons()?, events, progress };
+    let (mut measured, mut cut_short) = (Vec::new(), None);
+    for points in all_points {
+        match measure_one(flags, &lab, &plan, points, &segments) {
+            Ok(lines) => measured.push(lines),
+            Err(failure) => {
+                cut_short = Some(failure);
+                break;
+            }
+        }
+    }
+    Ok(found(flags, &measured, cut_short))
+}
+
+fn measure_one(
+    flags: &Flags,
+    lab: &Lab<'_>,
+    plan: &Plan,
+    points: usize,
+    segments: &[u32],
+) -> Result<Vec<Comparison>, Failure> {
+    let (setting, crew) = (flags.setting(), Crew { ranks: flags.ranks, wait: flags.wait() });
+    let alone = lab.alone(Algorithm::Fft, points, plan.runs);
+    let message = alone.workload(flags.ranks).messages[0].bytes;
+    let costs = if setting.is_oversubscribed() {
+        None
+    } else {
+        let sizes = in_order(segments.iter().map(|&segments| message / segments as usize).chain([message]));
+        Some(costs(&lab.parameters(Plan { sizes, ..plan.clone() }, crew)?)?)
+    };
+    let runs = plan.runs;
+    let application = Application { algorithm: Algorithm::Fft, size: points, segments: segments.to_vec(), runs };
+    let runs = lab.runs(application, crew)?;
+    let line = |&segments: &u32| {
+        let times: Vec<f64> = runs.iter().filter(|run| run.segments == segments).map(|run| run.global).collect();
+        let curve = costs.as_ref().map(|costs| Curve { alone: &alone, costs, ranks: flags.ranks, message });
+        let predicted = curve.as_ref().map(|curve| curve.global_phase(segments));
+        let metric = ("segments", "global_phase", "s");
+        Comparison {
+            segments: Some(segments),
+            s_best: curve.as_ref().map(|curve| significant(curve.best_segments())),
+            e_s: curve.as_ref().map(|curve| significant(curve.efficiency(segments))),
+            ..Comparison::new(metric, (Algorithm::Fft, points), setting.clone(), &times, predicted)
+        }
+    };
+    Ok(segments.iter().map(line).collect())
+}
+
+/// What the model says about a transform.
+struct Curve<'a> {
+    alone: &'a Sequential,
+    costs: &'a Costs,
+    ranks: u32,
+    /// Bytes of a message before it is cut.
+    message: usize,
+}
+
+impl Curve<'_> {
+    fn segment(&self, segments: u32) -> (f64, f64) {
+        let bytes = self.message / segments as usize;
+        (self.costs.message(bytes).bound().time(), self.costs.d_o(bytes))
+    }
+
+    /// log p steps, each by (3.43).
+    fn global_phase(&self, segments: u32) -> f64 {
+        let (time, d_o) = self.segment(segments);
+        f64::from(self.ranks.ilog2()) * model::step(self.alone.global_step(self.ranks), time, segments, d_o)
+    }
+
+    /// By (3.51), at most as many as there are bytes.
+    fn best_segments(&self) -> f64 {
+        let d_o = self.costs.d_o(self.message);
+        self.costs.message(self.message).bound().best_segments(d_o).min(self.message as f64)
+    }
+
+    /// By (3.44).
+    fn efficiency(&self, segments: u32) -> f64 {
+        model::segmentation_efficiency(self.segment(1).0, self.segment(segments).0, segments)
+    }
+}
+
+fn found(flags: &Flags, measured: &[Vec<Comparison>], cut_short: Option<Failure>) -> Found {
+    let tables: String = measured.iter().map(|lines| table(flags, lines)).collect();
+    let footnote = footnote(doubts(measured.iter().flatten()));
+    let records = measured.iter().flatten().map(Comparison::json).collect();
+    Found { records, table: tables + &footnote, cut_short, ..Found::default() }
+}
+
+fn table(flags: &Flags, lines: &[Comparison]) -> String {
+    let Some(Comparison { size, setting, s_best, .. }) = lines.first() else { return String::new() };
+    let mut table = Table::new(&["segments", "bytes", "measured", "predicted", "error", "E_s", ""]);
+    let fastest = lines.iter().map(|line| line.summary.median).fold(f64::INFINITY, f64::min);
+    for line in lines {
+        let segments = line.segments.unwrap_or(1);
+        let bytes = Size(size * 8 / (flags.ranks * segments) as usize).to_string();
+        let mut cells = vec![segments.to_string(), bytes];
+        cells.extend(line.cells(MS));
+        cells.push(line.e_s.map_or_else(|| "-".to_owned(), digits));
+        cells.extend((line.summary.median == fastest).then(|| "fastest".to_owned()));
+        table.push(cells);
+    }
+    let best = match s_best {
+        Some(best) => format!("best number of segments by the model (3.51): {}\n", digits(*best)),
+        None => format!(
+            "no prediction: {} ranks on {} cores wait for each other's time slices\n",
+            setting.ranks, setting.cores
+        ),
+    };
+    format!("{}{table}{best}", heading(&format!("global phase of a transform of {} points, ms", Size(*size)), setting))
+}

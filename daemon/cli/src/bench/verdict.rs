@@ -1,0 +1,67 @@
+//! Who is faster, if that can be said.
+
+use std::fmt;
+
+use ropeway_bench::{Summary, permutation_test};
+use serde::Serialize;
+
+/// Of one contestant against another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Verdict {
+    #[serde(rename = "faster")]
+    Faster,
+    #[serde(rename = "slower")]
+    Slower,
+    /// Such a difference may well be chance.
+    #[serde(rename = "no difference shown")]
+    NoDifferenceShown,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Faster => "faster",
+            Self::Slower => "slower",
+            Self::NoDifferenceShown => "no difference shown",
+        })
+    }
+}
+
+/// From figures of both, one for each run, and the chance of such figures if there was no difference.
+pub(super) fn verdict(ours: &[f64], theirs: &[f64], metric: &str) -> (Verdict, f64) {
+    let p = permutation_test(ours, theirs);
+    let is_less = Summary::of(ours).median < Summary::of(theirs).median;
+    let verdict = match is_less == is_time(metric) {
+        _ if p >= P_MAX => Verdict::NoDifferenceShown,
+        true => Verdict::Faster,
+        false => Verdict::Slower,
+    };
+    (verdict, p)
+}
+
+/// Whether less of it is better.
+pub(super) fn is_time(metric: &str) -> bool {
+    matches!(metric, "half_rtt" | "latency")
+}
+
+const P_MAX: f64 = 0.05;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_time_and_more_bandwidth_are_faster() {
+        let (less, more) = ([1.0, 1.1, 1.2, 1.0], [2.0, 2.1, 2.2, 2.0]);
+        assert_eq!(verdict(&less, &more, "half_rtt").0, Verdict::Faster);
+        assert_eq!(verdict(&more, &less, "latency").0, Verdict::Slower);
+        assert_eq!(verdict(&more, &less, "bandwidth").0, Verdict::Faster);
+    }
+
+    #[test]
+    fn few_runs_show_nothing() {
+        let (verdict, p) = verdict(&[1.0, 1.1], &[2.0, 2.1], "half_rtt");
+        assert_eq!(verdict, Verdict::NoDifferenceShown);
+        assert!(p > 0.3);
+    }
+}

@@ -1,0 +1,139 @@
+//! A prediction from a description of the program.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use ropeway::WaitMode;
+use ropeway_bench::boum::{Costs, Figure, Workload};
+use ropeway_bench::{Bench, Mode, Plan, Progress, Size};
+use serde::Deserialize;
+
+use super::description;
+use super::outlook::{Outlook, SEGMENTS};
+use crate::bench::{Crew, Lab, Ticker, costs, in_order};
+use crate::failure::Failure;
+use crate::launch::{Daemons, Events};
+use crate::run::NODES_MAX;
+
+/// What one of the program's ranks does in an iteration, and where.
+#[derive(Args)]
+pub(super) struct Described {
+    /// What a rank computes in an iteration, for example 5ms or 300us.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "message", required_unless_present_any = ["description", "recording"])]
+    compute: Option<Duration>,
+    /// Bytes of its messages.
+    #[arg(long, value_name = "SIZE", requires = "compute")]
+    message: Option<Size>,
+    /// How many it sends and receives in an iteration; a message sent and one received are two.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+    /// Iterations.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    iterations: u64,
+    /// The same in a file, in TOML; see below.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compute", "message", "count", "iterations", "recording"])]
+    description: Option<PathBuf>,
+    /// Nodes that messages go between: 1 is shared memory.
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
+    nodes: u32,
+    /// How ranks wait: polling, blocking or adaptive [default: adaptive, or what the file begins with].
+    #[arg(long, value_name = "MODE")]
+    wait: Option<WaitMode>,
+    /// Use these parameters, records of `ropeway bench boum --json`.
+    #[arg(long, value_name = "FILE")]
+    parameters: Option<PathBuf>,
+    /// Say nothing while it measures.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Described {
+    pub(super) fn outlook(&self) -> Result<Outlook, Failure> {
+        let workload = self.workload()?;
+        let costs = match &self.parameters {
+            Some(path) => self.read(path)?,
+            None => self.measure(&workload)?,
+        };
+        Ok(Outlook::of(&workload, &costs))
+    }
+
+    fn workload(&self) -> Result<Workload, Failure> {
+        match (&self.description, self.compute, self.message) {
+            (Some(path), ..) => description::read(path),
+            (None, Some(compute), Some(message)) => {
+                Ok(description::simple(compute, (message.0, self.count), self.iterations))
+            }
+            _ => unreachable!("clap requires them"),
+        }
+    }
+
+    /// Measures the parameters for the messages, and some of their segments.
+    fn measure(&self, workload: &Workload) -> Result<Costs, Failure> {
+        let ranks = self.nodes.max(2);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if ranks as usize > cores {
+            return Err(Failure::CannotRun(format!(
+                "{ranks} ranks on {cores} cores would wait for each other's time slices: measure where there are more, and \
+                 use --parameters"
+            )));
+        }
+        let whole = workload.messages.iter().map(|messages| messages.bytes);
+        let sizes = in_order(whole.flat_map(|bytes| [bytes, bytes / 8, bytes / SEGMENTS.1 as usize]));
+        let (events, progress) = (Events::from_signals()?, Ticker::of_one(self.quiet));
+        let lab = Lab { daemons: Daemons::embedded(self.nodes)?, events: &events, progress: &progress };
+        let wait = self.wait.unwrap_or(WaitMode::Adaptive);
+        let measured = lab.parameters(self.plan(sizes), Crew { ranks, wait });
+        progress.finish();
+        costs(&measured?)
+    }
+
+    fn plan(&self, sizes: Vec<Size>) -> Plan {
+        Plan {
+            bench: Bench::Boum,
+            sizes,
+            modes: vec![Mode::Persistent],
+            iters: None,
+            warmup: None,
+            runs: 5,
+            seconds: 0.0,
+            crosses_nodes: self.nodes > 1,
+            pin: false,
+            collectives: Vec::new(),
+            methods: Vec::new(),
+            progress: vec![Progress::Independent],
+            contest: None,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            line_rate: None,
+        }
+    }
+
+    /// Reads the parameters of the setting that was asked for.
+    fn read(&self, path: &Path) -> Result<Costs, Failure> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::Other(format!("can't read {}: {error}", path.display())))?;
+        let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let parse = |(index, line)| {
+            let wrong = |error| format!("{}: line {} is no record of bench boum: {error}", path.display(), index + 1);
+            serde_json::from_str(line).map_err(|error| Failure::Other(wrong(error)))
+        };
+        let records = numbered.map(parse).collect::<Result<Vec<Record>, _>>()?;
+        let here = |record: &&Record| record.nodes == self.nodes && record.figure.is_parameter();
+        let first = records.iter().find(here).map(|record| record.wait.clone());
+        let wait = self.wait.map(|wait| wait.to_string()).or(first);
+        let chosen = records.iter().filter(here).filter(|record| Some(&record.wait) == wait.as_ref());
+        let figures: Vec<_> = chosen.map(|record| record.figure.clone()).collect();
+        let setting = format!("{} nodes, {}", self.nodes, wait.unwrap_or_default());
+        Costs::of(&figures).map_err(|error| Failure::Other(format!("{}, {setting}: {error}", path.display())))
+    }
+}
+
+/// A line of a file of parameters, as far as it matters here.
+#[derive(Deserialize)]
+struct Record {
+    nodes: u32,
+    wait: String,
+    #[serde(flatten)]
+    figure: Figure,
+}

@@ -1,0 +1,141 @@
+//! What a recorded program would gain.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use ropeway_examples::Table;
+use ropeway_proto::event::OperationKind;
+use serde_json::{Value, json};
+
+use super::account::Account;
+use crate::failure::Failure;
+use crate::history::History;
+use crate::history::partners::Partners;
+use crate::history::recording::{self, Header};
+
+/// Where the ranks' time went, and what could be saved.
+pub(super) struct Prediction {
+    header: Header,
+    ranks: Vec<Account>,
+    /// Events that were lost.
+    lost: u64,
+    set_up: SetUp,
+}
+
+/// What setting up a message costs, in nanoseconds, and who says so.
+#[derive(Clone, Copy)]
+enum SetUp {
+    Given(u64),
+    /// The median time of the recorded calls that set one-shot messages up.
+    Recorded(u64),
+    /// Without a one-shot message there is nothing to save.
+    Unknown,
+}
+
+/// Predicts from a recording. `o_s`: what setting up a message costs; if it is not given, what it cost there.
+pub(super) fn recorded(file: &Path, o_s: Option<Duration>) -> Result<Prediction, Failure> {
+    let (header, history) = recording::read(file).map_err(Failure::other)?;
+    let set_up = match o_s {
+        Some(o_s) => SetUp::Given(o_s.as_nanos() as u64),
+        None => SetUp::recorded(&history),
+    };
+    let partners = Partners::of(&history);
+    let account = |rank| Account::of(&history, &partners, rank, set_up.ns().unwrap_or(0));
+    let ranks = (0..history.ranks.len()).map(account).collect();
+    let lost = history.ranks.iter().map(|told| told.lost).sum();
+    Ok(Prediction { header, ranks, lost, set_up })
+}
+
+impl SetUp {
+    fn recorded(history: &History) -> Self {
+        let is_message = |kind| matches!(kind, OperationKind::SendOnce | OperationKind::RecvOnce);
+        let requests = history.ranks.iter().flat_map(|told| &told.requests);
+        let messages = requests.filter(|request| is_message(request.operation));
+        let mut took: Vec<u64> = messages.flat_map(|request| &request.operations).map(|one| one.start.ns()).collect();
+        took.sort_unstable();
+        took.get(took.len() / 2).map_or(Self::Unknown, |&median| Self::Recorded(median))
+    }
+
+    fn ns(self) -> Option<u64> {
+        match self {
+            Self::Given(ns) | Self::Recorded(ns) => Some(ns),
+            Self::Unknown => None,
+        }
+    }
+}
+
+impl Prediction {
+    /// An object a rank, then all of them, one a line.
+    pub(super) fn json(&self) -> String {
+        let ranks = self.ranks.iter().enumerate().map(|(rank, account)| self.record(json!(rank), account));
+        let all = self.record(json!("all"), &Account::sum(&self.ranks));
+        ranks.chain([all]).map(|record| format!("{record}\n")).collect()
+    }
+
+    fn record(&self, rank: Value, account: &Account) -> Value {
+        json!({
+            "rank": rank,
+            "total_ns": account.total_ns,
+            "computing_ns": account.computing_ns,
+            "overhead_ns": account.overhead_ns,
+            "late_ns": account.late_ns,
+            "transfer_ns": account.transfer_ns,
+            "persistence_saves_ns": account.persistence_ns,
+            "overlap_saves_max_ns": account.overlap_ns,
+            "speed_up_max": account.speed_up(),
+            "o_s_ns": self.set_up.ns(),
+            "lost": self.lost,
+        })
+    }
+
+    fn table(&self) -> Table {
+        let heading = ["rank", "total", "computing", "calls", "late", "transfer", "persistence", "overlap", "speed-up"];
+        let mut table = Table::new(&heading);
+        let ranks = self.ranks.iter().enumerate().map(|(rank, account)| (rank.to_string(), *account));
+        for (name, account) in ranks.chain([("all".to_owned(), Account::sum(&self.ranks))]) {
+            let ms = |ns: u64| format!("{:.3}", ns as f64 / 1e6);
+            let parts = [account.computing_ns, account.overhead_ns, account.late_ns, account.transfer_ns];
+            let savings = [account.persistence_ns, account.overlap_ns];
+            let mut row = vec![name, ms(account.total_ns)];
+            row.extend(parts.into_iter().chain(savings).map(ms));
+            row.push(format!("{:.2}", account.speed_up()));
+            table.push(row);
+        }
+        table
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let o_s = match self.set_up {
+            SetUp::Given(ns) => format!("o_s = {ns} ns, as given"),
+            SetUp::Recorded(ns) => format!("o_s = {ns} ns, the median of the recorded calls"),
+            SetUp::Unknown => "here are none".to_owned(),
+        };
+        let mut notes = vec![
+            "calls: registering and starting. late: waiting for partners that had not started yet.".to_owned(),
+            "transfer: waiting for what both had started, and being woken.".to_owned(),
+            format!("persistence: saved if one-shot messages alike were registered once ({o_s})."),
+            "overlap: saved at most if transfer hid behind the computing of its iteration.".to_owned(),
+        ];
+        if self.header.ranks > self.header.cores {
+            notes.push("There were more ranks than cores: who waited made room for who computed.".to_owned());
+        }
+        if self.lost > 0 {
+            notes.push(format!("{} events were lost: the end of the run is missing.", self.lost));
+        }
+        notes
+    }
+}
+
+impl fmt::Display for Prediction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Header { ranks, cores, duration_ns, version, .. } = &self.header;
+        let (nodes, seconds) = (self.header.first_ranks.len(), *duration_ns as f64 / 1e9);
+        writeln!(
+            f,
+            "ranks: {ranks}, nodes: {nodes}, cores: {cores}, {seconds:.3} s, ropeway {version}; times in ms\n"
+        )?;
+        writeln!(f, "{}", self.table())?;
+        self.notes().iter().try_for_each(|note| writeln!(f, "{note}"))
+    }
+}

@@ -1,0 +1,128 @@
+//! `ropeway bench boum` and `segments`: programs beside what the model says about them.
+
+mod tool;
+
+use std::process::Output;
+
+use serde_json::Value;
+use tool::{records, ropeway, stderr, stdout};
+
+/// A benchmark that does not take long.
+fn bench(args: &[&str]) -> Output {
+    ropeway(&["bench"]).args(args).args(["--quiet", "--runs", "2", "--iters", "3", "--warmup", "1"]).output().unwrap()
+}
+
+fn cores() -> u64 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
+}
+
+fn with_metric<'a>(records: &'a [Value], metric: &str) -> Vec<&'a Value> {
+    records.iter().filter(|record| record["metric"] == metric).collect()
+}
+
+const SMALL: [&str; 10] =
+    ["boum", "--unknowns", "64", "--points", "1K", "--sizes", "8,1K", "--wait", "blocking", "--json"];
+
+#[test]
+fn programs_are_predicted_where_there_are_enough_cores() {
+    for nodes in ["1", "2"] {
+        let output = bench(&[&SMALL[..], &["-n", "4", "--nodes", nodes]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let records = records(&output);
+        assert!(records.iter().all(|record| record["bench"] == "boum"));
+        assert_eq!(with_metric(&records, "t_c").len(), 3);
+        let jobs = [2, 4].into_iter().filter(|&ranks| ranks <= cores()).count();
+        // Both solvers with both kinds of messages, and the transform.
+        for (metric, each) in [("execution", 5), ("communication", 5), ("S_c", 2), ("S_c_with_set_up", 2)] {
+            let found = with_metric(&records, metric);
+            assert_eq!(found.len(), each * jobs, "{metric}");
+            for record in found {
+                let number = |key: &str| record[key].as_f64().unwrap();
+                assert!(number("predicted") > 0.0);
+                let ratio = number("predicted") / number("median");
+                assert!((ratio - 1.0 - number("error")).abs() < 1e-3 * ratio, "{record}");
+            }
+        }
+    }
+}
+
+#[test]
+fn parameters_are_those_of_the_sizes_asked_for_and_of_the_programs() {
+    let output = bench(&SMALL);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let records = records(&output);
+    let mut sizes = vec![8, 1024];
+    if cores() >= 2 {
+        // Parts of x in single and in double precision, two extremes, half the points.
+        sizes.extend([32 * 4, 32 * 8, 16, 512 * 8]);
+        sizes.sort();
+    }
+    for (metric, modes) in [("o_s", 1), ("b", 1), ("d_p", 1), ("d_o", 2), ("d_a", 2), ("availability", 2)] {
+        let bytes: Vec<_> =
+            with_metric(&records, metric).iter().map(|record| record["bytes"].as_u64().unwrap()).collect();
+        assert_eq!(bytes, sizes.iter().flat_map(|&size| vec![size; modes]).collect::<Vec<_>>(), "{metric}");
+    }
+}
+
+#[test]
+fn tables_say_what_was_predicted_and_why_not() {
+    let output =
+        bench(&["boum", "-n", "1024", "--unknowns", "1K", "--points", "2K", "--sizes", "8", "--wait", "adaptive"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(
+        text.contains("sequential runs") && text.contains("parameters, us; 2 ranks, 1 node, shm, adaptive"),
+        "{text}"
+    );
+    assert!(text.contains(&format!("no prediction for 1024 ranks: on {} cores", cores())), "{text}");
+}
+
+#[test]
+fn segments_are_measured_and_predicted() {
+    for (ranks, nodes) in [("2", "1"), ("4", "1"), ("2", "2")] {
+        let args = ["segments", "-n", ranks, "--nodes", nodes, "--points", "1K", "--segments", "1,3,8", "--json"];
+        let output = bench(&args);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let records = records(&output);
+        let segments: Vec<_> = records.iter().map(|record| record["segments"].as_u64().unwrap()).collect();
+        assert_eq!(segments, [1, 3, 8]);
+        for record in &records {
+            assert_eq!((&record["bench"], &record["metric"]), (&"segments".into(), &"global_phase".into()));
+            assert!(record["median"].as_f64().unwrap() > 0.0);
+            let has_cores = ranks.parse::<u64>().unwrap() <= cores();
+            for key in ["predicted", "s_best", "E_s"] {
+                assert_eq!(record[key].as_f64().is_some_and(|number| number > 0.0), has_cores, "{record}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_names_the_fastest_number_of_segments() {
+    let output = bench(&["segments", "--points", "1K,2K", "--segments", "1,2"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&output).matches("fastest").count(), 2, "{}", stdout(&output));
+    assert!(
+        stdout(&output).starts_with("global phase of a transform of 1K points, ms; 2 ranks"),
+        "{}",
+        stdout(&output)
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    for (args, why) in [
+        (&["segments", "-n", "3"][..], "binary exchange goes by powers of two, and 3 is none: use -n 2"),
+        (&["segments", "--points", "1000"], "use a power of two, at least 128"),
+        (&["segments", "--points", "64"], "use a power of two, at least 128"),
+        (&["boum", "-n", "8", "--unknowns", "7"], "8 ranks are too many for 7 unknowns: use -n 7 or less"),
+        (&["boum", "--counters"], "leave --counters out"),
+        (&["boum", "--nodes", "3"], "3 nodes need at least as many ranks: use -n 3"),
+        (&["latency", "--points", "1K"], "latency runs no programs"),
+    ] {
+        let output = bench(args);
+        assert_eq!(output.status.code(), Some(3), "{args:?}");
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1);
+    }
+}

@@ -1,0 +1,102 @@
+//! `ropeway predict`: what a program would gain.
+
+mod tool;
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tool::{records, ropeway, stderr, stdout};
+
+/// Parameters as `bench boum` prints them: 1 µs to set a message up, 1 µs to start it, 1 ns for each byte; all but a fifth hides.
+fn parameters(wait: &str, d_o: f64) -> String {
+    let record = |metric: &str, bytes: usize, median: f64| {
+        let record = json!({
+            "bench": "boum", "metric": metric, "unit": "ns", "mode": "persistent", "ranks": 2, "nodes": 1, "wait": wait,
+            "bytes": bytes, "median": median,
+        });
+        format!("{record}\n")
+    };
+    let of_size = |bytes| [record("o_s", bytes, 1000.0), record("b", bytes, 1.0), record("d_o", bytes, d_o)].concat();
+    // Programs have records too.
+    let program = json!({"bench": "boum", "metric": "execution", "nodes": 1, "wait": "none", "median": 0.1});
+    format!("{program}\n{}{}{}", record("o_i", 0, 1000.0), of_size(1000), of_size(100_000))
+}
+
+fn predicted(args: &[&str], parameters: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("parameters");
+    fs::write(&file, parameters).unwrap();
+    let output = ropeway(&["predict", "--json"]).args(args).arg("--parameters").arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    records(&output).remove(0)
+}
+
+fn assert_near(found: &Value, expected: f64) {
+    assert!((found.as_f64().unwrap() - expected).abs() <= 1e-4 * expected, "{found} instead of {expected}");
+}
+
+#[test]
+fn a_program_is_predicted_from_recorded_parameters() {
+    let program = ["--compute", "100us", "--message", "16000", "--count", "2", "--iterations", "1000"];
+    let found = predicted(&program, &parameters("polling", 0.8));
+    assert_near(&found["computation"], 0.1);
+    assert_near(&found["communication_oneshot"], 0.036);
+    assert_near(&found["communication_persistent"], 0.034_002);
+    assert_near(&found["total_overlapped"], 0.1 + 0.034 * 0.2 + 2e-6);
+    assert_near(&found["S"], 0.136 / 0.134_002);
+    assert_near(&found["messages"][0]["S_c"], 18.0 / 17.001);
+    // √(0.8·16 / 0.2·1)
+    assert_near(&found["messages"][0]["s_best"], 8.0);
+    assert_eq!(found["messages"][0]["segments"], 8);
+}
+
+#[test]
+fn the_way_of_waiting_can_be_chosen() {
+    let both = parameters("polling", 0.8) + &parameters("blocking", 0.0);
+    let program = ["--compute", "1ms", "--message", "8K"];
+    assert_eq!(predicted(&program, &both)["d_o"], 0.8);
+    assert_eq!(predicted(&[&program[..], &["--wait", "blocking"]].concat(), &both)["d_o"], 0.0);
+}
+
+#[test]
+fn a_description_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("program.toml");
+    let description = "compute = \"1ms\"\niterations = 10\n[[message]]\nbytes = \"64K\"\ncount = 4\n[[message]]\nbytes = \"16\"\ncount = 2\n";
+    fs::write(&file, description).unwrap();
+    let found = predicted(&["--description", file.to_str().unwrap()], &parameters("adaptive", 0.5));
+    assert_near(&found["computation"], 0.01);
+    assert_eq!(found["messages"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn parameters_are_measured_where_there_are_none() {
+    let output = ropeway(&["predict", "--compute", "50us", "--message", "1", "--quiet"]).output().unwrap();
+    if std::thread::available_parallelism().is_ok_and(|cores| cores.get() < 2) {
+        assert_eq!(output.status.code(), Some(3));
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("bound once") && text.contains("best segments"), "{text}");
+}
+
+#[test]
+fn what_can_not_be_predicted_is_named() {
+    let refused = |args: &[&str], code, why: &str| {
+        let output = ropeway(&["predict"]).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    };
+    refused(&[], 2, "--compute");
+    refused(&["--compute", "5 parsecs", "--message", "8"], 2, "5 parsecs");
+    let program = ["--compute", "5ms", "--message", "8", "--parameters"];
+    refused(&[&program[..], &["/nonexistent"]].concat(), 1, "can't read /nonexistent");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("parameters");
+    fs::write(&file, parameters("polling", 0.5)).unwrap();
+    let path = file.to_str().unwrap();
+    refused(&[&program[..], &[path, "--nodes", "2"]].concat(), 1, "there are no figures of o_i; measure them with");
+    fs::write(&file, "# not JSON\n").unwrap();
+    refused(&[&program[..], &[path]].concat(), 1, "line 1 is no record of bench boum");
+}
