@@ -25,8 +25,9 @@ pub(super) struct CollectiveFlags {
     /// to be fastest; see ropeway explain].
     #[arg(long, value_name = "NAME")]
     algorithm: Option<Algorithm>,
-    /// Who takes part between the nodes, in turns: two-level (each node for its ranks), flat (every rank), multileader[:LEADERS] or
-    /// multigroup[:GROUPS] (so many of each node's ranks; only allgather). All but the first are baselines [default: two-level].
+    /// Who takes part between the nodes, in turns: two-level (each node for its ranks), flat (every rank), multileader:LEADERS or
+    /// multigroup:GROUPS (so many of each node's ranks, 2 if it does not say how many; only allgather). All but the first are baselines [default:
+    /// two-level].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     division: Vec<Division>,
 }
