@@ -26,7 +26,7 @@ impl From<&Measured> for Figure {
 impl Figure {
     /// Whether it is one of a message, not of a program.
     pub fn is_parameter(&self) -> bool {
-        matches!(&*self.metric, "o_s" | "o_i" | "b" | "d_o")
+        matches!(&*self.metric, "o_s" | "o_i" | "b" | "d_o" | "half_rtt")
     }
 }
 
@@ -46,16 +46,18 @@ pub struct Costs {
     bytes: Line,
     /// Degree of overlapping by size, of persistent messages.
     d_o: Line,
+    /// Seconds that a one-shot message takes, by size.
+    one_shot: Line,
 }
 
 impl Costs {
     /// From the figures of one setting, in any order; those of other metrics are left out.
     pub fn of(figures: &[Figure]) -> Result<Self, NotMeasured> {
-        let of = |metric: &'static str| {
-            let persistent = figures.iter().filter(move |figure| figure.mode == Some(Mode::Persistent));
-            persistent
-                .filter_map(move |figure| Some((figure.bytes.filter(|_| figure.metric == metric)?, figure.median)))
+        let in_mode = |mode, metric: &'static str| {
+            let figures = figures.iter().filter(move |figure| figure.mode == Some(mode));
+            figures.filter_map(move |figure| Some((figure.bytes.filter(|_| figure.metric == metric)?, figure.median)))
         };
+        let of = |metric| in_mode(Mode::Persistent, metric);
         let initiate: Vec<f64> = of("o_i").map(|(_, ns)| ns * NS).collect();
         let some = |line: Line, metric| if line.0.is_empty() { Err(NotMeasured(metric)) } else { Ok(line) };
         // An empty message has no bytes; noise is no gain.
@@ -65,13 +67,16 @@ impl Costs {
             set_up: some(Line::through(of("o_s").map(|(bytes, ns)| (bytes, ns * NS))), "o_s")?,
             bytes: some(Line::through(of_bytes.chain([(0, 0.0)]).filter(|_| of("b").next().is_some())), "b")?,
             d_o: Line::through(of("d_o")),
+            one_shot: Line::through(in_mode(Mode::OneShot, "half_rtt").map(|(bytes, us)| (bytes, us * US))),
         })
     }
 
     /// What a message of so many bytes costs.
     pub fn message(&self, bytes: usize) -> Message {
-        let beyond = self.bytes.beyond(bytes);
-        Message { set_up: self.set_up.at(bytes), initiate: self.initiate, bytes: self.bytes.at(bytes) * beyond }
+        let of_bytes = self.bytes.at(bytes) * self.bytes.beyond(bytes);
+        let parts = Message { set_up: self.set_up.at(bytes), initiate: self.initiate, bytes: of_bytes, detour: 0.0 };
+        let one_shot = self.one_shot.at(bytes) * self.one_shot.beyond(bytes);
+        Message { detour: (one_shot - parts.time()).max(0.0), ..parts }
     }
 
     /// How much of a message of so many bytes hides behind computation; nothing if that was not measured.
@@ -111,6 +116,7 @@ impl Line {
 }
 
 const NS: f64 = 1e-9;
+const US: f64 = 1e-6;
 
 #[cfg(test)]
 mod tests {
@@ -149,6 +155,15 @@ mod tests {
             assert_near(message.bytes, of_bytes);
         }
         assert_near(costs.d_o(5), 0.8);
+    }
+
+    #[test]
+    fn one_shot_messages_take_what_was_measured() {
+        let one_shot = |us| Figure { mode: Some(Mode::OneShot), ..figure("half_rtt", 1000, us) };
+        let time = |us| Costs::of(&[measured(), vec![one_shot(us)]].concat()).unwrap().message(1000).time();
+        assert_near(time(4.0), 4e-6);
+        // Less than its parts is noise.
+        assert_near(time(0.1), 800e-9);
     }
 
     #[test]

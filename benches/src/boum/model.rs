@@ -10,21 +10,24 @@ pub struct Message {
     pub initiate: f64,
     /// For the bytes, `b·m`.
     pub bytes: f64,
+    /// What it takes more than those three if it is not bound: in the thesis nothing. Where a daemon finds the match, a message
+    /// has to go there first.
+    pub detour: f64,
 }
 
 impl Message {
-    /// `T_c(m) = o + b·m`, where `o = o_s + o_i` (3.3, 3.9).
+    /// `T_c(m) = o + b·m`, where `o = o_s + o_i` (3.3, 3.9), and the detour.
     pub fn time(self) -> f64 {
         self.overhead() + self.bytes
     }
 
     /// The same message on a request that is there already: what is left is `o_i + b·m`.
     pub fn bound(self) -> Self {
-        Self { set_up: 0.0, ..self }
+        Self { set_up: 0.0, detour: 0.0, ..self }
     }
 
     fn overhead(self) -> f64 {
-        self.set_up + self.initiate
+        self.set_up + self.initiate + self.detour
     }
 
     /// What early binding speeds messages up by, `S_c = (1 + R) / (1 + R·(1 − d_p))` (3.16), where `R = o / b·m` and
@@ -84,7 +87,7 @@ mod tests {
 
     /// A message by R and q = o_s/o_i, whose bytes cost a second.
     fn message(r: f64, q: f64) -> Message {
-        Message { set_up: r * q / (1.0 + q), initiate: r / (1.0 + q), bytes: 1.0 }
+        Message { set_up: r * q / (1.0 + q), initiate: r / (1.0 + q), bytes: 1.0, detour: 0.0 }
     }
 
     fn assert_near(found: f64, expected: f64, tolerance: f64) {
@@ -115,6 +118,14 @@ mod tests {
         assert_near(message(0.6, 5.0).binding_speed_up_of(1), 1.0, 1e-12);
         assert!(message(0.6, 5.0).binding_speed_up_of(10) < message(0.6, 5.0).binding_speed_up());
         assert_near(message(0.6, 5.0).binding_speed_up_of(1 << 40), message(0.6, 5.0).binding_speed_up(), 1e-9);
+    }
+
+    #[test]
+    fn who_is_bound_makes_no_detour() {
+        let message = Message { detour: 4.0, ..message(0.6, 1.0) };
+        assert_near(message.time(), 5.6, 1e-12);
+        assert_near(message.bound().time(), 1.3, 1e-12);
+        assert_near(message.binding_speed_up(), 5.6 / 1.3, 1e-12);
     }
 
     #[test]

@@ -48,11 +48,12 @@ impl Workload {
             self.messages.iter().map(|messages| messages.count as f64 * time(messages.bytes)).sum()
         };
         let set_up = sum(&|bytes| costs.message(bytes).set_up);
+        let oneshot = sum(&|bytes| costs.message(bytes).time());
         let bound = sum(&|bytes| costs.message(bytes).bound().time());
         let hidden = sum(&|bytes| costs.d_o(bytes) * costs.message(bytes).bound().time());
         Prediction {
             computation: iterations * self.computation,
-            oneshot: iterations * (set_up + bound),
+            oneshot: iterations * oneshot,
             persistent: set_up + iterations * bound,
             set_up,
             d_o: if bound > 0.0 { hidden / bound } else { 0.0 },

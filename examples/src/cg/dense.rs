@@ -14,7 +14,8 @@ pub struct DenseRows {
 #[derive(Clone, Debug)]
 struct Block {
     columns: Range<usize>,
-    elements: Vec<f64>,
+    /// In single precision, which holds them exactly: memory for half the bytes has to keep up with computing.
+    elements: Vec<f32>,
 }
 
 impl Rows<DenseRows> {
@@ -39,12 +40,12 @@ impl Rows<DenseRows> {
 }
 
 /// The same for a place and its mirror image.
-fn element(unknowns: usize, (row, column): (usize, usize), seed: u64) -> f64 {
+fn element(unknowns: usize, (row, column): (usize, usize), seed: u64) -> f32 {
     if row == column {
-        return unknowns as f64;
+        return unknowns as f32;
     }
     let place = row.min(column) * unknowns + row.max(column);
-    SplitMix::stream(seed, place as u64).next_unit().into()
+    SplitMix::stream(seed, place as u64).next_unit()
 }
 
 impl Matrix for DenseRows {
@@ -59,15 +60,15 @@ impl Matrix for DenseRows {
 }
 
 /// In eight lanes, which is several times as fast.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+fn dot(a: &[f32], b: &[f64]) -> f64 {
     let ((a_lanes, a_rest), (b_lanes, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     let mut sums = [0.0; 8];
     for (a, b) in a_lanes.iter().zip(b_lanes) {
         for lane in 0..8 {
-            sums[lane] += a[lane] * b[lane];
+            sums[lane] += f64::from(a[lane]) * b[lane];
         }
     }
-    sums.iter().sum::<f64>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f64>()
+    sums.iter().sum::<f64>() + a_rest.iter().zip(b_rest).map(|(&a, b)| f64::from(a) * b).sum::<f64>()
 }
 
 #[cfg(test)]

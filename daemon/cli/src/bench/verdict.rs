@@ -15,6 +15,9 @@ pub(super) enum Verdict {
     /// Such a difference may well be chance.
     #[serde(rename = "no difference shown")]
     NoDifferenceShown,
+    /// However large a difference, so few runs would not show it.
+    #[serde(rename = "too few runs")]
+    TooFewRuns,
 }
 
 impl fmt::Display for Verdict {
@@ -23,6 +26,7 @@ impl fmt::Display for Verdict {
             Self::Faster => "faster",
             Self::Slower => "slower",
             Self::NoDifferenceShown => "no difference shown",
+            Self::TooFewRuns => "too few runs",
         })
     }
 }
@@ -32,6 +36,7 @@ pub(super) fn verdict(ours: &[f64], theirs: &[f64], metric: &str) -> (Verdict, f
     let p = permutation_test(ours, theirs);
     let is_less = Summary::of(ours).median < Summary::of(theirs).median;
     let verdict = match is_less == is_time(metric) {
+        _ if ours.len().min(theirs.len()) < RUNS_MIN => Verdict::TooFewRuns,
         _ if p >= P_MAX => Verdict::NoDifferenceShown,
         true => Verdict::Faster,
         false => Verdict::Slower,
@@ -45,6 +50,8 @@ pub(super) fn is_time(metric: &str) -> bool {
 }
 
 const P_MAX: f64 = 0.05;
+/// Of 4 and 4 runs 2 of 70 permutations are as far apart as can be; of 3 and 3 it would be 2 of 20, more than `P_MAX`.
+const RUNS_MIN: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -60,8 +67,10 @@ mod tests {
 
     #[test]
     fn few_runs_show_nothing() {
-        let (verdict, p) = verdict(&[1.0, 1.1], &[2.0, 2.1], "half_rtt");
-        assert_eq!(verdict, Verdict::NoDifferenceShown);
-        assert!(p > 0.3);
+        let (few, p) = verdict(&[1.0, 1.1, 1.2], &[2.0, 2.1, 2.2], "half_rtt");
+        assert_eq!(few, Verdict::TooFewRuns);
+        assert!(p > P_MAX);
+        let mixed = verdict(&[1.0, 4.0, 5.0, 8.0], &[2.0, 3.0, 6.0, 7.0], "half_rtt");
+        assert_eq!(mixed.0, Verdict::NoDifferenceShown);
     }
 }

@@ -82,7 +82,9 @@ fn standing(records: &Records) -> Option<String> {
     let best = alike.iter().min_by(|a, b| speed_up(a).0.total_cmp(&speed_up(b).0))?;
     let (times, [low, high]) = speed_up(best);
     let verdict = match () {
-        () if best.verdict.as_deref() == Some(UNDECIDED) || (low <= 1.0 && high >= 1.0) => {
+        () if best.verdict.as_deref().is_some_and(|verdict| UNDECIDED.contains(&verdict))
+            || (low <= 1.0 && high >= 1.0) =>
+        {
             "not shown to be faster or slower than".to_owned()
         }
         () if times > 1.0 => format!("{} times as fast as", digits(times)),
@@ -110,7 +112,7 @@ fn whole(share: f64) -> String {
 }
 
 /// What is said of a peer if the difference may be chance.
-const UNDECIDED: &str = "no difference shown";
+const UNDECIDED: [&str; 2] = ["no difference shown", "too few runs"];
 /// Less is no difference.
 const ALIKE: f64 = 0.03;
 
