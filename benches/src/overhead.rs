@@ -25,8 +25,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
     Ok(())
 }
 
-/// `o_s`, `o_i`, `b`, `R` and `d_p`, from set-up and ping-pongs that take turns; and what a one-shot message takes, which is more
-/// than its parts where somebody else has to find its match.
+/// `o_s`, `o_i`, `b`, `R` and `d_p`, from set-up and ping-pongs that take turns.
 pub(crate) fn parameters(
     pair: Option<&Pair>,
     console: &mut Console,
@@ -35,9 +34,8 @@ pub(crate) fn parameters(
 ) -> Result<(), BenchError> {
     let mut entrants = vec![set_up(pair, plan, bytes)?, half_rtt(INITIATE, pair, plan, 0)?];
     entrants.push(half_rtt(HALF_RTT, pair, plan, bytes)?);
-    entrants.push(half_rtt_of_one_shot(pair, plan, bytes)?);
     let series = take_turns(console, plan.runs, &mut entrants)?;
-    let [o_s, o_i, half_rtt, one_shot] = &series[..] else { unreachable!("a series for each entrant") };
+    let [o_s, o_i, half_rtt] = &series[..] else { unreachable!("a series for each entrant") };
     let o_i = o_i.scaled(NS_PER_US);
     let runs = Run::all(o_s, &o_i, &half_rtt.scaled(NS_PER_US));
     // An empty message has no bytes to cost anything.
@@ -63,10 +61,24 @@ pub(crate) fn parameters(
         };
         console.outcome(metric, measured)?;
     }
-    let Some(summary) = one_shot.summary() else { return Ok(()) };
-    let measured =
-        Measured { mode: Some(Mode::OneShot), bytes: Some(bytes), ..Measured::new(HALF_RTT, "us", summary, plan.runs) };
-    Ok(console.outcome(HALF_RTT, measured)?)
+    Ok(())
+}
+
+/// What a one-shot message takes, which is more than its parts where somebody else has to find its match.
+pub(crate) fn one_shot(
+    pair: Option<&Pair>,
+    console: &mut Console,
+    plan: &Plan,
+    bytes: usize,
+) -> Result<(), BenchError> {
+    let effort = plan.effort(CONTESTANTS, ping_pong::WARMUP);
+    let make = |pair: &Pair| -> Result<Box<dyn Contestant>, BenchError> {
+        Ok(Box::new(PingPong::new(pair, OneShot::new(pair, bytes)?, effort)))
+    };
+    let series = take_turns(console, plan.runs, &mut [Entrant::new("half_rtt, one-shot", pair, make)?])?;
+    let Some(summary) = series[0].summary() else { return Ok(()) };
+    let found = Measured::new(HALF_RTT, "us", summary, plan.runs);
+    Ok(console.outcome(HALF_RTT, Measured { mode: Some(Mode::OneShot), bytes: Some(bytes), ..found })?)
 }
 
 /// `start_send`, `start_recv` and `wait_done`.
@@ -105,15 +117,6 @@ pub(crate) fn half_rtt(label: &str, pair: Option<&Pair>, plan: &Plan, bytes: usi
         Ok(Box::new(PingPong::new(pair, Persistent::new(pair, bytes)?, effort)))
     };
     Entrant::new(label, pair, make)
-}
-
-/// Whose samples are half the time of a one-shot round trip, in microseconds.
-fn half_rtt_of_one_shot(pair: Option<&Pair>, plan: &Plan, bytes: usize) -> Result<Entrant, BenchError> {
-    let effort = plan.effort(CONTESTANTS, ping_pong::WARMUP);
-    let make = |pair: &Pair| -> Result<Box<dyn Contestant>, BenchError> {
-        Ok(Box::new(PingPong::new(pair, OneShot::new(pair, bytes)?, effort)))
-    };
-    Entrant::new("half_rtt, one-shot", pair, make)
 }
 
 /// Medians of contestants that took turns in a run, in nanoseconds.
@@ -156,7 +159,7 @@ pub(crate) const INITIATE: &str = "o_i";
 const HALF_RTT: &str = "half_rtt";
 pub(crate) const NS_PER_US: f64 = 1e3;
 const WARMUP: u64 = 2;
-const CONTESTANTS: usize = 4;
+const CONTESTANTS: usize = 3;
 
 #[cfg(test)]
 mod tests {
