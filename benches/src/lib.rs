@@ -34,6 +34,7 @@ mod latency;
 mod link;
 mod message_rate;
 mod method;
+pub mod micro;
 mod operation;
 mod overhead;
 mod overlap;
