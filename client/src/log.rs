@@ -45,11 +45,13 @@ impl Log {
     }
 
     /// This thread begins to wait for the operation on that slot, or for any of several.
+    #[inline]
     pub(crate) fn begin_wait(&self, slot: Option<Slot>) {
         self.moment(EventKind::WaitBegin { slot });
     }
 
     /// It waits no more.
+    #[inline]
     pub(crate) fn end_wait(&self, slot: Option<Slot>) {
         self.moment(EventKind::WaitEnd { slot });
     }
@@ -57,18 +59,22 @@ impl Log {
     /// The program learns how an operation has ended.
     #[inline]
     pub(crate) fn ended(&self, slot: Slot, outcome: &Result<Status, Error>, group: &Group) {
-        if self.is_kept() {
-            self.moment(outcome_of(slot, outcome, group));
-        }
+        self.moment_of(|| outcome_of(slot, outcome, group));
     }
 
     pub(crate) fn freed(&self, slot: Slot) {
         self.moment(EventKind::Free { slot });
     }
 
+    #[inline]
     fn moment(&self, kind: EventKind) {
+        self.moment_of(|| kind);
+    }
+
+    #[inline]
+    fn moment_of(&self, kind: impl FnOnce() -> EventKind) {
         if let Some(log) = &self.0 {
-            write(log, EventLog::now_ns(), 0, kind);
+            write(log, EventLog::now_ns(), 0, kind());
         }
     }
 }
@@ -79,7 +85,7 @@ impl Drop for Log {
     }
 }
 
-#[inline(never)]
+#[cold]
 fn write(log: &EventLog, at_ns: u64, took_ns: u64, kind: EventKind) {
     log.push(&Event { at_ns, took_ns, thread: THREAD.with(|thread| *thread), kind });
 }

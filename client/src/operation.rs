@@ -200,12 +200,18 @@ impl Operation {
     /// With the daemon, with the other members of a collective, or over a wire; or on a channel that has come up meanwhile.
     #[inline(never)]
     fn start_elsewhere(&mut self) -> Option<Entry> {
+        if self.attachment.log().is_kept() { self.start_logged() } else { self.start_where_it_goes() }
+    }
+
+    #[cold]
+    fn start_logged(&mut self) -> Option<Entry> {
         let begun = self.attachment.log().begin();
         let entry = self.start_where_it_goes();
         self.attachment.log().end(begun, || EventKind::Start { slot: self.slot });
         entry
     }
 
+    #[inline]
     fn start_where_it_goes(&mut self) -> Option<Entry> {
         if self.member.is_some() {
             return self.start_member();
@@ -217,6 +223,7 @@ impl Operation {
         if self.wire.is_some() { self.start_on_wire() } else { entry }
     }
 
+    #[inline]
     fn start_member(&mut self) -> Option<Entry> {
         if self.attendance.is_none() && !self.finds_meeting() {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
@@ -387,7 +394,13 @@ impl Operation {
     }
 
     /// The outcome, if the operation has ended, for the program. Copies up to `pieces` pieces of a large message on the way.
+    #[inline]
     pub(crate) fn conclude(&mut self, pieces: u32) -> Option<Result<Status, Error>> {
+        if self.attachment.log().is_kept() { self.conclude_logged(pieces) } else { self.take_outcome(pieces) }
+    }
+
+    #[cold]
+    fn conclude_logged(&mut self, pieces: u32) -> Option<Result<Status, Error>> {
         let outcome = self.take_outcome(pieces)?;
         self.attachment.log().ended(self.slot, &outcome, &self.group);
         Some(outcome)

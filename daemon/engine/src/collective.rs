@@ -20,7 +20,7 @@
 //! * No member of another node is left: steps with it that are not bound will never be, because it does not open the collective
 //!   any more, and end. What is bound may still be sent.
 //! * A step failed: its other end is unbound or lost. The others are told.
-//! * Members have registered different things ([`agreement`](crate::agreement)). All are told.
+//! * Members have registered different things (`agreement`). All are told.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -58,19 +58,17 @@ struct Way {
     to: u64,
 }
 
-/// Each member gets its part of each. Two members that work in place swap theirs, which must be of one length.
+/// Each member gets its part of each, sender by sender: so what is read lies together. Two members that work in place swap
+/// theirs, which must be of one length.
 fn exchange_parts(share: &mut Share, shape: &CollectiveShape, members: &[CollectiveMember]) {
     let (ways, size) = (ways(shape, members), members.len());
-    for (one, other) in (0..size).flat_map(|one| (one..size).map(move |other| (one, other))) {
+    for (one, other) in (0..size).flat_map(|one| (0..size).map(move |other| (one, other))) {
         let (there, back) = (&ways[one * size + other], &ways[other * size + one]);
         let is_in_place = [one, other].iter().any(|&index| members[index].input == members[index].output);
-        if one != other && is_in_place && there.length == back.length {
+        if one == other || !is_in_place || there.length != back.length {
+            share.push(there.length, Act::Copy { from: there.from, to: vec![there.to] });
+        } else if one < other {
             share.push(there.length, Act::Exchange { from: [there.from, back.from], to: [there.to, back.to] });
-            continue;
-        }
-        share.push(there.length, Act::Copy { from: there.from, to: vec![there.to] });
-        if one != other {
-            share.push(back.length, Act::Copy { from: back.from, to: vec![back.to] });
         }
     }
 }
