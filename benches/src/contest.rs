@@ -208,7 +208,7 @@ impl Part {
         }
     }
 
-    fn check(&mut self) -> Result<(), BenchError> {
+    fn check(&self) -> Result<(), BenchError> {
         match self {
             Self::Messages(side) => side.check(),
             Self::Together { .. } => Ok(()),

@@ -21,7 +21,7 @@ pub(crate) trait Kernel {
     fn round(&mut self) -> Result<(), Error>;
 
     /// Whether the last round came to what it should have. All ranks have to call it.
-    fn check(&mut self) -> Result<(), BenchError>;
+    fn check(&self) -> Result<(), BenchError>;
 }
 
 /// The program of that kind, if it is one, with so many bytes of keys or of the vector x on each rank.
