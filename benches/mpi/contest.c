@@ -2,11 +2,11 @@
  *
  *   contest KIND FORM TOUCH BATCH_S SIZE...
  *
- *   KIND latency|bandwidth|exchange, or barrier|bcast|allreduce|allgather|alltoall
- *   FORM persistent|nonblocking, or for the collectives blocking          TOUCH 0|1
+ *   KIND latency|bandwidth|exchange, or barrier|bcast|allreduce|allgather|alltoall, or is|cg
+ *   FORM persistent|nonblocking, or for the collectives blocking, or for is and cg only that          TOUCH 0|1
  *
  * Rank 0 prints "version TEXT", then "SIZE MEDIAN" for each size: microseconds, 10^6 bytes a second, or messages a second.
- * A wrong byte ends it with status 1. */
+ * A wrong byte or result ends it with status 1. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +15,8 @@
 enum { BATCHES = 5, WINDOW = 64, WINDOW_BYTES = 64 << 20 };
 
 static int me, np, persistent, touch;
+
+#include "kernels.h"
 
 /* Requests and buffers of one rank. */
 struct side {
@@ -140,11 +142,42 @@ static void call(char which, char form, char *in, char *out, long bytes, MPI_Req
     }
 }
 
-static void rounds_together(char which, char form, char *in, char *out, long bytes, MPI_Request *request, long rounds) {
+/* Does so many rounds, some to warm up and then batches of `batch_s` seconds, and prints the microseconds that one takes. */
+static void time_rounds(void (*do_rounds)(void *, long), void *what, long bytes, double batch_s) {
+    long rounds = 3;
+    do_rounds(what, rounds);
+    double begin = MPI_Wtime();
+    do_rounds(what, rounds);
+    double each = (MPI_Wtime() - begin) / rounds;
+    rounds = each > 0 && batch_s / each > 1 ? (long)(batch_s / each) : 1;
+    MPI_Bcast(&rounds, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+    double figures[BATCHES];
+    for (int b = 0; b < BATCHES; b++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        begin = MPI_Wtime();
+        do_rounds(what, rounds);
+        double mine = MPI_Wtime() - begin, sum = 0;
+        MPI_Reduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+        figures[b] = sum / np / rounds * 1e6;
+    }
+    qsort(figures, BATCHES, sizeof *figures, compare);
+    if (!me) printf("%ld %.9g\n", bytes, figures[BATCHES / 2]), fflush(stdout);
+}
+
+/* A collective and its arrays. */
+struct together {
+    char which, form;
+    char *in, *out;
+    long bytes;
+    MPI_Request *request;
+};
+
+static void rounds_together(void *what, long rounds) {
+    struct together *t = what;
     for (long r = 0; r < rounds; r++) {
-        if (touch) memset(in, (int)(r % 251), bytes);
-        if (form == 'p') MPI_Start(request); else call(which, form, in, out, bytes, request);
-        if (form != 'b') MPI_Wait(request, MPI_STATUS_IGNORE);
+        if (touch) memset(t->in, (int)(r % 251), t->bytes);
+        if (t->form == 'p') MPI_Start(t->request); else call(t->which, t->form, t->in, t->out, t->bytes, t->request);
+        if (t->form != 'b') MPI_Wait(t->request, MPI_STATUS_IGNORE);
     }
 }
 
@@ -155,26 +188,27 @@ static void together(char which, char form, long bytes, double batch_s) {
     if (form == 'p') { if (!me) fprintf(stderr, "it has no persistent collectives\n"); MPI_Abort(MPI_COMM_WORLD, 3); }
 #endif
     if (form == 'p') call(which, form, in, out, bytes, &request);
-    long rounds = 3;
-    rounds_together(which, form, in, out, bytes, &request, rounds);
-    double begin = MPI_Wtime();
-    rounds_together(which, form, in, out, bytes, &request, rounds);
-    double each = (MPI_Wtime() - begin) / rounds;
-    rounds = each > 0 && batch_s / each > 1 ? (long)(batch_s / each) : 1;
-    MPI_Bcast(&rounds, 1, MPI_LONG, 0, MPI_COMM_WORLD);
-    double figures[BATCHES];
-    for (int b = 0; b < BATCHES; b++) {
-        MPI_Barrier(MPI_COMM_WORLD);
-        begin = MPI_Wtime();
-        rounds_together(which, form, in, out, bytes, &request, rounds);
-        double mine = MPI_Wtime() - begin, sum = 0;
-        MPI_Reduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-        figures[b] = sum / np / rounds * 1e6;
-    }
-    qsort(figures, BATCHES, sizeof *figures, compare);
-    if (!me) printf("%ld %.9g\n", bytes, figures[BATCHES / 2]), fflush(stdout);
+    struct together t = { which, form, in, out, bytes, &request };
+    time_rounds(rounds_together, &t, bytes, batch_s);
     if (form == 'p') MPI_Request_free(&request);
     free(in), free(out);
+}
+
+static void sort_rounds(void *what, long rounds) { while (rounds--) sort_round(what); }
+static void gradients_rounds(void *what, long rounds) { while (rounds--) gradients_round(what); }
+
+static void sort(long bytes, double batch_s) {
+    struct sort s;
+    sort_set_up(&s, bytes);
+    time_rounds(sort_rounds, &s, bytes, batch_s);
+    sort_check(&s), sort_tear_down(&s);
+}
+
+static void gradients(long bytes, double batch_s) {
+    struct gradients g;
+    gradients_set_up(&g, bytes);
+    time_rounds(gradients_rounds, &g, bytes, batch_s);
+    gradients_check(&g), gradients_tear_down(&g);
 }
 
 static void run(const char *kind, long bytes, double batch_s) {
@@ -224,8 +258,12 @@ int main(int argc, char **argv) {
     if (!me) printf("version %s\n", version);
     for (int i = 5; i < argc; i++) {
         char which = collective(argv[1]);
-        if (which) together(which, argv[2][0], atol(argv[i]), atof(argv[4]));
-        else run(argv[1], atol(argv[i]), atof(argv[4]));
+        long bytes = atol(argv[i]);
+        double batch_s = atof(argv[4]);
+        if (which) together(which, argv[2][0], bytes, batch_s);
+        else if (!strcmp(argv[1], "is")) sort(bytes, batch_s);
+        else if (!strcmp(argv[1], "cg")) gradients(bytes, batch_s);
+        else run(argv[1], bytes, batch_s);
     }
     MPI_Finalize();
     return 0;

@@ -1,4 +1,4 @@
-//! Our side of `ropeway bench compare`: what `benches/mpi/contest.c` does over MPI, call for call.
+//! Our side of `ropeway bench compare` and `transparency`: what `benches/mpi/contest.c` does over MPI, call for call.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,6 +9,7 @@ use ropeway_examples::Mode;
 use serde::{Deserialize, Serialize};
 
 use crate::everyone::Everyone;
+use crate::kernel::{Kernel, kernel};
 use crate::method::Method;
 use crate::operation::{CollectiveCall, Operation, UnknownOperation};
 use crate::statistics::Summary;
@@ -17,6 +18,8 @@ use crate::{BenchError, Console, Measured, Plan, gather};
 
 /// The other side, as C source.
 pub const MPI_CONTEST: &str = include_str!("../mpi/contest.c");
+/// What it includes by the name of `kernels.h`.
+pub const MPI_KERNELS: &str = include_str!("../mpi/kernels.h");
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,17 +33,37 @@ pub enum Kind {
     Exchange,
     /// What all ranks do together.
     Collective(Operation),
+    /// A program of blocking calls that sorts integers, as NPB's IS.
+    IntegerSort,
+    /// A program of blocking calls that solves a linear system, as NPB's CG.
+    ConjugateGradients,
 }
 
 impl Kind {
     /// Those of pairs and rings.
     pub const OF_MESSAGES: [Self; 3] = [Self::Latency, Self::Bandwidth, Self::Exchange];
+    /// Programs that neither register anything nor overlap.
+    pub const OF_KERNELS: [Self; 2] = [Self::IntegerSort, Self::ConjugateGradients];
 
     /// The collective, if it is one.
     pub fn operation(self) -> Option<Operation> {
         match self {
             Self::Collective(operation) => Some(operation),
-            Self::Latency | Self::Bandwidth | Self::Exchange => None,
+            _ => None,
+        }
+    }
+
+    /// How our side calls: all of it once, or anew each time.
+    pub fn mode(self) -> Mode {
+        if Self::OF_KERNELS.contains(&self) { Mode::OneShot } else { Mode::Persistent }
+    }
+
+    /// How the other side does, in turns.
+    pub fn rival_forms(self) -> &'static [&'static str] {
+        match self {
+            Self::Latency | Self::Bandwidth | Self::Exchange => &["persistent", "nonblocking"],
+            Self::Collective(_) => &["persistent", "nonblocking", "blocking"],
+            Self::IntegerSort | Self::ConjugateGradients => &["blocking"],
         }
     }
 
@@ -68,7 +91,8 @@ impl Contest {
             Kind::Latency => ("half_rtt", "us"),
             Kind::Bandwidth => ("bandwidth", "MB/s"),
             Kind::Exchange => ("rate", "msg/s"),
-            _ => ("latency", "us"),
+            Kind::Collective(_) => ("latency", "us"),
+            Kind::IntegerSort | Kind::ConjugateGradients => ("time", "us"),
         }
     }
 }
@@ -80,21 +104,25 @@ impl fmt::Display for Kind {
             Self::Bandwidth => "bandwidth",
             Self::Exchange => "exchange",
             Self::Collective(operation) => return operation.fmt(f),
+            Self::IntegerSort => "is",
+            Self::ConjugateGradients => "cg",
         })
     }
 }
 
 /// A word that is not a [`Kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is neither latency, bandwidth nor exchange, and {0}")]
+#[error("is neither latency, bandwidth, exchange, is nor cg, and {0}")]
 pub struct UnknownKind(UnknownOperation);
 
 impl FromStr for Kind {
     type Err = UnknownKind;
 
     fn from_str(word: &str) -> Result<Self, UnknownKind> {
-        let of_messages = Self::OF_MESSAGES.into_iter().find(|kind| kind.to_string() == word);
-        of_messages.map_or_else(|| word.parse().map(Self::Collective).map_err(UnknownKind), Ok)
+        let mut others = Self::OF_MESSAGES.into_iter().chain(Self::OF_KERNELS);
+        others
+            .find(|kind| kind.to_string() == word)
+            .map_or_else(|| word.parse().map(Self::Collective).map_err(UnknownKind), Ok)
     }
 }
 
@@ -110,7 +138,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
         let (metric, unit) = contest.metric();
         let summary = Summary::of(&figures);
         let measured = Measured::new(metric, unit, summary, 1);
-        console.outcome(LABEL, Measured { mode: Some(Mode::Persistent), bytes: Some(size.0), ..measured })?;
+        console.outcome(LABEL, Measured { mode: Some(contest.kind.mode()), bytes: Some(size.0), ..measured })?;
     }
     Ok(())
 }
@@ -143,6 +171,7 @@ fn batches(world: &Communicator, contest: Contest, bytes: usize) -> Result<Vec<f
 enum Part {
     Messages(Box<Side>),
     Together { together: Box<dyn Together>, touch: bool, round: u64 },
+    Kernel(Box<dyn Kernel>),
 }
 
 impl Part {
@@ -151,7 +180,10 @@ impl Part {
             let together = together(world, &Method::usual(), Mode::Persistent, CollectiveCall::of(operation), bytes)?;
             return Ok(Self::Together { together, touch: contest.touch, round: 0 });
         }
-        Ok(Self::Messages(Box::new(Side::new(world, contest, bytes)?)))
+        match kernel(world, contest.kind, bytes) {
+            Some(kernel) => Ok(Self::Kernel(kernel)),
+            None => Ok(Self::Messages(Box::new(Side::new(world, contest, bytes)?))),
+        }
     }
 
     fn rounds(&mut self, count: u64) -> Result<(), BenchError> {
@@ -164,6 +196,7 @@ impl Part {
                 }
                 together.round(None)
             }),
+            Self::Kernel(kernel) => Ok((0..count).try_for_each(|_| kernel.round())?),
         }
     }
 
@@ -171,12 +204,16 @@ impl Part {
     fn figure(&self, mean_s: f64, rounds: f64) -> f64 {
         match self {
             Self::Messages(side) => side.figure(mean_s, rounds),
-            Self::Together { .. } => mean_s / rounds * 1e6,
+            Self::Together { .. } | Self::Kernel(_) => mean_s / rounds * 1e6,
         }
     }
 
     fn check(&self) -> Result<(), BenchError> {
-        if let Self::Messages(side) = self { side.check() } else { Ok(()) }
+        match self {
+            Self::Messages(side) => side.check(),
+            Self::Together { .. } => Ok(()),
+            Self::Kernel(kernel) => kernel.check(),
+        }
     }
 }
 

@@ -17,6 +17,9 @@ pub enum BenchError {
     /// A program that was run came to something else than it should have.
     #[error("wrong result: {program} is {difference:.1e} from what is right")]
     WrongResult { program: String, difference: f64 },
+    /// A sort that did not.
+    #[error("wrong result: keys are missing or out of order")]
+    Unsorted,
     /// An algorithm that does not suit.
     #[error(transparent)]
     Schedule(#[from] BuildError),

@@ -30,6 +30,7 @@ mod gather;
 mod hiding;
 mod idle;
 mod joint;
+mod kernel;
 mod latency;
 mod link;
 mod message_rate;
@@ -62,7 +63,7 @@ mod window;
 
 pub use computation::Compute;
 pub use console::{Console, Line};
-pub use contest::{Contest, Kind, MPI_CONTEST};
+pub use contest::{Contest, Kind, MPI_CONTEST, MPI_KERNELS};
 pub use contribution::{element_bytes, operators};
 pub use cpu::s_per_gib;
 pub use error::BenchError;

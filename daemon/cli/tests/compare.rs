@@ -1,7 +1,8 @@
-//! `ropeway bench compare`, against libraries that are none: scripts that answer as MPI's programs do.
+//! `ropeway bench compare` and `transparency`, against libraries that are none: scripts that answer as MPI's programs do.
 
 mod tool;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -26,11 +27,15 @@ fn install(prefix: &Path, program: &str) {
 
 /// Compares with the library in `prefix`, and with none that happens to be on this machine.
 fn compare(prefix: &Path) -> Output {
+    bench(&["compare", "--of", "latency"], prefix)
+}
+
+fn bench(what: &[&str], prefix: &Path) -> Output {
     let tools = tempfile::tempdir().unwrap();
     for tool in ["sh", "env", "chmod"] {
         symlink(Path::new("/bin").join(tool), tools.path().join(tool)).unwrap();
     }
-    let mut command = ropeway(&["bench", "compare", "--of", "latency", "--runs", "2", "--sizes", "8,64", "--json"]);
+    let mut command = ropeway(&[&["bench"], what, &["--runs", "2", "--sizes", "8,64", "--json"]].concat());
     command.env("PATH", tools.path()).env_remove("ROPEWAY_PEERS").arg("--peer").arg(prefix);
     command.output().unwrap()
 }
@@ -59,6 +64,39 @@ fn a_peer_is_measured_in_turns_and_the_ratio_reported() {
             ratio("ratio_min") <= ratio("ratio") && ratio("ratio") <= ratio("ratio_max") && ratio("ratio_max") < 1.0
         );
     }
+}
+
+#[test]
+fn programs_of_blocking_calls_are_compared_polling_and_blocking() {
+    let prefix = tempfile::tempdir().unwrap();
+    install(prefix.path(), "echo 8 1000000; echo 64 2000000");
+    let output = bench(&["transparency", "-n", "3"], prefix.path());
+    assert!(output.status.success(), "{output:?}");
+    let records = records(&output);
+    let rows: Vec<_> = records.iter().map(|record| (&record["of"], &record["wait"], &record["bytes"])).collect();
+    let rows: Vec<_> =
+        rows.into_iter().map(|(of, wait, bytes)| format!("{of} {wait} {bytes}").replace('"', "")).collect();
+    let expected = ["is polling 8", "is polling 64", "is blocking 8", "is blocking 64"];
+    let expected = expected.into_iter().flat_map(|row| [row.to_owned(), row.replace("is", "cg")]);
+    assert_eq!(BTreeSet::from_iter(rows), expected.collect());
+    for record in records {
+        assert_eq!(
+            [&record["bench"], &record["metric"], &record["unit"], &record["mode"], &record["peer_mode"]],
+            ["transparency", "time", "us", "oneshot", "blocking"]
+        );
+        let ratio = record["ratio"].as_f64().unwrap();
+        assert!(0.0 < ratio && ratio < 1.0, "{record}");
+    }
+}
+
+#[test]
+fn transparency_is_about_programs() {
+    let output = bench(&["transparency", "--of", "cg,latency"], Path::new("/nonexistent/mpi"));
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("transparency --of takes is and cg: for latency see compare"), "{output:?}");
+    let output = bench(&["transparency", "--of", "cg", "--touch"], Path::new("/nonexistent/mpi"));
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("cg writes what it sends: leave --touch out"), "{output:?}");
 }
 
 #[test]
@@ -95,4 +133,7 @@ fn ranks_that_are_not_pairs_are_an_error() {
         assert_eq!(output.status.code(), Some(3));
         assert!(stderr(&output).contains("are not pairs"), "{output:?}");
     }
+    let output = ropeway(&["bench", "transparency", "-n", "1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("transparency needs at least 2 ranks: use -n 2"), "{output:?}");
 }

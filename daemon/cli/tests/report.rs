@@ -26,6 +26,12 @@ const PREDICTED: &str = r#"
 {"bench":"segments","metric":"global_phase","unit":"s","application":"fft","size":524288,"ranks":2,"nodes":2,"segments":8,"median":0.008,"predicted":0.009,"s_best":5.5}
 "#;
 
+/// Programs of blocking calls, faster and slower than those of another library.
+const TRANSPARENT: &str = r#"
+{"bench":"transparency","of":"is","metric":"time","unit":"us","mode":"oneshot","ranks":2,"nodes":1,"wait":"polling","bytes":65536,"median":200.0,"peer":"MPICH 5","peer_mode":"blocking","peer_median":100.0,"ratio":2.0,"ratio_min":1.6,"ratio_max":2.5}
+{"bench":"transparency","of":"cg","metric":"time","unit":"us","mode":"oneshot","ranks":2,"nodes":1,"wait":"blocking","bytes":65536,"median":400.0,"peer":"MPICH 5","peer_mode":"blocking","peer_median":500.0,"ratio":0.8,"ratio_min":0.8,"ratio_max":0.8}
+"#;
+
 /// A page, in a folder that goes with it.
 struct Page {
     folder: TempDir,
@@ -54,12 +60,13 @@ fn drawings(html: &str) -> Vec<&str> {
 
 #[test]
 fn every_figure_is_drawn_within_its_bounds() {
-    let page = page_of(&format!("{MEASURED}{PREDICTED}"));
+    let page = page_of(&format!("{MEASURED}{PREDICTED}{TRANSPARENT}"));
     let drawings = drawings(&page.html);
     for section in [
         "latency",
         "bandwidth",
         "peers",
+        "transparency",
         "overhead",
         "persistence",
         "overlap",
@@ -177,6 +184,16 @@ for (const plot of plots) {
 }
 document.getElementById("verdict").textContent = wrong.length ? wrong.join("\n") : `${plots.length} figures`;
 "#;
+
+#[test]
+fn programs_beside_others_are_as_fast_as_their_times_say() {
+    let page = page_of(TRANSPARENT);
+    for (title, speed) in [("is, one node, polling", "0.500"), ("cg, one node, blocking", "1.250")] {
+        let (_, figure) = page.html.split_once(&format!("<b>{title}</b>")).expect(title);
+        let value = format!("<td>64K bytes, MPICH 5, blocking</td><td>{speed}</td>");
+        assert!(figure.split_once("</figure>").unwrap().0.contains(&value), "{title}: {figure}");
+    }
+}
 
 #[test]
 fn a_page_needs_nothing_else_and_carries_its_records() {

@@ -1,14 +1,16 @@
-//! `ropeway bench compare`: Ropeway and every MPI library on the machine, in turns.
+//! `ropeway bench compare` and `transparency`: Ropeway and every MPI library on the machine, in turns.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropeway_bench::{Bench, Doubt, Doubts, Kind, MPI_CONTEST, Measured, Mode, Plan, Setting, Size, Summary, Table};
+use ropeway_bench::{
+    Bench, Doubt, Doubts, Kind, MPI_CONTEST, MPI_KERNELS, Measured, Mode, Plan, Setting, Size, Summary, Table,
+};
 use serde::Serialize;
 
 use super::peer::{self, Peer, Placement};
-use super::rounds::{Round, kinds, rounds};
+use super::rounds::{Round, check, kernels, kinds, rounds};
 use super::table::{digits, footnote, median};
 use super::ticker::Ticker;
 use super::verdict::{Verdict, is_time, verdict};
@@ -21,18 +23,23 @@ use crate::steps::{Steps, Told};
 /// A peer's run must end within this time; a library that spins on too few cores would take for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// `compare`: messages, collectives, whatever is asked for.
 pub(super) fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, Failure> {
-    let kinds = kinds(flags)?;
-    let needs_pairs = kinds.iter().any(|kind| kind.operation().is_none());
-    if flags.ranks < 2 || (needs_pairs && !flags.ranks.is_multiple_of(2)) {
-        return Err(Failure::CannotRun(format!(
-            "compare pairs the ranks, and {} are not pairs: use -n 2",
-            flags.ranks
-        )));
-    }
-    if flags.netns {
-        return Err(Failure::CannotRun("compare has no --netns: others run on loopback or shared memory".to_owned()));
-    }
+    contend(("compare", kinds(flags)?), flags, events, progress)
+}
+
+/// `transparency`: programs that use neither persistent requests nor overlap.
+pub(super) fn transparency(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, Failure> {
+    contend(("transparency", kernels(flags)?), flags, events, progress)
+}
+
+fn contend(
+    (bench, kinds): (&'static str, Vec<Kind>),
+    flags: &Flags,
+    events: &Events,
+    progress: &Ticker,
+) -> Result<Found, Failure> {
+    check(bench, &kinds, flags)?;
     let mut peers = find_peers(flags)?;
     let folder = tempfile::Builder::new().prefix("ropeway-compare-").tempdir().map_err(Failure::other)?;
     let programs = build(&mut peers, folder.path())?;
@@ -42,8 +49,16 @@ pub(super) fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Resu
     let complaints = folder.path().join("complaints");
     let (mut lines, mut cut_short) = (Vec::new(), None);
     for round in rounds(flags, &kinds) {
-        let mut arena =
-            Arena { flags, round, daemons: &daemons, starter: &starter, complaints: &complaints, events, progress };
+        let mut arena = Arena {
+            bench,
+            flags,
+            round,
+            daemons: &daemons,
+            starter: &starter,
+            complaints: &complaints,
+            events,
+            progress,
+        };
         match arena.compare(&peers, &programs) {
             Ok(results) => lines.extend(results),
             Err(failure) => {
@@ -74,6 +89,7 @@ fn find_peers(flags: &Flags) -> Result<Vec<Peer>, Failure> {
 fn build(peers: &mut Vec<Peer>, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let source = folder.join("contest.c");
     std::fs::write(&source, MPI_CONTEST).map_err(Failure::other)?;
+    std::fs::write(folder.join("kernels.h"), MPI_KERNELS).map_err(Failure::other)?;
     let mut programs = Vec::new();
     peers.retain(|peer| {
         let program = folder.join(format!("contest-{}", programs.len()));
@@ -124,6 +140,8 @@ type Figures = Vec<Vec<f64>>;
 
 /// Where a round is fought.
 struct Arena<'a> {
+    /// What the records are called.
+    bench: &'static str,
     flags: &'a Flags,
     round: Round,
     daemons: &'a Daemons,
@@ -147,10 +165,7 @@ impl Arena<'_> {
     fn compare(&mut self, peers: &[Peer], programs: &[PathBuf]) -> Result<Vec<Line>, Failure> {
         let sizes = self.round.sizes.len();
         let empty = || vec![Vec::new(); sizes];
-        let forms: &[&str] = match self.round.contest.kind {
-            Kind::Collective(_) => &["persistent", "nonblocking", "blocking"],
-            _ => &["persistent", "nonblocking"],
-        };
+        let forms = self.round.contest.kind.rival_forms();
         let mut rivals: Vec<_> = peers
             .iter()
             .zip(programs)
@@ -196,7 +211,7 @@ impl Arena<'_> {
         let plan = Plan {
             bench: Bench::Compare,
             sizes: sizes.clone(),
-            modes: vec![Mode::Persistent],
+            modes: vec![contest.kind.mode()],
             iters: None,
             warmup: None,
             runs: 1,
@@ -278,11 +293,11 @@ impl Arena<'_> {
                 let doubts = summary.doubts.and(Doubt::Oversubscribed, !self.has_cores());
                 let (verdict, p) = verdict(&ours[index], theirs, metric);
                 lines.push(Line {
-                    bench: "compare",
+                    bench: self.bench,
                     of: contest.kind.to_string(),
                     metric,
                     unit,
-                    mode: Mode::Persistent,
+                    mode: contest.kind.mode(),
                     setting: Setting { wait: wait.to_string(), ..self.flags.setting() },
                     bytes: size.0,
                     touched: contest.touch,
@@ -336,9 +351,11 @@ fn table(flags: &Flags, lines: &[Line]) -> String {
     }
     let doubts = lines.iter().map(|line| line.summary.doubts).fold(Doubts::default(), Doubts::union);
     let Setting { ranks, nodes, device, cores, .. } = flags.setting();
-    let buffers = if flags.touch { "written before each send" } else { "untouched" };
+    let buffers = if flags.touch { "buffers written before each send" } else { "buffers untouched" };
+    let is_of_programs = lines.iter().all(|line| line.mode == Mode::OneShot);
+    let what = if is_of_programs { "blocking calls" } else { buffers };
     let nodes = super::counted_nodes(nodes);
-    let heading = format!("{ranks} ranks, {nodes}, {device}, {cores} cores, buffers {buffers}");
+    let heading = format!("{ranks} ranks, {nodes}, {device}, {cores} cores, {what}");
     format!("Ropeway and others in turns; {heading}\n{table}{}", footnote(doubts))
 }
 

@@ -34,6 +34,7 @@ Examples:
   ropeway bench asynchrony --nodes 2 --progress both --wait polling
   ropeway bench overlap --of allgather,alltoall -n 4 --sizes 64K
   ropeway bench compare --nodes 2 --of latency --sizes 8,1M
+  ropeway bench transparency --nodes 2 --wait polling
   ropeway bench boum -n 8 --wait polling
   ropeway bench segments --nodes 2 --netns --rate 1gbit --points 1M
   ropeway bench report --quick
@@ -42,6 +43,8 @@ A collective's size is that of the vector (bcast, reductions, scans), of each ra
 reduce-scatter), or of the block for each rank (alltoall). All ranks begin at the same moment of the machine's clock; what
 counts is when the last has its result. With more ranks than cores not all can begin at once: windows that somebody comes late
 to are left out and counted (missed).
+
+A size of transparency is that of a rank's keys (is), or of its part of the solution (cg).
 
 Ropeway's daemons drive what was started, whatever programs do (progress: independent). Beside that, baselines can be measured
 whose programs drive it themselves, so that nothing moves unless they wait (progress: client): messages with --progress both, and
@@ -61,13 +64,13 @@ pub(crate) struct Flags {
     /// Nodes: 1 is shared memory; more are so many daemons, joined by TCP on loopback.
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     pub(super) nodes: u32,
-    /// Bytes of a message or of a collective (see below), with suffixes K, M, G for powers of 1024 [default: 8,1K,64K,1M; message-rate: 8,64,1K; wakeup: 8;
-    /// skew: 1,64,1K,8K,64K,512K,4M; overlap: 64K,256K,1M,4M; asynchrony: 8,1K,64K,1M,4M; boum: 0,8,1K,64K,1M and those of its
-    /// programs].
+    /// Bytes of a message, a collective or a program (see below), with suffixes K, M, G for powers of 1024 [default: 8,1K,64K,1M;
+    /// message-rate: 8,64,1K; wakeup: 8; skew: 1,64,1K,8K,64K,512K,4M; overlap: 64K,256K,1M,4M; asynchrony: 8,1K,64K,1M,4M;
+    /// transparency: 8K,64K,1M; boum: 0,8,1K,64K,1M and those of its programs].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) sizes: Option<Vec<Size>>,
     /// How ranks wait: polling, blocking or adaptive [default: adaptive; wakeup: blocking; boum: blocking and polling;
-    /// exchanges of compare: all three].
+    /// exchanges of compare: all three; transparency: polling and blocking].
     #[arg(long, value_name = "MODE")]
     pub(super) wait: Option<WaitMode>,
     /// Only persistent or only oneshot messages or collectives.
@@ -93,12 +96,12 @@ pub(crate) struct Flags {
     /// wait (client; a baseline), or both in turns [default: independent].
     #[arg(long, value_enum, value_name = "WHO")]
     progress: Option<Drivers>,
-    /// compare: what to compare, of latency, bandwidth, exchange, barrier, bcast, allreduce, allgather and alltoall [default: the
-    /// first three]. overlap: the collectives to hide [default: messages].
+    /// compare: what to compare, of latency, bandwidth, exchange, barrier, bcast, allreduce, allgather, alltoall, is and cg
+    /// [default: the first three]. transparency: is, cg [default: both]. overlap: the collectives to hide [default: messages].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) of: Vec<Kind>,
-    /// compare: an MPI library to compare with besides those on PATH and in ROPEWAY_PEERS: its mpicc, or where it is
-    /// installed. May be repeated.
+    /// compare, transparency: an MPI library to compare with besides those on PATH and in ROPEWAY_PEERS: its mpicc, or where
+    /// it is installed. May be repeated.
     #[arg(long = "peer", value_name = "PATH")]
     pub(super) peers: Vec<PathBuf>,
     /// compare: write messages anew before each send.
@@ -160,6 +163,9 @@ enum Name {
     Coll,
     /// Latency, bandwidth and a ring exchange beside every MPI library found, in turns: the ratio to each.
     Compare,
+    /// Programs of blocking calls that register nothing and overlap nothing, an integer sort and conjugate gradients, beside every
+    /// MPI library found, in turns: the ratio to each.
+    Transparency,
     /// The parameters of the model BOUM (t_c, o_s, o_i, b, R, d_p, d_o, d_a), and its predictions beside what Jacobi's method,
     /// conjugate gradients and a transform take.
     Boum,
@@ -205,7 +211,7 @@ impl Name {
             Self::Overlap => Defaults { sizes: &OVERLAP_SIZES, ..pair(Bench::Overlap) },
             Self::Asynchrony => Defaults { sizes: &ASYNCHRONY_SIZES, ..pair(Bench::Asynchrony) },
             Self::Coll => pair(Bench::Coll),
-            Self::Compare => pair(Bench::Compare),
+            Self::Compare | Self::Transparency => pair(Bench::Compare),
             Self::Boum | Self::Segments => Defaults { sizes: &BOUM_SIZES, ..pair(Bench::Boum) },
         }
     }
@@ -222,6 +228,7 @@ impl Flags {
     pub(super) fn procedure(&self) -> Option<Procedure> {
         match self.name {
             Name::Compare => Some(compare::measure),
+            Name::Transparency => Some(compare::transparency),
             Name::Boum => Some(boum::measure),
             Name::Segments => Some(segments::measure),
             _ => None,

@@ -1,4 +1,4 @@
-//! What `ropeway bench compare` measures, round by round.
+//! What `ropeway bench compare` and `transparency` measure, round by round.
 
 use ropeway::WaitMode;
 use ropeway_bench::{Contest, Kind, Operation, Size};
@@ -15,6 +15,36 @@ pub(super) fn kinds(flags: &Flags) -> Result<Vec<Kind>, Failure> {
         Some(kind) => Err(Failure::CannotRun(format!("compare has no {kind} of others: leave it out of --of"))),
         None => Ok(flags.of.clone()),
     }
+}
+
+/// Which programs to compare that gain nothing from what Ropeway is for.
+pub(super) fn kernels(flags: &Flags) -> Result<Vec<Kind>, Failure> {
+    if flags.of.is_empty() {
+        return Ok(Kind::OF_KERNELS.into());
+    }
+    match flags.of.iter().find(|kind| !Kind::OF_KERNELS.contains(kind)) {
+        Some(kind) => Err(Failure::CannotRun(format!("transparency --of takes is and cg: for {kind} see compare"))),
+        None => Ok(flags.of.clone()),
+    }
+}
+
+/// Whether that can be done as it was asked for.
+pub(super) fn check(bench: &str, kinds: &[Kind], flags: &Flags) -> Result<(), Failure> {
+    let ranks = flags.ranks;
+    if kinds.iter().any(|kind| Kind::OF_MESSAGES.contains(kind)) && !ranks.is_multiple_of(2) {
+        return Err(Failure::CannotRun(format!("{bench} pairs the ranks, and {ranks} are not pairs: use -n 2")));
+    }
+    if ranks < 2 {
+        return Err(Failure::CannotRun(format!("{bench} needs at least 2 ranks: use -n 2")));
+    }
+    if let Some(kernel) = kinds.iter().find(|kind| flags.touch && Kind::OF_KERNELS.contains(kind)) {
+        return Err(Failure::CannotRun(format!("{kernel} writes what it sends: leave --touch out")));
+    }
+    if flags.netns {
+        let why = "has no --netns: others run on loopback or shared memory";
+        return Err(Failure::CannotRun(format!("{bench} {why}")));
+    }
+    Ok(())
 }
 
 /// What is measured at a time.
@@ -36,11 +66,13 @@ pub(super) fn rounds(flags: &Flags, kinds: &[Kind]) -> Vec<Round> {
             Kind::Collective(Operation::Barrier) => &[8],
             Kind::Collective(Operation::Allgather | Operation::Alltoall) => &[8, 1 << 10, 64 << 10],
             Kind::Collective(_) => &[8, 1 << 10, 64 << 10, 1 << 20],
+            Kind::IntegerSort | Kind::ConjugateGradients => &[8 << 10, 64 << 10, 1 << 20],
         };
         let sizes = flags.sizes.clone().unwrap_or_else(|| defaults.iter().copied().map(Size).collect());
         let modes = match (flags.wait, kind) {
             (Some(mode), _) => vec![mode],
             (None, Kind::Exchange) => vec![WaitMode::Adaptive, WaitMode::Polling, WaitMode::Blocking],
+            (None, Kind::IntegerSort | Kind::ConjugateGradients) => vec![WaitMode::Polling, WaitMode::Blocking],
             (None, _) => vec![WaitMode::Adaptive],
         };
         for wait in modes {

@@ -46,7 +46,7 @@ pub(super) fn verdict(ours: &[f64], theirs: &[f64], metric: &str) -> (Verdict, f
 
 /// Whether less of it is better.
 pub(super) fn is_time(metric: &str) -> bool {
-    matches!(metric, "half_rtt" | "latency")
+    matches!(metric, "half_rtt" | "latency" | "time")
 }
 
 const P_MAX: f64 = 0.05;

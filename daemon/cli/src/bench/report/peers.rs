@@ -1,6 +1,7 @@
-//! What `ropeway bench compare` has found.
+//! What `ropeway bench compare` and `transparency` have found.
 
 use super::records::{Records, Row, groups};
+use crate::bench::verdict::is_time;
 
 /// Every peer with the form of its calls that does best; buffers as they are, adaptive waiting.
 pub(super) fn best_forms<'a>(records: &'a Records, of: impl Fn(&str) -> bool) -> Vec<&'a Row> {
@@ -14,17 +15,12 @@ pub(super) fn best_forms<'a>(records: &'a Records, of: impl Fn(&str) -> bool) ->
 
 /// More is better.
 fn peer_speed(row: &Row) -> f64 {
-    if takes_time(row) { 1.0 / row.peer_median } else { row.peer_median }
-}
-
-/// Whether less is better.
-fn takes_time(row: &Row) -> bool {
-    matches!(row.metric.as_str(), "half_rtt" | "latency")
+    if is_time(&row.metric) { 1.0 / row.peer_median } else { row.peer_median }
 }
 
 /// How many times as fast as the peer we are: the median over the runs, and the lowest and highest.
 pub(super) fn speed_up(row: &Row) -> (f64, [f64; 2]) {
-    match takes_time(row) {
+    match is_time(&row.metric) {
         true => (1.0 / row.ratio, [1.0 / row.ratio_max, 1.0 / row.ratio_min]),
         false => (row.ratio, [row.ratio_min, row.ratio_max]),
     }

@@ -17,6 +17,7 @@ pub(super) fn of(records: &Records) -> Vec<Section> {
         speed::latency(records),
         speed::bandwidth(records),
         rivals::section(records),
+        rivals::transparency(records),
         costs::overhead(records),
         costs::persistence(records),
         hiding::overlap(records),

@@ -108,7 +108,7 @@ const QUICK: [(&str, u64); 20] = [
     ("skew --seconds 0.2 --sizes 8,64K,1M", 6),
 ];
 
-const FULL: [(&str, u64); 32] = [
+const FULL: [(&str, u64); 33] = [
     ("latency --sizes 8,64,512,1K,4K,8K,16K,64K,256K,1M,4M", 14),
     ("latency --nodes 2 --sizes 8,64,512,1K,4K,8K,16K,64K,256K,1M,4M", 14),
     ("latency --wait blocking --sizes 8,1K,64K,1M", 6),
@@ -117,6 +117,7 @@ const FULL: [(&str, u64); 32] = [
     ("compare --of latency,bandwidth --runs 5", 90),
     ("compare --nodes 2 --of latency,bandwidth --runs 5", 90),
     ("compare -n 4 --of barrier,bcast,allreduce,allgather,alltoall --runs 4", 150),
+    ("transparency --runs 4", 60),
     ("boum --wait adaptive --runs 5", 120),
     ("segments --nodes 2 --netns --rate 1gbit --points 512K", 30),
     ("persistence --sizes 8,64,512,1K,4K,8K,64K,256K,1M", 11),

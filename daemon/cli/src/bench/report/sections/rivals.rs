@@ -1,4 +1,4 @@
-//! Ropeway beside other libraries.
+//! Ropeway beside other libraries: messages and collectives, and programs that gain nothing from either being registered.
 
 use ropeway_bench::Size;
 
@@ -10,9 +10,7 @@ use super::super::strips::{Kind, Strip, Strips};
 use super::missing;
 
 pub(super) fn section(records: &Records) -> Section {
-    let rows = best_forms(records, |_| true);
-    let figures = groups(&rows, |row| (row.of.clone(), row.setting()));
-    let figures: Vec<_> = figures.into_iter().map(|((of, setting), rows)| figure(&of, &setting, &rows)).collect();
+    let figures = figures(&best_forms(records, |_| true));
     Section {
         id: "peers",
         title: "Beside other libraries",
@@ -22,6 +20,28 @@ pub(super) fn section(records: &Records) -> Section {
         figures,
         ..Section::default()
     }
+}
+
+pub(super) fn transparency(records: &Records) -> Section {
+    let rows: Vec<_> = records.rows.iter().filter(|row| row.bench == "transparency").collect();
+    let figures = figures(&rows);
+    let missing =
+        if figures.is_empty() { vec![missing(records, "whole programs", "transparency")] } else { Vec::new() };
+    Section {
+        id: "transparency",
+        title: "Programs that register nothing",
+        meaning: "An integer sort (is) and conjugate gradients (cg) of blocking calls, computing included, beside the same programs over other \
+                  libraries: what moving a program to Ropeway costs or gains before anything is registered or overlapped. Right of 1 Ropeway is \
+                  faster; where a bar crosses 1, take neither for faster. Bytes are those of a rank's keys, or of its part of the solution.",
+        figures,
+        missing,
+        ..Section::default()
+    }
+}
+
+fn figures(rows: &[&Row]) -> Vec<Figure> {
+    let figures = groups(rows, |row| (row.of.clone(), row.setting()));
+    figures.into_iter().map(|((of, setting), rows)| figure(&of, &setting, &rows)).collect()
 }
 
 fn figure(of: &str, setting: &str, rows: &[&Row]) -> Figure {
