@@ -262,6 +262,6 @@ fn arguments_that_mean_nothing_are_refused() {
     refused(
         &["compare", "--of", "latenzy"],
         2,
-        "is neither latency, bandwidth nor exchange, and is not one of barrier,",
+        "is neither latency, bandwidth, exchange, is nor cg, and is not one of barrier,",
     );
 }
