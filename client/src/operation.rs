@@ -1,5 +1,7 @@
 //! One operation at a time on one request slot: the core of every request.
 
+mod event;
+
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -19,7 +21,7 @@ use crate::patience::Patience;
 use crate::presence::Favor;
 use crate::terms::Terms;
 use crate::wait::{Event, WaitMode};
-use crate::wires::{Reach, Wire};
+use crate::wires::Wire;
 use crate::{Error, Group, Status, notifier};
 
 /// A request slot, the buffer its operations use, and whether one runs.
@@ -580,48 +582,5 @@ impl Drop for Operation {
     fn drop(&mut self) {
         self.attachment.log().freed(self.slot);
         self.attachment.give_back(self.slot, self.epoch, std::mem::take(&mut self.memory));
-    }
-}
-
-impl Event for Operation {
-    #[inline]
-    fn has_happened(&self) -> bool {
-        match self.run {
-            Run::Inactive | Run::Ended(_) => true,
-            Run::Daemon => self.attachment.request_slot(self.slot).is_done(self.epoch),
-            Run::Direct => self.direct.as_ref().is_some_and(|direct| direct.is_due()),
-            Run::Meeting => self.attendance.as_ref().is_some_and(|attendance| attendance.is_due()),
-        }
-    }
-
-    fn is_direct(&self) -> bool {
-        matches!(self.run, Run::Direct | Run::Meeting)
-    }
-
-    fn reach(&self) -> Reach<'_> {
-        match &self.wire {
-            Some(wire) if self.run == Run::Direct => Reach::One(wire),
-            _ => Reach::Nowhere,
-        }
-    }
-
-    fn needs_daemon(&self) -> bool {
-        match self.run {
-            Run::Meeting => self.attendance.as_ref().is_some_and(Attendance::is_spanning),
-            Run::Direct => self.wire.is_none(),
-            _ => true,
-        }
-    }
-
-    fn patience(&self) -> Option<&Patience> {
-        (self.end.is_some() || self.member.is_some()).then_some(&self.patience)
-    }
-
-    fn arm(&self, doorbell: u32) {
-        self.attachment.request_slot(self.slot).arm(doorbell);
-    }
-
-    fn disarm(&self) {
-        self.attachment.request_slot(self.slot).disarm();
     }
 }

@@ -144,14 +144,11 @@ impl WaitingRoom {
         }
         // Among more ranks than cores those waited for have most often done their part when the core comes back: clocks are
         // not worth reading before.
-        if self.is_crowded() && matches!(event.reach(), Reach::Nowhere) {
-            if event.has_happened() {
-                return Ok(());
-            }
+        if self.is_crowded() && matches!(event.reach(), Reach::Nowhere) && !event.has_happened() {
             thread::yield_now();
-            if event.has_happened() {
-                return Ok(());
-            }
+        }
+        if event.has_happened() {
+            return Ok(());
         }
         let begin = Instant::now();
         // While we are awake the daemon is to be quick; it need not be when we sleep or compute.

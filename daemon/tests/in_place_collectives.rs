@@ -2,9 +2,7 @@
 
 mod common;
 
-use std::ops::Range;
-
-use common::everybody;
+use common::{everybody, part, uneven};
 use ropeway::{Collective, Communicator, Error, Operator, Reproducible, UserOperator};
 
 /// Nothing, one element, odd numbers, and more than one rank should do alone.
@@ -40,17 +38,6 @@ fn total(ranks: usize, round: u64, elements: usize) -> Vec<u64> {
         total.iter_mut().zip(array(rank, round, elements)).for_each(|(sum, element)| *sum += element);
     }
     total
-}
-
-/// Different counts for different ranks, one of them zero, around `count`.
-fn uneven(ranks: usize, count: usize) -> Vec<usize> {
-    (0..ranks).map(|rank| if rank == 1 { 0 } else { count + rank * (count / 3) }).collect()
-}
-
-/// Where a rank's part lies among all.
-fn part(counts: &[usize], rank: usize) -> Range<usize> {
-    let before: usize = counts[..rank].iter().sum();
-    before..before + counts[rank]
 }
 
 /// Runs rounds: `before` says what the input is, and `after` what the output has to be.

@@ -5,7 +5,7 @@ mod common;
 use std::ops::Range;
 use std::sync::Barrier;
 
-use common::{Cluster, config, everybody, everybody_of, soon};
+use common::{Cluster, config, everybody, everybody_of, part, soon, uneven};
 use ropeway::{Communicator, Error, Located, Operator, PendingCollective};
 use ropeway_daemon::Config;
 
@@ -26,17 +26,6 @@ fn sum(ranks: Range<usize>, elements: usize) -> Vec<u64> {
         total.iter_mut().zip(input(rank, elements)).for_each(|(sum, element)| *sum += element);
     }
     total
-}
-
-/// Different counts for different ranks, one of them zero, around `count`.
-fn uneven(ranks: usize, count: usize) -> Vec<usize> {
-    (0..ranks).map(|rank| if rank == 1 { 0 } else { count + rank * (count / 3) }).collect()
-}
-
-/// Where a rank's part lies among all.
-fn part(counts: &[usize], rank: usize) -> Range<usize> {
-    let before: usize = counts[..rank].iter().sum();
-    before..before + counts[rank]
 }
 
 /// Makes a call both ways, twice: by what the first has registered the second goes too.

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
@@ -279,4 +280,26 @@ fn forward(from: &mut TcpStream, to: &mut TcpStream, told: &std::sync::mpsc::Rec
             _ => return,
         }
     }
+}
+
+/// Different counts for different ranks, one of them zero, around `count`.
+pub(crate) fn uneven(ranks: usize, count: usize) -> Vec<usize> {
+    (0..ranks).map(|rank| if rank == 1 { 0 } else { count + rank * (count / 3) }).collect()
+}
+
+/// Where a rank's part lies among all.
+pub(crate) fn part(counts: &[usize], rank: usize) -> Range<usize> {
+    let before: usize = counts[..rank].iter().sum();
+    before..before + counts[rank]
+}
+
+/// Whether rank 0 may be told this when rank 2 was killed amid a collective of three: rank 1 notices too, and leaves.
+pub(crate) fn follows_a_kill(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::RankFailed { rank: 2 }
+            | Error::RankLeft { rank: 1 }
+            | Error::PeerFreed { rank: 1 }
+            | Error::NodeGaveUp { .. }
+    )
 }

@@ -1,0 +1,50 @@
+//! An operation as something to wait for.
+
+use super::{Operation, Run};
+use crate::attendance::Attendance;
+use crate::patience::Patience;
+use crate::wait::Event;
+use crate::wires::Reach;
+
+impl Event for Operation {
+    #[inline]
+    fn has_happened(&self) -> bool {
+        match self.run {
+            Run::Inactive | Run::Ended(_) => true,
+            Run::Daemon => self.attachment.request_slot(self.slot).is_done(self.epoch),
+            Run::Direct => self.direct.as_ref().is_some_and(|direct| direct.is_due()),
+            Run::Meeting => self.attendance.as_ref().is_some_and(|attendance| attendance.is_due()),
+        }
+    }
+
+    fn is_direct(&self) -> bool {
+        matches!(self.run, Run::Direct | Run::Meeting)
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        match &self.wire {
+            Some(wire) if self.run == Run::Direct => Reach::One(wire),
+            _ => Reach::Nowhere,
+        }
+    }
+
+    fn needs_daemon(&self) -> bool {
+        match self.run {
+            Run::Meeting => self.attendance.as_ref().is_some_and(Attendance::is_spanning),
+            Run::Direct => self.wire.is_none(),
+            _ => true,
+        }
+    }
+
+    fn patience(&self) -> Option<&Patience> {
+        (self.end.is_some() || self.member.is_some()).then_some(&self.patience)
+    }
+
+    fn arm(&self, doorbell: u32) {
+        self.attachment.request_slot(self.slot).arm(doorbell);
+    }
+
+    fn disarm(&self) {
+        self.attachment.request_slot(self.slot).disarm();
+    }
+}
