@@ -220,7 +220,7 @@ impl WaitingRoom {
         }
         let looks = if self.is_crowded() { 1 } else { WIRE_LOOKS };
         for _ in 0..looks {
-            if self.wires.work(reach) || event.has_happened() {
+            if self.wires.look(reach) || event.has_happened() {
                 break;
             }
         }
