@@ -94,7 +94,7 @@ fn transparency_is_about_programs() {
     let output = bench(&["transparency", "--of", "cg,latency"], Path::new("/nonexistent/mpi"));
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("transparency --of takes is and cg: for latency see compare"), "{output:?}");
-    let output = bench(&["transparency", "--of", "cg", "--touch"], Path::new("/nonexistent/mpi"));
+    let output = bench(&["compare", "--of", "cg", "--touch"], Path::new("/nonexistent/mpi"));
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("cg writes what it sends: leave --touch out"), "{output:?}");
 }

@@ -101,13 +101,9 @@ impl CollectiveFlags {
         Ok(methods)
     }
 
-    /// Whether anything was said about collectives.
-    pub(super) fn is_given(&self) -> bool {
-        self.operation.is_some()
-            || self.root.is_some()
-            || self.op.is_some()
-            || self.algorithm.is_some()
-            || !self.division.is_empty()
+    /// Whether anything was said about how to do them.
+    pub(super) fn has_arguments(&self) -> bool {
+        self.root.is_some() || self.op.is_some() || self.algorithm.is_some() || !self.division.is_empty()
     }
 }
 

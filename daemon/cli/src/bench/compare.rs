@@ -221,6 +221,7 @@ impl Arena<'_> {
             collectives: Vec::new(),
             methods: Vec::new(),
             progress: Vec::new(),
+            notification: Vec::new(),
             contest: Some(contest),
             address: self.flags.address(),
             line_rate: None,

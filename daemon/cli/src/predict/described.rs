@@ -103,6 +103,7 @@ impl Described {
             collectives: Vec::new(),
             methods: Vec::new(),
             progress: vec![Progress::Independent],
+            notification: Vec::new(),
             contest: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             line_rate: None,
