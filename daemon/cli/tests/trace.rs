@@ -256,6 +256,19 @@ fn messages_between_nodes_have_a_first_and_a_last_byte() {
 }
 
 #[test]
+fn messages_within_a_node_say_when_both_ends_had_started() {
+    let trace = Kept::run("late", 1).trace();
+    let of_rank = |ph, rank| of_kind(&trace, ph, "message").into_iter().filter(move |event| event["pid"] == pid(rank));
+    let sent: Vec<f64> = of_rank("b", 1).map(ts).collect();
+    assert_eq!(sent.len(), LATE as usize);
+    // The receiver has waited for each message; so it could move when the sender came.
+    for rank in 0..2 {
+        let both = of_rank("n", rank).inspect(|event| assert_eq!(event["name"], "both started"));
+        assert_eq!(both.map(ts).collect::<Vec<_>>(), sent, "rank {rank}");
+    }
+}
+
+#[test]
 fn arrows_lead_from_sends_to_the_waits_they_end() {
     let trace = Kept::run("late", 1).trace();
     let (begins, ends) = (of_kind(&trace, "s", "arrow"), of_kind(&trace, "f", "arrow"));
