@@ -153,6 +153,7 @@ fn a_table_names_the_fastest_number_of_segments() {
 fn what_does_not_fit_is_refused() {
     for (args, why) in [
         (&["segments", "-n", "3"][..], "binary exchange goes by powers of two, and 3 is none: use -n 2"),
+        (&["segments", "-n", "1"], "segments needs at least 2 ranks: use -n 2"),
         (&["segments", "--points", "1000"], "use a power of two, at least 128"),
         (&["segments", "--points", "64"], "use a power of two, at least 128"),
         (&["boum", "-n", "8", "--unknowns", "7"], "8 ranks are too many for 7 unknowns: use -n 7 or less"),

@@ -231,7 +231,11 @@ fn arguments_that_mean_nothing_are_refused() {
     refused(&["coll", "bcast", "--op", "sum"], 3, "bcast combines nothing: leave --op out");
     refused(&["coll", "scan", "--root", "0"], 3, "scan has no root: leave --root out");
     refused(&["coll", "bcast", "--root", "2"], 3, "there is no rank 2 of 2: use --root 0 to 1");
-    refused(&["coll", "allreduce", "--sizes", "8,9"], 3, "combines elements of 8 bytes, and 9 is not a multiple");
+    refused(
+        &["coll", "allreduce", "--sizes", "8,9"],
+        3,
+        "combines elements of 8 bytes, and 9 is not a multiple of that: use 16",
+    );
     refused(&["coll", "allreduce", "-n", "1"], 3, "coll needs at least 2 ranks: use -n 2");
     refused(&["coll", "allreduce", "--nodes", "2", "--algorithm", "rng"], 2, "no algorithm is called rng");
     refused(&["coll", "allreduce", "--algorithm", "ring"], 3, "algorithms are for what happens between nodes");

@@ -113,7 +113,7 @@ fn a_peer_that_fails_is_left_out_and_named() {
 fn a_place_without_a_library_is_an_error() {
     let output = compare(Path::new("/nonexistent/mpi"));
     assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains("there is no MPI library at /nonexistent/mpi"));
+    assert!(stderr(&output).contains("there is no MPI library at /nonexistent/mpi: name its mpicc"));
 }
 
 #[test]

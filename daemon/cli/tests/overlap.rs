@@ -111,7 +111,9 @@ fn namespaces_need_root_and_iproute2() {
     let output = bench(&["latency", "--netns"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("use --nodes 2"), "{}", stderr(&output));
-    assert_eq!(bench(&["latency", "--nodes", "2", "--rate", "1gbit"]).status.code(), Some(2));
+    let output = bench(&["latency", "--nodes", "2", "--rate", "1gbit"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("so add --nodes 2 --netns"), "{}", stderr(&output));
 }
 
 #[test]

@@ -262,10 +262,13 @@ fn what_can_not_be_read_or_written_is_an_error() {
     fs::write(&table, "half_rtt, us; 2 ranks\n").unwrap();
     let output = ["--output", page.to_str().unwrap()];
     refused(&[&["--records", "/nonexistent.jsonl"], &output[..]].concat(), "can't read /nonexistent.jsonl");
-    let not_records = "table.txt: line 1 is not a record of ropeway bench --json";
+    let not_records = "name a file of what such a command has printed";
     refused(&[&["--records", table.to_str().unwrap()], &output[..]].concat(), not_records);
     assert!(!page.exists());
-    refused(&["--output", "/nonexistent/page.html"], "can't write /nonexistent/page.html");
+    refused(
+        &["--output", "/nonexistent/page.html"],
+        "can't write /nonexistent/page.html: there is no folder /nonexistent: make it",
+    );
     refused(&["--output", folder.path().to_str().unwrap()], "it is a directory");
 }
 

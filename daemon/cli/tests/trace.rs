@@ -347,10 +347,15 @@ fn bad_paths_are_refused_before_the_job_starts() {
     };
     let (folder, missing) = (TempDir::new().unwrap(), Path::new("/nonexistent/folder/file"));
     let file = folder.path().join("file");
-    for output in [run(missing, &file), run(&file, missing), run(&file, folder.path())] {
+    let missing_folder = "can't write /nonexistent/folder/file: there is no folder /nonexistent/folder: make it";
+    for (output, why) in [
+        (run(missing, &file), missing_folder),
+        (run(&file, missing), missing_folder),
+        (run(&file, folder.path()), "can't write /"),
+    ] {
         assert_eq!(output.status.code(), Some(1));
         assert_eq!(tool::stdout(&output), "");
-        assert!(stderr(&output).contains("can't write /"), "{}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
     }
     assert!(stderr(&run(&file, &file)).contains("different files"));
 }
@@ -369,7 +374,11 @@ fn a_file_that_is_no_recording_is_refused() {
     let kept = Kept::run("exchange", 1);
     let output = ropeway(&["predict"]).arg(kept.path("trace")).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("is no recording"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("is no recording, which `ropeway run --record FILE …` makes"),
+        "{}",
+        stderr(&output)
+    );
     let output = ropeway(&["predict", "/nonexistent/file"]).output().unwrap();
     assert!(stderr(&output).contains("can't read /nonexistent/file"), "{}", stderr(&output));
 }

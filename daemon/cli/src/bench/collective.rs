@@ -119,8 +119,9 @@ pub(super) fn check_sizes(calls: &[CollectiveCall], sizes: &[Size]) -> Result<()
         let element = element_bytes(call);
         if let Some(size) = sizes.iter().find(|size| !size.0.is_multiple_of(element)) {
             return Err(Failure::CannotRun(format!(
-                "{} combines elements of {element} bytes, and {size} is not a multiple of that",
-                call.operation
+                "{} combines elements of {element} bytes, and {size} is not a multiple of that: use {}",
+                call.operation,
+                Size(size.0.next_multiple_of(element))
             )));
         }
     }

@@ -1,5 +1,6 @@
 //! What `ropeway bench` can be asked.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -87,7 +88,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     /// How long to be idle (idle) or late (skew) [default: idle: 5; skew: 1].
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(super) seconds: Option<Duration>,
     #[command(flatten)]
     pub(super) collective: CollectiveFlags,
@@ -111,8 +112,8 @@ pub(crate) struct Flags {
     /// Each node in a network namespace of its own, joined by veth pairs. Needs root and iproute2, and leaves nothing.
     #[arg(long)]
     pub(super) netns: bool,
-    /// Bits a second from and to each node, for example 1gbit.
-    #[arg(long, value_name = "RATE", requires = "netns")]
+    /// Bits a second from and to each node, for example 1gbit, with --netns.
+    #[arg(long, value_name = "RATE")]
     pub(super) rate: Option<Rate>,
     /// Use the daemon of this machine instead of embedded ones.
     #[arg(long, conflicts_with_all = ["nodes", "netns"])]
@@ -195,6 +196,12 @@ struct Defaults {
     sizes: &'static [usize],
 }
 
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.to_possible_value().expect("no benchmark is hidden").get_name())
+    }
+}
+
 impl Name {
     /// Whether it is about Ropeway and other libraries, in turns.
     pub(super) fn is_contest(self) -> bool {
@@ -265,7 +272,8 @@ impl Flags {
     pub(super) fn plan(&self) -> Result<Plan, Failure> {
         let Defaults { bench, ranks_min, seconds, sizes, .. } = self.name.defaults();
         if self.ranks < ranks_min {
-            return Err(Failure::CannotRun(format!("{bench} needs at least {ranks_min} ranks: use -n {ranks_min}")));
+            let name = self.name;
+            return Err(Failure::CannotRun(format!("{name} needs at least {ranks_min} ranks: use -n {ranks_min}")));
         }
         if self.netns && self.nodes < 2 {
             return Err(Failure::CannotRun("--netns joins nodes, so it needs at least two: use --nodes 2".into()));

@@ -1,7 +1,5 @@
 //! Options that mean nothing to a benchmark are refused: what is ignored misleads.
 
-use clap::ValueEnum;
-
 use super::flags::{Flags, Name};
 use crate::failure::Failure;
 
@@ -21,8 +19,7 @@ impl Flags {
         match rules.into_iter().flatten().find(|rule| rule.is_given && !rule.is_heeded) {
             None => Ok(()),
             Some(Rule { option, instead, .. }) => {
-                let name = self.name.to_possible_value().expect("no benchmark is hidden");
-                Err(Failure::CannotRun(format!("{option} means nothing to {}: {instead}", name.get_name())))
+                Err(Failure::CannotRun(format!("{option} means nothing to {}: {instead}", self.name)))
             }
         }
     }
@@ -103,6 +100,12 @@ impl Flags {
         let counters = "counters are those of single benchmarks, such as latency and coll";
         vec![
             rule("--netns", self.netns, !is_contest, "others run on loopback or shared memory, so see --nodes 2 alone"),
+            rule(
+                "--rate",
+                self.rate.is_some(),
+                self.netns,
+                "it is that of lines between namespaces, so add --nodes 2 --netns",
+            ),
             rule(
                 "--attach",
                 self.attach,

@@ -126,7 +126,9 @@ pub(super) struct Part {
 
 /// A line that is no record.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line} is not a record of ropeway bench --json: {error}")]
+#[error(
+    "line {line} is not a record of ropeway bench --json ({error}): name a file of what such a command has printed"
+)]
 pub(super) struct BadRecord {
     line: usize,
     error: serde_json::Error,
@@ -199,7 +201,7 @@ mod tests {
         let records = Records::parse(&format!("{good}\n\n{good}\n")).unwrap();
         assert_eq!((records.rows.len(), records.rows[1].median), (2, 3.5));
         let error = |text: &str| Records::parse(text).err().unwrap().to_string();
-        assert!(error(&format!("{good}\n{{}}")).starts_with("line 2 is not a record of ropeway bench --json: "));
+        assert!(error(&format!("{good}\n{{}}")).starts_with("line 2 is not a record of ropeway bench --json ("));
         assert!(error("bandwidth, MB/s; 2 ranks").starts_with("line 1 is not a record"));
     }
 
