@@ -114,6 +114,12 @@ fn tables_say_what_was_predicted_and_why_not() {
         text.contains("sequential runs") && text.contains("parameters, us; 2 ranks, 1 node, shm, adaptive"),
         "{text}"
     );
+    let many = (cores() + 1).next_power_of_two();
+    let (many, size) = (many.to_string(), (16 * many).to_string());
+    let output =
+        bench(&["boum", "-n", &many, "--nodes", &many, "--unknowns", &size, "--points", &size, "--sizes", "8"]);
+    let few_cores = "~ in doubt (oversubscribed): there are more ranks than cores";
+    assert!(stdout(&output).contains(few_cores), "{}", stdout(&output));
     assert!(text.contains(&format!("no prediction for 1024 ranks: oversubscribed, on {} cores", cores())), "{text}");
 }
 

@@ -2,11 +2,11 @@
 
 use ropeway::WaitMode;
 use ropeway_bench::boum::{Algorithm, Application, Costs, Prediction, Run, Sequential, model};
-use ropeway_bench::{Doubts, Measured, Mode, Plan, Record, Setting, Size, Summary, Table};
+use ropeway_bench::{Doubt, Doubts, Measured, Mode, Plan, Record, Setting, Size, Summary, Table};
 
 use super::comparison::{Comparison, MS, doubts};
 use super::lab::{Crew, Lab, costs, in_order};
-use super::table::{digits, footnote, heading, median};
+use super::table::{carrier, digits, footnote, heading, median};
 use super::{Flags, Found, Ticker};
 use crate::failure::Failure;
 use crate::launch::Events;
@@ -40,7 +40,10 @@ fn measure_all(
     for wait in flags.waits(&[WaitMode::Blocking, WaitMode::Polling]) {
         let ranks = flags.nodes.max(2);
         let setting = Setting { wait: wait.to_string(), ranks, ..setting.clone() };
-        let parameters = lab.parameters(Plan { sizes: sizes.clone(), ..plan.clone() }, Crew { ranks, wait })?;
+        let mut parameters = lab.parameters(Plan { sizes: sizes.clone(), ..plan.clone() }, Crew { ranks, wait })?;
+        for Measured { summary, .. } in &mut parameters {
+            summary.doubts = summary.doubts.and(Doubt::Oversubscribed, setting.is_oversubscribed());
+        }
         let costs = costs(&parameters)?;
         report.add_parameters(&parameters, &costs, &setting);
         let mut comparisons = Vec::new();
@@ -159,7 +162,7 @@ impl Report {
         compared.iter().flat_map(Compared::rows).for_each(|row| table.push(row));
         let all = || compared.iter().flat_map(Compared::comparisons);
         self.lines.extend(all().map(Comparison::json));
-        let what = format!("programs; {}, {}", first.setting.device, first.setting.wait);
+        let what = format!("programs; {}, {}", carrier(&first.setting), first.setting.wait);
         self.text += &format!("{what}\n{table}{}\n", footnote(doubts(all())));
     }
 
