@@ -53,6 +53,8 @@ collectives as schedules of messages between ranks with --division flat, multile
 and receive once more. With --wait polling,blocking that makes the four combinations of notification and progress, in turns in one
 run: overlap or asynchrony with --progress both, overlap --of with --division two-level,flat.
 
+An option that would change nothing in a benchmark is refused.
+
 The records of --json have one line each on standard output; the table then goes to standard error.")]
 pub(crate) struct Flags {
     /// What to measure.
