@@ -192,6 +192,15 @@ impl JobSegment {
         self.copy_blocks(from, from_at, to, to_at, bytes)
     }
 
+    /// Copies `bytes` bytes from one offset to another, past the caches.
+    pub(crate) fn stream(&self, from: u64, to: u64, bytes: u64) -> Result<(), OutOfBounds> {
+        let range = |offset| self.segment.range(offset, bytes).ok_or(OutOfBounds { offset, bytes });
+        let (source, target) = (range(from)?, range(to)?);
+        // SAFETY: `range` yields mapped ranges.
+        unsafe { mapped::stream(source, target, bytes as usize) };
+        Ok(())
+    }
+
     /// A part of a layout of one block.
     #[inline]
     fn run(&self, layout: &Layout, at: u64, bytes: u64) -> Result<NonNull<u8>, OutOfBounds> {

@@ -21,7 +21,7 @@
 //! Elements are combined by a user-defined operator in the members' processes alone, so the daemon takes no such pieces,
 //! however little the work is. It calls the members' combiners instead: threads that work while their programs compute.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -78,8 +78,10 @@ const PIECES_MAX: u64 = u32::MAX as u64 - 1;
 
 /// Work up to so many bytes, all copies counted, is done at once by who comes last.
 pub const SMALL_WORK_BYTES: u64 = 32 << 10;
-/// The piece of larger work.
-const PIECE_BYTES: u64 = 32 << 10;
+/// Larger work is cut into so many pieces or more, of these sizes: enough of them for all who come to help, and long copies, which are
+/// faster than short ones.
+const PIECES_WANTED: u64 = 64;
+const PIECE_BYTES: RangeInclusive<u64> = 32 << 10..=256 << 10;
 /// But shorter stretches of an array are not worth going there.
 const STRETCH_BYTES: u64 = 16 << 10;
 
@@ -146,7 +148,8 @@ impl Stage {
     /// `None` if there are more pieces than can be counted.
     fn new(share: Share) -> Option<Self> {
         let work = share.work_bytes();
-        let pieces = work.div_ceil(PIECE_BYTES).min(share.bytes().div_ceil(STRETCH_BYTES));
+        let piece_bytes = (work / PIECES_WANTED).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end());
+        let pieces = work.div_ceil(piece_bytes).min(share.bytes().div_ceil(STRETCH_BYTES));
         let pieces = if work <= SMALL_WORK_BYTES { 1 } else { u32::try_from(pieces.max(2)).ok()? };
         Some(Self { pieces: pieces.min(share.units().clamp(1, PIECES_MAX) as u32), share })
     }
