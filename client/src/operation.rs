@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::completion;
-use ropeway_proto::{CommId, Command, Completion, End, Epoch, EventKind, Slot, Tag};
+use ropeway_proto::{CommId, Command, Completion, End, Endpoint, Epoch, EventKind, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
 use crate::attachment::Attachment;
@@ -18,6 +18,7 @@ use crate::direct::{DirectEnd, Started};
 use crate::log::{self, Begun};
 use crate::memory::Memory;
 use crate::patience::Patience;
+use crate::post::Detour;
 use crate::presence::Favor;
 use crate::terms::Terms;
 use crate::wait::{Event, WaitMode};
@@ -33,6 +34,8 @@ pub(crate) struct Operation {
     /// Of the last operation the daemon was told of.
     epoch: Epoch,
     memory: Memory,
+    /// What the post lanes have to know of an operation that the daemon has.
+    detour: Option<Detour>,
     terms: Terms,
     run: Run,
     /// Which end of a channel the request is, if it is one.
@@ -66,6 +69,8 @@ enum Run {
     Meeting,
     /// Over, on the direct channel.
     Ended(completion::Status),
+    /// Over when it began, in a post lane.
+    Posted(Completion),
 }
 
 impl Operation {
@@ -80,6 +85,7 @@ impl Operation {
             slot,
             epoch,
             memory: memory.into(),
+            detour: None,
             terms,
             run: Run::Inactive,
             end: None,
@@ -160,6 +166,9 @@ impl Operation {
         self.enter(Run::Daemon);
         self.epoch = self.epoch.wrapping_add(1);
         let command = command(self.slot, self.epoch);
+        if let Command::Send { endpoint, .. } = &command {
+            self.detour = self.attachment.post().detour_send(endpoint, self.slot);
+        }
         if self.begun.is_some()
             && let Some(registration) = log::registration(&command)
         {
@@ -176,6 +185,23 @@ impl Operation {
             self.retract();
         }
         published
+    }
+
+    /// What comes before a receive or, without memory, a probe begins: if there is a message for it in a post lane, the operation
+    /// need not begin.
+    pub(crate) fn post(&mut self, endpoint: &Endpoint, into: Option<&mut [u8]>) -> Option<Completion> {
+        match self.attachment.post().detour_recv(endpoint, self.slot, into) {
+            Ok(found) => Some(found),
+            Err(detour) => {
+                self.detour = detour;
+                None
+            }
+        }
+    }
+
+    /// Begins an operation that has ended already, in a post lane.
+    pub(crate) fn end_at_once(&mut self, completion: Completion) {
+        self.run = Run::Posted(completion);
     }
 
     /// Begins the registered operation. If the daemon has to be told, the caller publishes the entry, or calls `retract`.
@@ -414,6 +440,10 @@ impl Operation {
         match self.run {
             Run::Inactive => None,
             Run::Ended(status) => Some(self.end_direct(status)),
+            Run::Posted(completion) => {
+                self.retract();
+                Some(self.judge(Some(completion)))
+            }
             Run::Direct => {
                 let ended = self.direct.as_mut()?.poll(pieces)?;
                 if self.wire.is_some() {
@@ -552,10 +582,12 @@ impl Operation {
         self.direct.as_mut().is_some_and(|direct| direct.cancel())
     }
 
-    /// Asks for the operation to be withdrawn.
+    /// Asks for the operation to be withdrawn, if the daemon has it.
     pub(crate) fn withdraw(&self) {
-        // Without a daemon there is nothing to withdraw, and waiting will tell.
-        let _ = self.attachment.publish_one(Command::Cancel { slot: self.slot, epoch: self.epoch });
+        if self.run == Run::Daemon {
+            // Without a daemon there is nothing to withdraw, and waiting will tell.
+            let _ = self.attachment.publish_one(Command::Cancel { slot: self.slot, epoch: self.epoch });
+        }
     }
 
     /// Gives the registration up. Slot and buffer are free for others when the daemon has let go of them.
@@ -581,6 +613,7 @@ impl Operation {
 impl Drop for Operation {
     fn drop(&mut self) {
         self.attachment.log().freed(self.slot);
-        self.attachment.give_back(self.slot, self.epoch, std::mem::take(&mut self.memory));
+        let (memory, detour) = (std::mem::take(&mut self.memory), self.detour.take());
+        self.attachment.give_back(self.slot, self.epoch, memory, detour);
     }
 }

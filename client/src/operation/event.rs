@@ -10,7 +10,7 @@ impl Event for Operation {
     #[inline]
     fn has_happened(&self) -> bool {
         match self.run {
-            Run::Inactive | Run::Ended(_) => true,
+            Run::Inactive | Run::Ended(_) | Run::Posted(_) => true,
             Run::Daemon => self.attachment.request_slot(self.slot).is_done(self.epoch),
             Run::Direct => self.direct.as_ref().is_some_and(|direct| direct.is_due()),
             Run::Meeting => self.attendance.as_ref().is_some_and(|attendance| attendance.is_due()),

@@ -1,0 +1,219 @@
+//! One-shot messages between ranks of this node without the daemon, over the post lanes of the job segment.
+//!
+//! Only what is small and simple goes that way: see `ropeway_shm::post`. All else takes the detour by the daemon, which matches
+//! it; here it is seen to that both ways together keep the order of messages.
+
+mod detour;
+mod inbox;
+
+use std::hint;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use ropeway_proto::limits::POST_BYTES_MAX;
+use ropeway_proto::{CommId, Completion, Endpoint, Rank, Slot};
+use ropeway_shm::post::{PostEnvelope, PostMemory, PostSender, has_news};
+use ropeway_shm::{JobSegment, PostLane};
+
+use crate::communicator::is_internal;
+use crate::wait::Event;
+
+pub(crate) use detour::Detour;
+use detour::Errand;
+use inbox::Inbox;
+
+/// The ends of all lanes of this rank.
+pub(crate) struct PostOffice {
+    job: Arc<JobSegment>,
+    local_rank: u32,
+    /// Of the node.
+    first_rank: Rank,
+    /// By receiver.
+    senders: Vec<Mutex<Outlet>>,
+    inbox: Mutex<Inbox>,
+}
+
+/// The sending end of a lane.
+#[derive(Default)]
+struct Outlet {
+    sender: PostSender,
+    is_open: bool,
+}
+
+/// Which ranks of this node an endpoint may mean, beside our own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Neighbours {
+    Nobody,
+    One(u32),
+    All,
+}
+
+/// What a look for a message has given.
+pub(crate) enum Look<'a> {
+    /// It was there.
+    Found(Completion),
+    /// There is none, not with the daemon either. What to wait for.
+    NotYet(News<'a>),
+    /// The daemon may have it, or knows why it will never come.
+    AskDaemon,
+}
+
+impl PostOffice {
+    /// That of a rank, which is among the node's at this index.
+    pub(crate) fn new(job: Arc<JobSegment>, rank: Rank, local_rank: u32) -> Self {
+        let local_ranks = if job.has_post() { job.geometry().local_ranks } else { 0 };
+        let first_rank = rank - local_rank;
+        let senders = (0..local_ranks).map(|_| Mutex::default()).collect();
+        let inbox = Mutex::new(Inbox::new(job.clone(), local_rank, first_rank, local_ranks));
+        Self { job, local_rank, first_rank, senders, inbox }
+    }
+
+    /// Sends a message through a lane, after up to `patience` looks for a free cell. False if it has to take the detour.
+    #[inline]
+    pub(crate) fn send(&self, endpoint: &Endpoint, message: &[u8], patience: u32) -> bool {
+        let Some(dest) = self.neighbour(endpoint.comm, endpoint.peer) else { return false };
+        if message.len() > POST_BYTES_MAX {
+            return false;
+        }
+        let envelope =
+            PostEnvelope { comm: endpoint.comm, tag: endpoint.tag.unwrap_or_default(), bytes: message.len() };
+        let is_sent = self.send_to(dest, &envelope, message, patience);
+        if is_sent {
+            self.wake(dest);
+        }
+        is_sent
+    }
+
+    fn send_to(&self, dest: u32, envelope: &PostEnvelope, message: &[u8], patience: u32) -> bool {
+        let lane = self.lane_to(dest);
+        let mut outlet = self.senders[dest as usize].lock().expect(NO_PANIC);
+        // Without memory there is the detour.
+        outlet.is_open = outlet.is_open || self.job.open_post_lane(self.local_rank, dest).is_ok();
+        if !outlet.is_open || !outlet.sender.may_send(&lane) || !has_room(&outlet.sender, &lane, patience) {
+            return false;
+        }
+        lane.write(outlet.sender.number(), message);
+        outlet.sender.send(&lane, envelope)
+    }
+
+    /// The daemon is about to be given a message to send by the operation on this slot.
+    pub(crate) fn detour_send(self: &Arc<Self>, endpoint: &Endpoint, slot: Slot) -> Option<Detour> {
+        let dest = self.neighbour(endpoint.comm, endpoint.peer)?;
+        self.lane_to(dest).words().count_detour();
+        self.wake(dest);
+        Some(Detour::new(self, slot, Errand::Send(dest)))
+    }
+
+    /// Looks for a message from a neighbour, which is received if there is memory for it, else left where it is.
+    pub(crate) fn look(&self, endpoint: &Endpoint, into: Option<&mut [u8]>) -> Look<'_> {
+        let Some(source) = self.neighbour(endpoint.comm, endpoint.peer) else { return Look::AskDaemon };
+        let lane = self.lane_from(source);
+        let mut inbox = self.lock_inbox();
+        match inbox.take_from(source, endpoint, into) {
+            Ok(found) => Look::Found(found),
+            Err(_) if inbox.posted(source) > 0 || !lane.words().is_settled() || lane.sender().is_gone() => {
+                Look::AskDaemon
+            }
+            Err(next) => Look::NotYet(News { lane, next }),
+        }
+    }
+
+    /// A receive or, without memory, a probe is about to be given to the daemon by the operation on this slot; unless there is a
+    /// message for it.
+    pub(crate) fn detour_recv(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        slot: Slot,
+        into: Option<&mut [u8]>,
+    ) -> Result<Completion, Option<Detour>> {
+        let sources = self.neighbours(endpoint);
+        if sources == Neighbours::Nobody {
+            return Err(None);
+        }
+        let errand = if into.is_some() { Errand::Recv(sources) } else { Errand::Probe(sources) };
+        let mut inbox = self.lock_inbox();
+        inbox.post(sources);
+        let found = inbox.take(sources, endpoint, into);
+        match found {
+            Some(found) => {
+                inbox.unpost(sources);
+                Ok(found)
+            }
+            None => Err(Some(Detour::new(self, slot, errand))),
+        }
+    }
+
+    fn neighbours(&self, endpoint: &Endpoint) -> Neighbours {
+        match self.neighbour(endpoint.comm, endpoint.peer) {
+            Some(one) => Neighbours::One(one),
+            None if endpoint.peer.is_none() && self.job.has_post() && !is_internal(endpoint.comm) => Neighbours::All,
+            None => Neighbours::Nobody,
+        }
+    }
+
+    /// The index of a rank among the node's, if there is a lane to it. Our own messages of the library have none.
+    #[inline]
+    fn neighbour(&self, comm: CommId, peer: Option<Rank>) -> Option<u32> {
+        let index = peer?.checked_sub(self.first_rank)?;
+        let is_neighbour = (index as usize) < self.senders.len() && index != self.local_rank && !is_internal(comm);
+        is_neighbour.then_some(index)
+    }
+
+    fn lane_to(&self, dest: u32) -> PostLane<'_> {
+        self.job.post_lane(self.local_rank, dest).expect(IS_NEIGHBOUR)
+    }
+
+    fn lane_from(&self, source: u32) -> PostLane<'_> {
+        self.job.post_lane(source, self.local_rank).expect(IS_NEIGHBOUR)
+    }
+
+    #[inline]
+    fn wake(&self, dest: u32) {
+        let doorbells = self.lane_to(dest).words().take_waiters();
+        if doorbells != 0 {
+            self.job.ring_all(dest, doorbells);
+        }
+    }
+
+    fn lock_inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().expect(NO_PANIC)
+    }
+}
+
+/// A receiver that is at it frees a cell sooner than a message takes the detour.
+fn has_room(sender: &PostSender, lane: &PostLane<'_>, patience: u32) -> bool {
+    let looks = (0..patience).map(|_| {
+        hint::spin_loop();
+        sender.has_room(lane)
+    });
+    sender.has_room(lane) || looks.into_iter().any(|has_room| has_room)
+}
+
+/// A lane in which the next message has not come yet.
+pub(crate) struct News<'a> {
+    lane: PostLane<'a>,
+    next: u64,
+}
+
+impl Event for News<'_> {
+    fn has_happened(&self) -> bool {
+        has_news(&self.lane, self.next)
+    }
+
+    fn arm(&self, doorbell: u32) {
+        self.lane.words().arm(doorbell);
+    }
+
+    /// The number stays: another thread may have left the same. It costs one wake-up at most.
+    fn disarm(&self) {}
+
+    fn is_direct(&self) -> bool {
+        true
+    }
+
+    fn needs_daemon(&self) -> bool {
+        false
+    }
+}
+
+const NO_PANIC: &str = "nothing panics under this lock";
+const IS_NEIGHBOUR: &str = "there is a lane to each neighbour";
