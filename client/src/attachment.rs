@@ -201,6 +201,12 @@ impl Attachment {
         &self.post
     }
 
+    /// Gives the daemon a receive that was kept.
+    pub(crate) fn entrust(&self, command: Command) {
+        // Without a daemon nothing will come of it, and waiting will tell.
+        let _ = self.publish_one(command);
+    }
+
     /// Sends a one-shot message without the daemon. False if that can't be.
     pub(crate) fn send(&self, endpoint: &Endpoint, message: &[u8]) -> Result<bool, Error> {
         self.check()?;

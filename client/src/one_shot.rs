@@ -77,11 +77,11 @@ pub(crate) fn sendrecv<T: Plain, U: Plain>(
     let (sent, received);
     if send.has_happened() {
         sent = send.wait(mode);
-        withdraw_after(&sent, &recv);
+        withdraw_after(&sent, &mut recv);
         received = recv.wait(mode);
     } else {
         received = recv.wait(mode);
-        withdraw_after(&received, &send);
+        withdraw_after(&received, &mut send);
         sent = send.wait(mode);
     }
     // Whoever was withdrawn was so because of the other's error.
@@ -96,7 +96,7 @@ pub(crate) fn sendrecv<T: Plain, U: Plain>(
 }
 
 /// If one half has lost its partner, the other half may never end by itself.
-fn withdraw_after(ended: &Result<Status, Error>, other: &Operation) {
+fn withdraw_after(ended: &Result<Status, Error>, other: &mut Operation) {
     if matches!(ended, Err(Error::RankFailed { .. } | Error::RankLeft { .. } | Error::PeerLost { .. })) {
         other.withdraw();
     }

@@ -1,13 +1,14 @@
 //! One operation at a time on one request slot: the core of every request.
 
 mod event;
+mod posted;
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::completion;
-use ropeway_proto::{CommId, Command, Completion, End, Endpoint, Epoch, EventKind, Slot, Tag};
+use ropeway_proto::{CommId, Command, Completion, End, Epoch, EventKind, Slot, Tag};
 use ropeway_shm::ArenaSlot;
 
 use crate::attachment::Attachment;
@@ -69,8 +70,10 @@ enum Run {
     Meeting,
     /// Over, on the direct channel.
     Ended(completion::Status),
-    /// Over when it began, in a post lane.
+    /// Over, in a post lane.
     Posted(Completion),
+    /// Kept for a message from this rank of the node; the number of the next one to come.
+    Kept { source: u32, next: u64 },
 }
 
 impl Operation {
@@ -185,23 +188,6 @@ impl Operation {
             self.retract();
         }
         published
-    }
-
-    /// What comes before a receive or, without memory, a probe begins: if there is a message for it in a post lane, the operation
-    /// need not begin.
-    pub(crate) fn post(&mut self, endpoint: &Endpoint, into: Option<&mut [u8]>) -> Option<Completion> {
-        match self.attachment.post().detour_recv(endpoint, self.slot, into) {
-            Ok(found) => Some(found),
-            Err(detour) => {
-                self.detour = detour;
-                None
-            }
-        }
-    }
-
-    /// Begins an operation that has ended already, in a post lane.
-    pub(crate) fn end_at_once(&mut self, completion: Completion) {
-        self.run = Run::Posted(completion);
     }
 
     /// Begins the registered operation. If the daemon has to be told, the caller publishes the entry, or calls `retract`.
@@ -321,6 +307,9 @@ impl Operation {
     /// The operation is over, or the daemon never heard of it.
     #[inline]
     pub(crate) fn retract(&mut self) {
+        if let Run::Kept { source, .. } = self.run {
+            self.forget_kept(source);
+        }
         self.memory.reclaim();
         self.run = Run::Inactive;
     }
@@ -444,6 +433,7 @@ impl Operation {
                 self.retract();
                 Some(self.judge(Some(completion)))
             }
+            Run::Kept { source, .. } => self.take_kept(source),
             Run::Direct => {
                 let ended = self.direct.as_mut()?.poll(pieces)?;
                 if self.wire.is_some() {
@@ -557,6 +547,9 @@ impl Operation {
 
     /// Withdraws the operation, or takes its outcome if it was too late for that.
     pub(crate) fn cancel(&mut self, mode: WaitMode) -> Result<Option<Status>, Error> {
+        if let Some(outcome) = self.withdraw_kept() {
+            return outcome;
+        }
         if self.run == Run::Daemon {
             self.withdraw();
             if let Err(error) = self.attachment.wait(self, mode) {
@@ -583,7 +576,10 @@ impl Operation {
     }
 
     /// Asks for the operation to be withdrawn, if the daemon has it.
-    pub(crate) fn withdraw(&self) {
+    pub(crate) fn withdraw(&mut self) {
+        if let Run::Kept { source, .. } = self.run {
+            self.forget_kept(source);
+        }
         if self.run == Run::Daemon {
             // Without a daemon there is nothing to withdraw, and waiting will tell.
             let _ = self.attachment.publish_one(Command::Cancel { slot: self.slot, epoch: self.epoch });

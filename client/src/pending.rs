@@ -43,16 +43,11 @@ impl<T: Plain> Pending<T> {
         Ok(Self::new(operation, elements))
     }
 
-    pub(crate) fn recv(membership: &Membership, mut buffer: Buffer<T>, endpoint: Endpoint) -> Result<Self, Error> {
+    pub(crate) fn recv(membership: &Membership, buffer: Buffer<T>, endpoint: Endpoint) -> Result<Self, Error> {
         let (elements, layout) = (buffer.len(), layout_of(&buffer));
         let terms = Terms::Recv { capacity: buffer.bytes(), element_bytes: element_bytes::<T>() };
-        let mut operation = Operation::new(membership, None, terms)?;
-        let found = operation.post(&endpoint, Some(buffer.as_mut_bytes()));
-        operation = operation.with_memory(buffer.into_memory());
-        match found {
-            Some(found) => operation.end_at_once(found),
-            None => operation.begin(|slot, epoch| Command::Recv { slot, epoch, endpoint, layout })?,
-        }
+        let mut operation = Operation::new(membership, buffer.into_memory(), terms)?;
+        operation.begin_recv(endpoint, layout)?;
         Ok(Self::new(operation, elements))
     }
 

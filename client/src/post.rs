@@ -5,12 +5,14 @@
 
 mod detour;
 mod inbox;
+mod kept;
 
 use std::hint;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
 
 use ropeway_proto::limits::POST_BYTES_MAX;
-use ropeway_proto::{CommId, Completion, Endpoint, Rank, Slot};
+use ropeway_proto::{CommId, Command, Completion, Endpoint, Rank, Slot};
 use ropeway_shm::post::{PostEnvelope, PostMemory, PostSender, has_news};
 use ropeway_shm::{JobSegment, PostLane};
 
@@ -20,6 +22,7 @@ use crate::wait::Event;
 pub(crate) use detour::Detour;
 use detour::Errand;
 use inbox::Inbox;
+pub(crate) use kept::{Kept, Stage};
 
 /// The ends of all lanes of this rank.
 pub(crate) struct PostOffice {
@@ -67,28 +70,29 @@ impl PostOffice {
         Self { job, local_rank, first_rank, senders, inbox }
     }
 
-    /// Sends a message through a lane, after up to `patience` looks for a free cell. False if it has to take the detour.
+    /// Sends a message through a lane, with so many looks for a free cell before the core is yielded. False if it has to take the
+    /// detour.
     #[inline]
-    pub(crate) fn send(&self, endpoint: &Endpoint, message: &[u8], patience: u32) -> bool {
+    pub(crate) fn send(&self, endpoint: &Endpoint, message: &[u8], looks: u32) -> bool {
         let Some(dest) = self.neighbour(endpoint.comm, endpoint.peer) else { return false };
         if message.len() > POST_BYTES_MAX {
             return false;
         }
         let envelope =
             PostEnvelope { comm: endpoint.comm, tag: endpoint.tag.unwrap_or_default(), bytes: message.len() };
-        let is_sent = self.send_to(dest, &envelope, message, patience);
+        let is_sent = self.send_to(dest, &envelope, message, looks);
         if is_sent {
             self.wake(dest);
         }
         is_sent
     }
 
-    fn send_to(&self, dest: u32, envelope: &PostEnvelope, message: &[u8], patience: u32) -> bool {
+    fn send_to(&self, dest: u32, envelope: &PostEnvelope, message: &[u8], looks: u32) -> bool {
         let lane = self.lane_to(dest);
         let mut outlet = self.senders[dest as usize].lock().expect(NO_PANIC);
         // Without memory there is the detour.
         outlet.is_open = outlet.is_open || self.job.open_post_lane(self.local_rank, dest).is_ok();
-        if !outlet.is_open || !outlet.sender.may_send(&lane) || !has_room(&outlet.sender, &lane, patience) {
+        if !outlet.is_open || !outlet.sender.may_send(&lane) || !has_room(&outlet.sender, &lane, looks) {
             return false;
         }
         lane.write(outlet.sender.number(), message);
@@ -105,16 +109,49 @@ impl PostOffice {
 
     /// Looks for a message from a neighbour, which is received if there is memory for it, else left where it is.
     pub(crate) fn look(&self, endpoint: &Endpoint, into: Option<&mut [u8]>) -> Look<'_> {
+        self.look_into(&mut self.lock_inbox(), endpoint, into)
+    }
+
+    /// Receives a message from a neighbour, or keeps the receive if there is none yet.
+    pub(crate) fn keep(&self, kept: Kept, into: &mut [u8]) -> Look<'_> {
+        let mut inbox = self.lock_inbox();
+        let look = self.look_into(&mut inbox, &kept.endpoint, Some(into));
+        if let Look::NotYet(news) = &look {
+            inbox.keep(news.source, kept, news.next);
+        }
+        look
+    }
+
+    fn look_into(&self, inbox: &mut Inbox, endpoint: &Endpoint, into: Option<&mut [u8]>) -> Look<'_> {
         let Some(source) = self.neighbour(endpoint.comm, endpoint.peer) else { return Look::AskDaemon };
         let lane = self.lane_from(source);
-        let mut inbox = self.lock_inbox();
         match inbox.take_from(source, endpoint, into) {
             Ok(found) => Look::Found(found),
             Err(_) if inbox.posted(source) > 0 || !lane.words().is_settled() || lane.sender().is_gone() => {
                 Look::AskDaemon
             }
-            Err(next) => Look::NotYet(News { lane, next }),
+            Err(next) => Look::NotYet(News { lane, source, next }),
         }
+    }
+
+    /// How far a kept receive has got. Unless it still waits, it is kept no more. Needs a way to the daemon, which may get it.
+    pub(crate) fn poll(&self, (source, slot): (u32, Slot), publish: impl Fn(Command)) -> Stage {
+        self.lock_inbox().poll(source, slot, publish)
+    }
+
+    /// A receive is kept no more.
+    pub(crate) fn forget(&self, source: u32, slot: Slot) -> Stage {
+        self.lock_inbox().forget(source, slot)
+    }
+
+    /// What a kept receive waits for that was told the number of the next message to come.
+    pub(crate) fn news(&self, source: u32, next: u64) -> News<'_> {
+        News { lane: self.lane_from(source), source, next }
+    }
+
+    /// A kept receive from this sender is with the daemon, as the operation on this slot.
+    pub(crate) fn detour_kept(self: &Arc<Self>, source: u32, slot: Slot) -> Detour {
+        Detour::new(self, slot, Errand::Recv(Neighbours::One(source)))
     }
 
     /// A receive or, without memory, a probe is about to be given to the daemon by the operation on this slot; unless there is a
@@ -124,6 +161,7 @@ impl PostOffice {
         endpoint: &Endpoint,
         slot: Slot,
         into: Option<&mut [u8]>,
+        publish: impl Fn(Command),
     ) -> Result<Completion, Option<Detour>> {
         let sources = self.neighbours(endpoint);
         if sources == Neighbours::Nobody {
@@ -132,6 +170,7 @@ impl PostOffice {
         let errand = if into.is_some() { Errand::Recv(sources) } else { Errand::Probe(sources) };
         let mut inbox = self.lock_inbox();
         inbox.post(sources);
+        inbox.each(sources).for_each(|source| inbox.entrust(source, &publish));
         let found = inbox.take(sources, endpoint, into);
         match found {
             Some(found) => {
@@ -179,19 +218,29 @@ impl PostOffice {
     }
 }
 
-/// A receiver that is at it frees a cell sooner than a message takes the detour.
-fn has_room(sender: &PostSender, lane: &PostLane<'_>, patience: u32) -> bool {
-    let looks = (0..patience).map(|_| {
-        hint::spin_loop();
+/// A receiver that is at it frees a cell sooner than a message takes the detour; one that is not may need our core.
+fn has_room(sender: &PostSender, lane: &PostLane<'_>, looks: u32) -> bool {
+    let has_room_after = |wait: fn()| {
+        wait();
         sender.has_room(lane)
-    });
-    sender.has_room(lane) || looks.into_iter().any(|has_room| has_room)
+    };
+    sender.has_room(lane)
+        || (0..looks).any(|_| has_room_after(hint::spin_loop))
+        || (0..YIELDS).any(|_| has_room_after(thread::yield_now))
 }
 
 /// A lane in which the next message has not come yet.
 pub(crate) struct News<'a> {
     lane: PostLane<'a>,
+    source: u32,
     next: u64,
+}
+
+impl News<'_> {
+    /// The index of the sender among the node's ranks, and the number of the message.
+    pub(crate) fn place(&self) -> (u32, u64) {
+        (self.source, self.next)
+    }
 }
 
 impl Event for News<'_> {
@@ -215,5 +264,7 @@ impl Event for News<'_> {
     }
 }
 
+/// How often the core is yielded before a message takes the detour because the lane is full.
+const YIELDS: u32 = 2;
 const NO_PANIC: &str = "nothing panics under this lock";
 const IS_NEIGHBOUR: &str = "there is a lane to each neighbour";

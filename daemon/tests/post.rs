@@ -111,6 +111,111 @@ fn both_halves_of_an_exchange_need_no_daemon() {
 }
 
 #[test]
+fn receives_that_do_not_wait_need_no_daemon() {
+    let cluster = Cluster::start(1, 3);
+    let sessions = [0, 1, 2].map(|rank| cluster.attach(rank));
+    let before = cluster.counter(0, "commands");
+    let exchange = |world: Communicator| {
+        let (left, right) = ((world.rank() + 2) % 3, (world.rank() + 1) % 3);
+        let alloc = || world.alloc::<u32>(2).unwrap();
+        let mut buffers = vec![alloc(), alloc(), alloc(), alloc()];
+        for number in 0..MANY {
+            let mut next = || buffers.pop().unwrap();
+            let receiving = [world.irecv(next(), left, 1).unwrap(), world.irecv(next(), right, ANY_TAG).unwrap()];
+            let send = |mut buffer: Buffer<u32>, dest, tag| {
+                buffer.copy_from_slice(&[number, world.rank()]);
+                world.isend(buffer, dest, tag).unwrap()
+            };
+            let sending = [send(next(), right, 1), send(next(), left, 2)];
+            for (receiving, source) in receiving.into_iter().zip([left, right]) {
+                let (received, status) = receiving.wait().unwrap();
+                assert_eq!((&received[..], status.source), (&[number, source][..], source));
+                buffers.push(received);
+            }
+            buffers.extend(sending.map(|sending| sending.wait().unwrap().0));
+        }
+    };
+    thread::scope(|scope| {
+        for session in &sessions {
+            scope.spawn(|| exchange(session.world()));
+        }
+    });
+    assert_eq!(cluster.counter(0, "commands"), before);
+}
+
+#[test]
+fn receives_of_every_kind_get_messages_in_the_order_they_were_posted_in() {
+    everywhere(2, |world| {
+        let mut random = Rng::with_seed(3);
+        let irecv = |bytes, source| world.irecv(world.alloc::<u8>(bytes).unwrap(), source, ANY_TAG).unwrap();
+        let mut next = 0;
+        for _ in 0..4 * MANY {
+            // Both draw the same numbers.
+            let count = random.usize(1..12);
+            let kinds: Vec<usize> = (0..count).map(|_| random.usize(0..6)).collect();
+            let (is_late, is_reversed) = (random.bool(), random.bool());
+            if is_late {
+                // Nothing of earlier rounds is left, so what is sent now is kept for the receiver.
+                world.barrier().unwrap();
+            }
+            if world.rank() == 0 {
+                (next..next + count as u32).for_each(|number| world.send(&message(number, SMALL), 1, 0).unwrap());
+                next += count as u32;
+                if is_late {
+                    world.barrier().unwrap();
+                }
+                continue;
+            }
+            if is_late {
+                world.barrier().unwrap();
+            }
+            let mut received = vec![0; count];
+            let mut pending: Vec<(usize, Running)> = Vec::new();
+            for (place, kind) in kinds.into_iter().enumerate() {
+                let mut content = [0; SMALL];
+                match kind {
+                    0..3 => pending.push((place, irecv(SMALL, 0.into()))),
+                    3 => pending.push((place, irecv(LARGE, 0.into()))),
+                    4 => pending.push((place, irecv(SMALL, ANY_SOURCE))),
+                    _ => {
+                        world.recv(&mut content, 0, 0).unwrap();
+                        received[place] = number_of(&content);
+                    }
+                }
+            }
+            if is_reversed {
+                pending.reverse();
+            }
+            for (place, pending) in pending {
+                received[place] = number_of(&pending.wait().unwrap().0);
+            }
+            assert!(received.iter().copied().eq(next..next + count as u32), "{received:?}");
+            next += count as u32;
+        }
+    });
+}
+
+#[test]
+fn a_receive_that_was_withdrawn_gets_nothing() {
+    everywhere(2, |world| {
+        for round in 0..3 {
+            if world.rank() == 0 {
+                world.barrier().unwrap();
+                (0..2u32).for_each(|number| world.send(&[number], 1, round).unwrap());
+                continue;
+            }
+            let irecv = || world.irecv(world.alloc::<u32>(1).unwrap(), 0, round).unwrap();
+            let (first, second, third) = (irecv(), irecv(), irecv());
+            drop(first);
+            assert!(third.cancel().unwrap().1.is_none());
+            world.barrier().unwrap();
+            assert_eq!(second.wait().unwrap().0[..], [0]);
+            assert_eq!(irecv().wait().unwrap().0[..], [1]);
+        }
+    });
+}
+
+#[test]
 fn messages_of_all_sizes_keep_their_order() {
     everywhere(2, |world| {
         let sizes = [SMALL, LARGE, SMALL, SMALL, EDGE[1], EDGE[0], 4, SMALL];
@@ -287,6 +392,9 @@ fn threads_of_both_ranks_share_a_lane() {
                         let bytes = if number % 17 == 0 { LARGE } else { SMALL };
                         if world.rank() == 0 {
                             world.send(&message(number, bytes), 1, tag).unwrap();
+                        } else if bytes == SMALL && tag % 2 == 0 {
+                            let pending = world.irecv(world.alloc(SMALL).unwrap(), 0, tag).unwrap();
+                            assert_is(&pending.wait().unwrap().0, number);
                         } else {
                             let mut received = vec![0; LARGE];
                             let status = world.recv(&mut received, 0, tag).unwrap();
@@ -311,6 +419,11 @@ fn threads_that_wait_for_one_sender_are_all_woken() {
             let world = one.world();
             scope.spawn(move || {
                 for number in 0..MANY {
+                    if tag % 2 == 0 {
+                        let pending = world.irecv(world.alloc::<u32>(1).unwrap(), 0, tag).unwrap();
+                        assert_eq!(pending.wait().unwrap().0[..], [number]);
+                        continue;
+                    }
                     let mut received = [0];
                     world.recv(&mut received, 0, tag).unwrap();
                     assert_eq!(received, [number]);
@@ -360,8 +473,11 @@ fn who_waits_in_a_lane_learns_of_its_senders_end() {
             thread::scope(|scope| {
                 let waiting = scope.spawn(|| {
                     let world = sessions[0].world();
+                    let pending = world.irecv(world.alloc::<u8>(1).unwrap(), 1, 1).unwrap();
                     begins.wait();
-                    world.recv(&mut [0u8], 1, 1).unwrap_err()
+                    let error = world.recv(&mut [0u8], 1, 1).unwrap_err();
+                    assert_eq!(pending.wait().unwrap_err().to_string(), error.to_string());
+                    error
                 });
                 begins.wait();
                 if is_killed {

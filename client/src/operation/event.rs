@@ -12,13 +12,18 @@ impl Event for Operation {
         match self.run {
             Run::Inactive | Run::Ended(_) | Run::Posted(_) => true,
             Run::Daemon => self.attachment.request_slot(self.slot).is_done(self.epoch),
+            Run::Kept { source, next } => {
+                let entrusted = self.epoch.wrapping_add(1);
+                self.attachment.post().news(source, next).has_happened()
+                    || self.attachment.request_slot(self.slot).is_done(entrusted)
+            }
             Run::Direct => self.direct.as_ref().is_some_and(|direct| direct.is_due()),
             Run::Meeting => self.attendance.as_ref().is_some_and(|attendance| attendance.is_due()),
         }
     }
 
     fn is_direct(&self) -> bool {
-        matches!(self.run, Run::Direct | Run::Meeting)
+        matches!(self.run, Run::Direct | Run::Meeting | Run::Kept { .. })
     }
 
     fn reach(&self) -> Reach<'_> {
@@ -32,6 +37,7 @@ impl Event for Operation {
         match self.run {
             Run::Meeting => self.attendance.as_ref().is_some_and(Attendance::is_spanning),
             Run::Direct => self.wire.is_none(),
+            Run::Kept { .. } => false,
             _ => true,
         }
     }
@@ -41,6 +47,10 @@ impl Event for Operation {
     }
 
     fn arm(&self, doorbell: u32) {
+        // Another thread may give a kept receive to the daemon.
+        if let Run::Kept { source, next } = self.run {
+            self.attachment.post().news(source, next).arm(doorbell);
+        }
         self.attachment.request_slot(self.slot).arm(doorbell);
     }
 

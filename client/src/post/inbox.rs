@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use ropeway_proto::{Completion, Endpoint, Rank, Status};
-use ropeway_shm::post::{PostMemory, PostReceiver};
+use ropeway_shm::post::{PostEnvelope, PostMemory, PostReceiver};
 use ropeway_shm::{JobSegment, PostLane};
 
+use super::kept::{Entry, Kept};
 use super::{IS_NEIGHBOUR, Neighbours};
 
 /// All of it. Threads take turns.
 pub(super) struct Inbox {
-    job: Arc<JobSegment>,
-    local_rank: u32,
+    pub(super) job: Arc<JobSegment>,
+    pub(super) local_rank: u32,
     /// Of the node.
-    first_rank: Rank,
+    pub(super) first_rank: Rank,
     /// By sender.
-    inlets: Vec<Inlet>,
+    pub(super) inlets: Vec<Inlet>,
     /// Receives from anybody that the daemon has.
     posted: u32,
     /// Where receives from anybody look first: behind who came last.
@@ -24,10 +25,12 @@ pub(super) struct Inbox {
 
 /// The receiving end of a lane.
 #[derive(Default)]
-struct Inlet {
-    receiver: PostReceiver,
-    /// Receives from this sender that the daemon has.
+pub(super) struct Inlet {
+    pub(super) receiver: PostReceiver,
+    /// Receives from this sender that the daemon has. While there are any, none waits in `entries`.
     posted: u32,
+    /// Receives from this sender that are kept, in their order.
+    pub(super) entries: Vec<Entry>,
 }
 
 impl Inbox {
@@ -59,23 +62,29 @@ impl Inbox {
         endpoint: &Endpoint,
         mut into: Option<&mut [u8]>,
     ) -> Result<Completion, u64> {
+        if !self.inlets[source as usize].entries.is_empty() {
+            self.serve(source);
+        }
         let lane = self.job.post_lane(source, self.local_rank).expect(IS_NEIGHBOUR);
         let receiver = &mut self.inlets[source as usize].receiver;
         let source = self.first_rank + source;
         loop {
             let (number, envelope) = receiver.find(&lane, |envelope| envelope.suits(endpoint))?;
-            let fits = into.as_deref().is_none_or(|into| envelope.bytes <= into.len());
-            let status = if fits { Status::Success } else { Status::Truncated };
-            let found = Completion { status, source, tag: envelope.tag, bytes: envelope.bytes as u64 };
-            let Some(into) = into.as_deref_mut() else { return Ok(found) };
+            let Some(into) = into.as_deref_mut() else { return Ok(found(source, &envelope, true)) };
             if receiver.take(&lane, number) {
-                if fits {
+                let is_read = envelope.bytes <= into.len();
+                if is_read {
                     lane.read(number, &mut into[..envelope.bytes]);
                 }
                 receiver.free(&lane, number);
-                return Ok(found);
+                return Ok(found(source, &envelope, is_read));
             }
         }
+    }
+
+    /// Keeps a receive from this sender, whose lane has nothing for it, and nothing is with the daemon.
+    pub(super) fn keep(&mut self, source: u32, kept: Kept, next: u64) {
+        self.inlets[source as usize].entries.push(Entry::new(kept, next));
     }
 
     /// How many receives the daemon has that could take this sender's messages.
@@ -126,7 +135,7 @@ impl Inbox {
     }
 
     /// These senders, in the order in which it is their turn.
-    fn each(&self, sources: Neighbours) -> impl Iterator<Item = u32> + use<> {
+    pub(super) fn each(&self, sources: Neighbours) -> impl Iterator<Item = u32> + use<> {
         let (ranks, own, turn) = (self.inlets.len() as u32, self.local_rank, self.turn);
         let (first, count) = match sources {
             Neighbours::Nobody => (0, 0),
@@ -135,4 +144,10 @@ impl Inbox {
         };
         (0..count).map(move |nth| (first + nth) % ranks).filter(move |&source| source != own)
     }
+}
+
+/// What a receive is told of a message, which may be too long for it.
+pub(super) fn found(source: Rank, envelope: &PostEnvelope, fits: bool) -> Completion {
+    let status = if fits { Status::Success } else { Status::Truncated };
+    Completion { status, source, tag: envelope.tag, bytes: envelope.bytes as u64 }
 }

@@ -16,6 +16,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU8;
 
+use ropeway_proto::Layout;
 use ropeway_proto::limits::{POST_BYTES_MAX, POST_RANKS_MAX};
 
 use crate::doorbell::Doorbell;
@@ -145,6 +146,16 @@ impl PostLane<'_> {
         let bytes = into.len().min(POST_BYTES_MAX);
         // SAFETY: the slice is ours and as long, and so is the payload of the cell, which is mapped.
         unsafe { mapped::copy_small(self.payload(number), NonNull::from(into).cast(), bytes) };
+    }
+
+    /// Copies `bytes` bytes of the cell of message `number` to where a layout of one block begins: as many as fit.
+    #[inline]
+    pub fn place(&self, number: u64, job: &JobSegment, to: &Layout, bytes: usize) {
+        let bytes = bytes.min(POST_BYTES_MAX).min(to.block_bytes as usize);
+        if let Some(target) = job.range(to.offset, bytes as u64) {
+            // SAFETY: the range was checked, and the payload of the cell is as long and mapped.
+            unsafe { mapped::copy_small(self.payload(number), target, bytes) };
+        }
     }
 
     fn payload(&self, number: u64) -> NonNull<u8> {
