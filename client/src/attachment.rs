@@ -201,10 +201,10 @@ impl Attachment {
         &self.post
     }
 
-    /// Gives the daemon a receive that was kept.
-    pub(crate) fn entrust(&self, command: Command) {
+    /// Gives the daemon receives that were kept.
+    pub(crate) fn entrust(&self, entries: &[Entry]) {
         // Without a daemon nothing will come of it, and waiting will tell.
-        let _ = self.publish_one(command);
+        let _ = self.publish(entries);
     }
 
     /// Sends a one-shot message without the daemon. False if that can't be.

@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use ropeway_proto::limits::POST_BYTES_MAX;
-use ropeway_proto::{CommId, Command, Completion, Endpoint, Rank, Slot};
+use ropeway_proto::{CommId, Completion, Endpoint, Rank, Slot};
 use ropeway_shm::post::{PostEnvelope, PostMemory, PostSender, has_news};
 use ropeway_shm::{JobSegment, PostLane};
 
+use crate::commands::Entry;
 use crate::communicator::is_internal;
 use crate::wait::Event;
 
@@ -80,30 +81,31 @@ impl PostOffice {
         }
         let envelope =
             PostEnvelope { comm: endpoint.comm, tag: endpoint.tag.unwrap_or_default(), bytes: message.len() };
-        let is_sent = self.send_to(dest, &envelope, message, looks);
+        let lane = self.lane_to(dest);
+        let is_sent = self.send_to((dest, &lane), &envelope, message, looks);
         if is_sent {
-            self.wake(dest);
+            self.wake((dest, &lane));
         }
         is_sent
     }
 
-    fn send_to(&self, dest: u32, envelope: &PostEnvelope, message: &[u8], looks: u32) -> bool {
-        let lane = self.lane_to(dest);
+    fn send_to(&self, (dest, lane): (u32, &PostLane<'_>), envelope: &PostEnvelope, message: &[u8], looks: u32) -> bool {
         let mut outlet = self.senders[dest as usize].lock().expect(NO_PANIC);
         // Without memory there is the detour.
         outlet.is_open = outlet.is_open || self.job.open_post_lane(self.local_rank, dest).is_ok();
-        if !outlet.is_open || !outlet.sender.may_send(&lane) || !has_room(&outlet.sender, &lane, looks) {
+        if !outlet.is_open || !outlet.sender.may_send(lane) || !has_room(&outlet.sender, lane, looks) {
             return false;
         }
         lane.write(outlet.sender.number(), message);
-        outlet.sender.send(&lane, envelope)
+        outlet.sender.send(lane, envelope)
     }
 
     /// The daemon is about to be given a message to send by the operation on this slot.
     pub(crate) fn detour_send(self: &Arc<Self>, endpoint: &Endpoint, slot: Slot) -> Option<Detour> {
         let dest = self.neighbour(endpoint.comm, endpoint.peer)?;
-        self.lane_to(dest).words().count_detour();
-        self.wake(dest);
+        let lane = self.lane_to(dest);
+        lane.words().count_detour();
+        self.wake((dest, &lane));
         Some(Detour::new(self, slot, Errand::Send(dest)))
     }
 
@@ -117,7 +119,7 @@ impl PostOffice {
         let mut inbox = self.lock_inbox();
         let look = self.look_into(&mut inbox, &kept.endpoint, Some(into));
         if let Look::NotYet(news) = &look {
-            inbox.keep(news.source, kept, news.next);
+            inbox.keep(news.source, kept);
         }
         look
     }
@@ -135,12 +137,12 @@ impl PostOffice {
     }
 
     /// How far a kept receive has got. Unless it still waits, it is kept no more. Needs a way to the daemon, which may get it.
-    pub(crate) fn poll(&self, (source, slot): (u32, Slot), publish: impl Fn(Command)) -> Stage {
+    pub(crate) fn poll(&self, (source, slot): (u32, Slot), publish: impl Fn(&[Entry])) -> Stage {
         self.lock_inbox().poll(source, slot, publish)
     }
 
-    /// A receive is kept no more.
-    pub(crate) fn forget(&self, source: u32, slot: Slot) -> Stage {
+    /// A receive is kept no more. Where it was, if it did not wait.
+    pub(crate) fn forget(&self, source: u32, slot: Slot) -> Option<Stage> {
         self.lock_inbox().forget(source, slot)
     }
 
@@ -161,7 +163,7 @@ impl PostOffice {
         endpoint: &Endpoint,
         slot: Slot,
         into: Option<&mut [u8]>,
-        publish: impl Fn(Command),
+        publish: impl Fn(&[Entry]),
     ) -> Result<Completion, Option<Detour>> {
         let sources = self.neighbours(endpoint);
         if sources == Neighbours::Nobody {
@@ -206,8 +208,8 @@ impl PostOffice {
     }
 
     #[inline]
-    fn wake(&self, dest: u32) {
-        let doorbells = self.lane_to(dest).words().take_waiters();
+    fn wake(&self, (dest, lane): (u32, &PostLane<'_>)) {
+        let doorbells = lane.words().take_waiters();
         if doorbells != 0 {
             self.job.ring_all(dest, doorbells);
         }
@@ -257,10 +259,6 @@ impl Event for News<'_> {
 
     fn is_direct(&self) -> bool {
         true
-    }
-
-    fn needs_daemon(&self) -> bool {
-        false
     }
 }
 

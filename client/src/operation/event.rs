@@ -37,7 +37,6 @@ impl Event for Operation {
         match self.run {
             Run::Meeting => self.attendance.as_ref().is_some_and(Attendance::is_spanning),
             Run::Direct => self.wire.is_none(),
-            Run::Kept { .. } => false,
             _ => true,
         }
     }

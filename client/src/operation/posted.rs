@@ -13,7 +13,7 @@ impl Operation {
     /// need not begin.
     pub(crate) fn post(&mut self, endpoint: &Endpoint, into: Option<&mut [u8]>) -> Option<Completion> {
         let attachment = &self.attachment;
-        match attachment.post().detour_recv(endpoint, self.slot, into, |command| attachment.entrust(command)) {
+        match attachment.post().detour_recv(endpoint, self.slot, into, |entries| attachment.entrust(entries)) {
             Ok(found) => Some(found),
             Err(detour) => {
                 self.detour = detour;
@@ -67,7 +67,7 @@ impl Operation {
             return None;
         }
         let attachment = &self.attachment;
-        match attachment.post().poll((source, self.slot), |command| attachment.entrust(command)) {
+        match attachment.post().poll((source, self.slot), |entries| attachment.entrust(entries)) {
             Stage::Waiting(next) => {
                 self.run = Run::Kept { source, next };
                 return None;
@@ -94,8 +94,8 @@ impl Operation {
     #[cold]
     pub(super) fn forget_kept(&mut self, source: u32) {
         match self.attachment.post().forget(source, self.slot) {
-            Stage::Entrusted => self.entrusted(source),
-            Stage::Waiting(_) | Stage::Ended(_) => {
+            Some(Stage::Entrusted) => self.entrusted(source),
+            _ => {
                 self.memory.reclaim();
                 self.run = Run::Inactive;
             }

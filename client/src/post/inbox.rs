@@ -1,12 +1,13 @@
 //! The receiving ends of all lanes to this rank, and which of its receives the daemon has.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use ropeway_proto::{Completion, Endpoint, Rank, Status};
+use ropeway_proto::{Completion, Endpoint, Rank, Slot, Status};
 use ropeway_shm::post::{PostEnvelope, PostMemory, PostReceiver};
 use ropeway_shm::{JobSegment, PostLane};
 
-use super::kept::{Entry, Kept};
+use super::kept::{Kept, Stage};
 use super::{IS_NEIGHBOUR, Neighbours};
 
 /// All of it. Threads take turns.
@@ -27,10 +28,12 @@ pub(super) struct Inbox {
 #[derive(Default)]
 pub(super) struct Inlet {
     pub(super) receiver: PostReceiver,
-    /// Receives from this sender that the daemon has. While there are any, none waits in `entries`.
+    /// Receives from this sender that the daemon has. While there are any, none is kept.
     posted: u32,
-    /// Receives from this sender that are kept, in their order.
-    pub(super) entries: Vec<Entry>,
+    /// Receives from this sender that wait for their messages, in their order.
+    pub(super) kept: VecDeque<Kept>,
+    /// What became of those that wait no more, by their slots, until their operations are told.
+    pub(super) told: HashMap<Slot, Stage>,
 }
 
 impl Inbox {
@@ -62,7 +65,7 @@ impl Inbox {
         endpoint: &Endpoint,
         mut into: Option<&mut [u8]>,
     ) -> Result<Completion, u64> {
-        if !self.inlets[source as usize].entries.is_empty() {
+        if !self.inlets[source as usize].kept.is_empty() {
             self.serve(source);
         }
         let lane = self.job.post_lane(source, self.local_rank).expect(IS_NEIGHBOUR);
@@ -82,9 +85,9 @@ impl Inbox {
         }
     }
 
-    /// Keeps a receive from this sender, whose lane has nothing for it, and nothing is with the daemon.
-    pub(super) fn keep(&mut self, source: u32, kept: Kept, next: u64) {
-        self.inlets[source as usize].entries.push(Entry::new(kept, next));
+    /// Keeps a receive from this sender, whose lane has nothing for it; nor has the daemon.
+    pub(super) fn keep(&mut self, source: u32, kept: Kept) {
+        self.inlets[source as usize].kept.push_back(kept);
     }
 
     /// How many receives the daemon has that could take this sender's messages.

@@ -4,10 +4,11 @@
 //! the daemon gets a receive it gets those that were begun earlier.
 
 use ropeway_proto::{Command, Completion, Endpoint, Epoch, Layout, Slot};
-use ropeway_shm::post::{PostEnvelope, PostMemory};
+use ropeway_shm::post::PostMemory;
 
 use super::inbox::{Inbox, Inlet, found};
 use super::{IS_NEIGHBOUR, Neighbours};
+use crate::commands::Entry;
 
 /// A receive into lent memory.
 pub(crate) struct Kept {
@@ -29,69 +30,48 @@ pub(crate) enum Stage {
     Entrusted,
 }
 
-/// A kept receive, until its operation knows what has become of it.
-pub(super) struct Entry {
-    kept: Kept,
-    stage: Stage,
-}
-
-impl Entry {
-    pub(super) fn new(kept: Kept, next: u64) -> Self {
-        Self { kept, stage: Stage::Waiting(next) }
-    }
-
-    fn is_waiting(&self) -> bool {
-        matches!(self.stage, Stage::Waiting(_))
-    }
-
-    fn wants(&self, envelope: &PostEnvelope) -> bool {
-        self.is_waiting() && envelope.suits(&self.kept.endpoint)
-    }
-}
-
 impl Inbox {
     /// Gives kept receives what has come for them, in the order of both. The number of the next message to come.
     pub(super) fn serve(&mut self, source: u32) -> u64 {
         let lane = self.job.post_lane(source, self.local_rank).expect(IS_NEIGHBOUR);
-        let Inlet { receiver, entries, .. } = &mut self.inlets[source as usize];
+        let Inlet { receiver, kept, told, .. } = &mut self.inlets[source as usize];
         loop {
-            let wanted = receiver.find(&lane, |envelope| entries.iter().any(|entry| entry.wants(envelope)));
+            let wanted = receiver.find(&lane, |envelope| kept.iter().any(|kept| envelope.suits(&kept.endpoint)));
             let (number, envelope) = match wanted {
                 Ok(found) => found,
                 Err(next) => return next,
             };
-            let Some(entry) = entries.iter_mut().find(|entry| entry.wants(&envelope)) else { continue };
-            if receiver.take(&lane, number) {
-                let layout = &entry.kept.layout;
-                let is_placed = envelope.bytes as u64 <= layout.bytes();
-                if is_placed {
-                    lane.place(number, &self.job, layout, envelope.bytes);
-                }
-                receiver.free(&lane, number);
-                entry.stage = Stage::Ended(found(self.first_rank + source, &envelope, is_placed));
+            if !receiver.take(&lane, number) {
+                continue;
             }
+            let first = kept.iter().position(|kept| envelope.suits(&kept.endpoint));
+            let Kept { slot, layout, .. } = first.and_then(|first| kept.remove(first)).expect("the message was wanted");
+            let is_placed = envelope.bytes as u64 <= layout.bytes();
+            if is_placed {
+                lane.place(number, &self.job, &layout, envelope.bytes);
+            }
+            receiver.free(&lane, number);
+            told.insert(slot, Stage::Ended(found(self.first_rank + source, &envelope, is_placed)));
         }
     }
 
-    /// A receive from this sender that is to come after all kept ones was posted with the daemon, which gets them before.
-    pub(super) fn entrust(&mut self, source: u32, publish: impl Fn(Command)) {
-        if self.inlets[source as usize].entries.is_empty() {
+    /// The daemon is about to get a receive from this sender, which was posted already: it gets all kept ones before.
+    pub(super) fn entrust(&mut self, source: u32, publish: impl Fn(&[Entry])) {
+        if self.inlets[source as usize].kept.is_empty() {
             return;
         }
         self.serve(source);
-        for index in 0..self.inlets[source as usize].entries.len() {
-            let entry = &mut self.inlets[source as usize].entries[index];
-            if entry.is_waiting() {
-                entry.stage = Stage::Entrusted;
-                let Kept { slot, epoch, endpoint, layout } = entry.kept;
-                publish(Command::Recv { slot, epoch, endpoint, layout });
-                self.post(Neighbours::One(source));
-            }
+        let kept = std::mem::take(&mut self.inlets[source as usize].kept);
+        let command = |Kept { slot, epoch, endpoint, layout }| Command::Recv { slot, epoch, endpoint, layout }.encode();
+        for kept in &kept {
+            self.post(Neighbours::One(source));
+            self.inlets[source as usize].told.insert(kept.slot, Stage::Entrusted);
         }
+        publish(&kept.into_iter().map(command).collect::<Vec<_>>());
     }
 
     /// How far a kept receive has got. Unless it still waits, it is kept no more.
-    pub(super) fn poll(&mut self, source: u32, slot: Slot, publish: impl Fn(Command)) -> Stage {
+    pub(super) fn poll(&mut self, source: u32, slot: Slot, publish: impl Fn(&[Entry])) -> Stage {
         let next = self.serve(source);
         let lane = self.job.post_lane(source, self.local_rank).expect(IS_NEIGHBOUR);
         if !lane.words().is_settled() || lane.sender().is_gone() {
@@ -99,20 +79,13 @@ impl Inbox {
             self.entrust(source, publish);
             self.unpost(Neighbours::One(source));
         }
-        let entries = &mut self.inlets[source as usize].entries;
-        let index = entries.iter().position(|entry| entry.kept.slot == slot).expect(IS_KEPT);
-        match entries[index].stage {
-            Stage::Waiting(_) => Stage::Waiting(next),
-            _ => entries.remove(index).stage,
-        }
+        self.inlets[source as usize].told.remove(&slot).unwrap_or(Stage::Waiting(next))
     }
 
     /// A receive is kept no more, wherever it is.
-    pub(super) fn forget(&mut self, source: u32, slot: Slot) -> Stage {
-        let entries = &mut self.inlets[source as usize].entries;
-        let index = entries.iter().position(|entry| entry.kept.slot == slot).expect(IS_KEPT);
-        entries.remove(index).stage
+    pub(super) fn forget(&mut self, source: u32, slot: Slot) -> Option<Stage> {
+        let Inlet { kept, told, .. } = &mut self.inlets[source as usize];
+        kept.retain(|kept| kept.slot != slot);
+        told.remove(&slot)
     }
 }
-
-const IS_KEPT: &str = "a receive is kept until its operation was told otherwise";
