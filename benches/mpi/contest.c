@@ -142,15 +142,26 @@ static void call(char which, char form, char *in, char *out, long bytes, MPI_Req
     }
 }
 
-/* Does so many rounds, some to warm up and then batches of `batch_s` seconds, and prints the microseconds that one takes. */
+/* How many rounds fill a batch, found by doing more and more of them: the first ones take longer than others, and a batch of few
+   would measure how ranks leave the barrier before it. */
+static long rounds_in_batch(void (*do_rounds)(void *, long), void *what, double batch_s) {
+    long rounds = 1, factor = 0;
+    while (factor != 1) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double begin = MPI_Wtime();
+        do_rounds(what, rounds);
+        double took = MPI_Wtime() - begin;
+        factor = 2 * took > batch_s ? 1 : 8 * took < batch_s ? 8 : (long)(batch_s / took);
+        MPI_Bcast(&factor, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+        rounds *= factor;
+    }
+    return rounds;
+}
+
+/* Does batches of rounds, each for `batch_s` seconds, and prints the microseconds that a round takes. */
 static void time_rounds(void (*do_rounds)(void *, long), void *what, long bytes, double batch_s) {
-    long rounds = 3;
-    do_rounds(what, rounds);
-    double begin = MPI_Wtime();
-    do_rounds(what, rounds);
-    double each = (MPI_Wtime() - begin) / rounds;
-    rounds = each > 0 && batch_s / each > 1 ? (long)(batch_s / each) : 1;
-    MPI_Bcast(&rounds, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+    long rounds = rounds_in_batch(do_rounds, what, batch_s);
+    double begin;
     double figures[BATCHES];
     for (int b = 0; b < BATCHES; b++) {
         MPI_Barrier(MPI_COMM_WORLD);

@@ -14,7 +14,7 @@ use ropeway_examples::Mode;
 use crate::computation::{Compute, Worker};
 use crate::exchange::Exchange;
 use crate::pair::Pair;
-use crate::progress::Progress;
+use crate::plan::Class;
 use crate::record::{Floor, Side};
 use crate::statistics::Summary;
 use crate::{BenchError, Console, Measured, Plan};
@@ -22,35 +22,34 @@ use crate::{BenchError, Console, Measured, Plan};
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
     let pair = Pair::of(&session.world());
     for &size in &plan.sizes {
-        run_one(console, plan, pair.as_ref(), size.0, &Compute::ALL)?;
+        run_one((session, pair.as_ref()), console, plan, size.0, &Compute::ALL)?;
     }
     Ok(())
 }
 
-/// All kinds of messages, of progress and these of computation take turns.
+/// All kinds of messages, classes and these kinds of computation take turns.
 pub(crate) fn run_one(
+    (session, pair): (&Session, Option<&Pair>),
     console: &mut Console,
     plan: &Plan,
-    pair: Option<&Pair>,
     bytes: usize,
     computations: &[Compute],
 ) -> Result<(), BenchError> {
     let mut entrants = Vec::new();
-    for (mode, progress) in plan.kinds() {
-        for &compute in computations {
-            let case = Case { mode, progress, compute, bytes };
-            let receiver = pair.map(|pair| Asynchrony::new(pair, plan, case)).transpose()?;
-            entrants.push((case, receiver, Batches::default()));
-        }
+    for (mode, compute, class) in plan.kinds(computations) {
+        let case = Case { mode, compute, class, bytes };
+        let receiver = pair.map(|pair| Asynchrony::new(pair, plan, case)).transpose()?;
+        entrants.push((case, receiver, Batches::default()));
     }
     for _ in 0..plan.runs {
         for (case, receiver, batches) in &mut entrants {
+            session.set_wait_mode(case.class.notification.0);
             let run = || receiver.as_mut().map_or(Ok(()), |receiver| receiver.measure(batches));
             console.step(&case.label(), run)?;
         }
     }
     for (case, _, batches) in &entrants {
-        let Case { mode, progress, compute, .. } = *case;
+        let Case { mode, compute, class: Class { notification, progress }, .. } = *case;
         let metrics = [
             ("d_a", "", &batches.d_a),
             ("t_comm", "us", &batches.t_comm),
@@ -60,6 +59,7 @@ pub(crate) fn run_one(
         for (metric, unit, samples) in metrics.into_iter().filter(|(_, _, samples)| !samples.is_empty()) {
             let measured = Measured {
                 mode: Some(mode),
+                notification: Some(notification),
                 bytes: Some(bytes),
                 side: Some(Side::Recv),
                 compute: Some(compute),
@@ -77,14 +77,14 @@ pub(crate) fn run_one(
 #[derive(Clone, Copy)]
 struct Case {
     mode: Mode,
-    progress: Progress,
     compute: Compute,
+    class: Class,
     bytes: usize,
 }
 
 impl Case {
     fn label(self) -> String {
-        format!("{}, {}, {}", self.mode, self.progress, self.compute)
+        format!("{}, {}, {}", self.mode, self.class, self.compute)
     }
 }
 
@@ -126,15 +126,15 @@ struct Asynchrony {
 
 impl Asynchrony {
     fn new(pair: &Pair, plan: &Plan, case: Case) -> Result<Self, BenchError> {
-        let Case { mode, progress, compute, bytes } = case;
+        let Case { mode, compute, class, bytes } = case;
         Ok(Self {
             pair: pair.clone(),
-            exchange: Exchange::new(pair, mode, progress, bytes, Side::Recv)?,
+            exchange: Exchange::new(pair, mode, class.progress, bytes, Side::Recv)?,
             worker: Worker::new(compute),
             tick: tick(),
             rounds: plan.iters,
             warmup: plan.warmup.unwrap_or(WARMUP).max(1),
-            time: plan.effort(CONTESTANTS * plan.progress.len(), WARMUP).time,
+            time: plan.effort(CONTESTANTS * plan.classes().count(), WARMUP).time,
         })
     }
 

@@ -146,12 +146,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
 /// Figures of some batches, for rank 0.
 fn batches(world: &Communicator, contest: Contest, bytes: usize) -> Result<Vec<f64>, BenchError> {
     let mut side = Part::new(world, contest, bytes)?;
-    let warm = 3;
-    side.rounds(warm)?;
-    let begin = Instant::now();
-    side.rounds(warm)?;
-    let each_s = begin.elapsed().as_secs_f64() / warm as f64;
-    let [rounds] = Everyone::of(world).agree(|| [((contest.batch_s / each_s) as u64).max(1)])?;
+    let rounds = rounds_in_batch(world, &mut side, contest.batch_s)?;
     let mut figures = Vec::new();
     for _ in 0..BATCHES {
         world.barrier()?;
@@ -165,6 +160,23 @@ fn batches(world: &Communicator, contest: Contest, bytes: usize) -> Result<Vec<f
     }
     side.check()?;
     Ok(figures)
+}
+
+/// How many rounds fill a batch, found by doing more and more of them: the first ones take longer than others, and a batch of
+/// few would measure how ranks leave the barrier before it.
+fn rounds_in_batch(world: &Communicator, side: &mut Part, batch_s: f64) -> Result<u64, BenchError> {
+    let mut rounds = 1;
+    loop {
+        world.barrier()?;
+        let begin = Instant::now();
+        side.rounds(rounds)?;
+        let short_of = batch_s / begin.elapsed().as_secs_f64();
+        let [factor] = Everyone::of(world).agree(|| [if short_of < 2.0 { 1 } else { short_of.min(8.0) as u64 }])?;
+        if factor == 1 {
+            return Ok(rounds);
+        }
+        rounds *= factor;
+    }
 }
 
 /// What one rank does.

@@ -12,7 +12,7 @@ use crate::cores::{settle, two_cores};
 use crate::pair::Pair;
 use crate::race::Contestant;
 
-/// The least a message within a node can cost: two threads hand a cache line over, and the payload is copied once.
+/// The least a message within a node can cost: a cache line goes from core to core, and the payload is copied once.
 pub(crate) struct Handover {
     session: Session,
     pair: Pair,
@@ -112,21 +112,28 @@ fn copying_time(from: &[u8], to: &mut [u8]) -> Duration {
     begin.elapsed() / copies
 }
 
-/// Half the round trip of a cache line between threads on two cores, on average over short batches: if one of the threads
-/// loses its core for a while, that spoils one sample.
+/// Half a round trip between threads on two cores, each of which spins on the line that the other one writes, on average over
+/// short batches: if one of the threads loses its core for a while, that spoils one sample. With one line for both ways
+/// processors notice that it wanders and hand it over at half the price, but messages have memory of their own.
 ///
 /// Both threads are new ones: they would inherit the core of a rank that is pinned, and then hand over within one cache.
 pub(crate) fn handover_times() -> Vec<Duration> {
-    let ball = AtomicU64::new(0);
+    let (there, back) = (Line::default(), Line::default());
     let [ours, theirs] = two_cores();
     thread::scope(|scope| {
         scope.spawn(|| {
             settle(theirs);
-            (0..BATCHES * HANDOVERS).for_each(|round| pass(&ball, 2 * round + 1));
+            (1..=BATCHES * HANDOVERS).for_each(|round| {
+                there.await_number(round);
+                back.write(round);
+            });
         });
         let batch = |batch| {
             let begin = Instant::now();
-            (batch * HANDOVERS..(batch + 1) * HANDOVERS).for_each(|round| pass(&ball, 2 * round));
+            (batch * HANDOVERS + 1..=(batch + 1) * HANDOVERS).for_each(|round| {
+                there.write(round);
+                back.await_number(round);
+            });
             begin.elapsed() / (2 * HANDOVERS as u32)
         };
         let timing = scope.spawn(move || {
@@ -137,19 +144,29 @@ pub(crate) fn handover_times() -> Vec<Duration> {
     })
 }
 
-/// Waits until the ball has this number and passes it on with the next.
-fn pass(ball: &AtomicU64, number: u64) {
-    let mut looks = 0;
-    // SYNC floor-ball: the number is all that is handed over.
-    while ball.load(Ordering::Acquire) != number {
-        looks += 1;
-        if looks > SPINS {
-            // The other thread may have to share our core.
-            thread::yield_now();
-        }
-        hint::spin_loop();
+/// A cache line, and the one that processors fetch along with it.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+impl Line {
+    fn write(&self, number: u64) {
+        // SYNC floor-line: the number is all that is handed over.
+        self.0.store(number, Ordering::Release);
     }
-    ball.store(number + 1, Ordering::Release);
+
+    fn await_number(&self, number: u64) {
+        let mut looks = 0;
+        // SYNC floor-line: the number is all that is handed over.
+        while self.0.load(Ordering::Acquire) != number {
+            looks += 1;
+            if looks > SPINS {
+                // The other thread may have to share our core.
+                thread::yield_now();
+            }
+            hint::spin_loop();
+        }
+    }
 }
 
 /// Longer than a handover takes.

@@ -10,8 +10,10 @@ use crate::exchange::Exchange;
 use crate::hiding::{Communication, Hiding};
 use crate::joint::Joint;
 use crate::method::Method;
+use crate::notification::Notification;
 use crate::operation::CollectiveCall;
 use crate::pair::Pair;
+use crate::plan::Class;
 use crate::progress::Progress;
 use crate::record::{Floor, Side};
 use crate::statistics::Summary;
@@ -21,65 +23,66 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
     let world = session.world();
     for &call in &plan.collectives {
         for size in call.sizes(&plan.sizes) {
-            run_collective(console, plan, &world, call, size.0)?;
+            run_collective((session, &world), console, plan, call, size.0)?;
         }
     }
     if plan.collectives.is_empty() {
         let pair = Pair::of(&world);
         for size in &plan.sizes {
             for side in [Side::Send, Side::Recv, Side::Both] {
-                run_messages(console, plan, pair.as_ref(), (size.0, side), &Compute::ALL)?;
+                run_messages((session, pair.as_ref()), console, plan, (size.0, side), &Compute::ALL)?;
             }
         }
     }
     Ok(())
 }
 
-/// All kinds of messages, of progress and these of computation take turns.
+/// All kinds of messages, classes and these kinds of computation take turns.
 pub(crate) fn run_messages(
+    (session, pair): (&Session, Option<&Pair>),
     console: &mut Console,
     plan: &Plan,
-    pair: Option<&Pair>,
     (bytes, side): (usize, Side),
     computations: &[Compute],
 ) -> Result<(), BenchError> {
     let mut entrants = Vec::new();
-    let contestants = CONTESTANTS * plan.progress.len();
-    for (mode, progress) in plan.kinds() {
-        for &compute in computations {
-            let what = What::Message { side, progress };
-            let transfer = pair.map(|pair| Transfer::new(pair, mode, progress, bytes, side)).transpose()?;
-            let case = Case { mode, compute, bytes: Some(bytes), what };
-            entrants.push(Entrant { case, hiding: Hiding::new(compute, plan, contestants), communication: transfer });
-        }
+    let contestants = CONTESTANTS * plan.classes().count();
+    for (mode, compute, Class { notification, progress }) in plan.kinds(computations) {
+        let what = What::Message { side, progress };
+        let transfer = pair.map(|pair| Transfer::new(pair, mode, progress, bytes, side)).transpose()?;
+        let case = Case { mode, notification, compute, bytes: Some(bytes), what };
+        entrants.push(Entrant { case, hiding: Hiding::new(compute, plan, contestants), communication: transfer });
     }
-    take_turns(console, plan, &mut entrants)
+    take_turns(session, console, plan, &mut entrants)
 }
 
-/// All methods, forms of the call and kinds of computation take turns.
+/// All methods, forms of the call, ways to wait and kinds of computation take turns.
 fn run_collective(
+    (session, world): (&Session, &Communicator),
     console: &mut Console,
     plan: &Plan,
-    world: &Communicator,
     call: CollectiveCall,
     bytes: usize,
 ) -> Result<(), BenchError> {
     let mut entrants = Vec::new();
-    let contestants = CONTESTANTS * plan.methods.len();
+    let contestants = CONTESTANTS * plan.methods.len() * plan.notification.len();
     for (method, mode) in plan.forms() {
         let method = method.decided(call, world.size(), bytes);
         for compute in Compute::ALL {
-            let joint = Some(Joint::new(world, &method, mode, call, bytes)?);
-            let what = What::Collective { call, method: method.clone() };
-            let case = Case { mode, compute, bytes: (bytes > 0).then_some(bytes), what };
-            entrants.push(Entrant { case, hiding: Hiding::new(compute, plan, contestants), communication: joint });
+            for &notification in &plan.notification {
+                let joint = Some(Joint::new(world, &method, mode, call, bytes)?);
+                let what = What::Collective { call, method: method.clone() };
+                let case = Case { mode, notification, compute, bytes: (bytes > 0).then_some(bytes), what };
+                entrants.push(Entrant { case, hiding: Hiding::new(compute, plan, contestants), communication: joint });
+            }
         }
     }
-    take_turns(console, plan, &mut entrants)
+    take_turns(session, console, plan, &mut entrants)
 }
 
 struct Case {
     mode: Mode,
+    notification: Notification,
     compute: Compute,
     bytes: Option<usize>,
     what: What,
@@ -92,17 +95,19 @@ enum What {
 
 impl Case {
     fn label(&self) -> String {
-        let Self { mode, compute, what, .. } = self;
-        match what {
-            What::Message { side, progress } => format!("{mode}, {progress}, {side}, {compute}"),
-            What::Collective { call, method } => format!("{mode}, {}, {call}, {compute}", method.division),
-        }
+        let Self { mode, notification, compute, what, .. } = self;
+        let what = match what {
+            What::Message { side, progress } => format!("{progress}, {side}"),
+            What::Collective { call, method } => format!("{}, {call}", method.division),
+        };
+        format!("{mode}, {notification}, {what}, {compute}")
     }
 
     /// What there is to say about a metric's samples.
     fn measured(&self, plan: &Plan, (metric, unit): (&str, &str), samples: &[f64]) -> Measured {
         let common = Measured {
             mode: Some(self.mode),
+            notification: Some(self.notification),
             bytes: self.bytes,
             compute: Some(self.compute),
             ..Measured::new(metric, unit, Summary::of(samples), plan.runs)
@@ -134,12 +139,14 @@ struct Entrant<C> {
 }
 
 fn take_turns<C: Communication>(
+    session: &Session,
     console: &mut Console,
     plan: &Plan,
     entrants: &mut [Entrant<C>],
 ) -> Result<(), BenchError> {
     for _ in 0..plan.runs {
         for Entrant { case, hiding, communication } in entrants.iter_mut() {
+            session.set_wait_mode(case.notification.0);
             let run = || communication.as_mut().map_or(Ok(()), |communication| hiding.measure(communication));
             console.step(&case.label(), run)?;
         }

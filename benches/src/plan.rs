@@ -4,8 +4,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::computation::Compute;
 use crate::contest::Contest;
 use crate::method::{Division, Method};
+use crate::notification::Notification;
 use crate::operation::CollectiveCall;
 use crate::progress::Progress;
 use ropeway_examples::{Mode, Size};
@@ -100,6 +102,8 @@ pub struct Plan {
     pub methods: Vec<Method>,
     /// Who drives messages where that makes a difference, in turns.
     pub progress: Vec<Progress>,
+    /// How ranks wait where that is compared, in turns.
+    pub notification: Vec<Notification>,
     /// What to compare, if that is the benchmark.
     pub contest: Option<Contest>,
 }
@@ -112,15 +116,36 @@ impl Plan {
         forms.filter(|(method, mode)| method.division == Division::TwoLevel || *mode == Mode::Persistent)
     }
 
-    /// Kinds of messages where it matters who drives them.
-    pub(crate) fn kinds(&self) -> impl Iterator<Item = (Mode, Progress)> {
-        self.modes.iter().flat_map(|&mode| self.progress.iter().map(move |&progress| (mode, progress)))
+    /// Kinds of messages beside what is computed meanwhile, and of each the classes, one after the other.
+    pub(crate) fn kinds(&self, computations: &[Compute]) -> impl Iterator<Item = (Mode, Compute, Class)> {
+        let kinds = self.modes.iter().flat_map(move |&mode| computations.iter().map(move |&compute| (mode, compute)));
+        kinds.flat_map(move |(mode, compute)| self.classes().map(move |class| (mode, compute, class)))
+    }
+
+    /// How ranks wait, and who drives messages meanwhile.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = Class> {
+        self.notification
+            .iter()
+            .flat_map(|&notification| self.progress.iter().map(move |&progress| Class { notification, progress }))
     }
 
     /// What one of so many contestants does in a run, so that all runs of a size take about a second.
     pub(crate) fn effort(&self, contestants: usize, warmup: u64) -> Effort {
         let time = Duration::from_secs(1) / (self.runs.max(1) * contestants.max(1) as u32);
         Effort { iters: self.iters, warmup: self.warmup.unwrap_or(warmup).max(1), time }
+    }
+}
+
+/// A class of the four-way classification (see [`Notification`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Class {
+    pub(crate) notification: Notification,
+    pub(crate) progress: Progress,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.notification, self.progress)
     }
 }
 

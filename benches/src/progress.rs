@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// Whether communication goes on while its program computes.
 ///
-/// With the ways to wait that makes the classification of Dimitrov, "Overlapping of Communication and Computation and Early
-/// Binding" (2001): {polling, blocking} notification × {independent, client-driven} progress. Ropeway has independent progress
-/// only; the other exists here, as the baseline that it is measured against.
+/// Ropeway has independent progress only; the other exists here, as the baseline that it is measured against (see
+/// [`Notification`](crate::Notification)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Progress {

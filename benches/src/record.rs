@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Plan;
 use crate::computation::Compute;
 use crate::method::Division;
+use crate::notification::Notification;
 use crate::operation::{CollectiveCall, Operation};
 use crate::progress::Progress;
 use crate::statistics::{Doubt, Summary, significant};
@@ -23,6 +24,8 @@ pub struct Measured {
     pub unit: String,
     /// Kind of messages.
     pub mode: Option<Mode>,
+    /// How ranks waited, where that is compared.
+    pub notification: Option<Notification>,
     /// Bytes of a message.
     pub bytes: Option<usize>,
     /// Who sends.
@@ -60,6 +63,7 @@ impl Measured {
             metric: metric.to_owned(),
             unit: unit.to_owned(),
             mode: None,
+            notification: None,
             bytes: None,
             side: None,
             pairs: None,
@@ -213,6 +217,7 @@ impl Record {
             metric,
             unit,
             mode,
+            notification,
             bytes,
             side,
             pairs,
@@ -239,7 +244,7 @@ impl Record {
             ranks,
             nodes,
             device,
-            wait,
+            wait: notification.map_or(wait, String::from),
             bytes,
             summary: Summary { doubts, ..summary },
             runs,

@@ -180,7 +180,7 @@ impl Attachment {
         self.presence.note();
         if self.wires.has_begun() {
             // Neighbours that want the core may have something for the same wire: one system call is enough for all.
-            if self.waiting.is_crowded() {
+            if self.waiting.outnumbers_cores() {
                 thread::yield_now();
             }
             self.wires.come();

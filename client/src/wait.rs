@@ -135,8 +135,13 @@ impl WaitingRoom {
     }
 
     /// Whether others want the cores: more ranks are awake than there are, or a yield was taken up.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.job.awake_ranks() > self.cores || self.is_contended.load(Ordering::Relaxed)
+    fn is_crowded(&self) -> bool {
+        self.outnumbers_cores() || self.is_contended.load(Ordering::Relaxed)
+    }
+
+    /// Whether more ranks of this node are awake than there are cores.
+    pub(crate) fn outnumbers_cores(&self) -> bool {
+        self.job.awake_ranks() > self.cores
     }
 
     /// Waits for `event`, or until the daemon is gone. Allocates nothing and holds no lock.
@@ -220,7 +225,7 @@ impl WaitingRoom {
         }
         let looks = if self.is_crowded() { 1 } else { WIRE_LOOKS };
         for _ in 0..looks {
-            if self.wires.work(reach) || event.has_happened() {
+            if self.wires.look(reach) || event.has_happened() {
                 break;
             }
         }

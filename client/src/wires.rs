@@ -117,18 +117,27 @@ impl Wires {
     /// Sends and receives what is there. Says whether anything was.
     pub(crate) fn work(&self, reach: Reach<'_>) -> bool {
         let mut has_worked = false;
-        self.each(reach, |wire| {
-            let received = wire.receive();
-            has_worked |= received.frames > 0;
-            if received.has_ended {
-                self.call(wire);
-            }
-            // Credit that is due for what has just come can wait for the answer.
-            if received.frames == 0 || received.has_credit {
-                self.send(wire);
-            }
-        });
+        self.each(reach, |wire| has_worked |= self.work_one(wire));
         has_worked
+    }
+
+    /// As [`work`](Self::work), for who will look again: goes away where somebody is sending.
+    pub(crate) fn look(&self, reach: Reach<'_>) -> bool {
+        let mut has_worked = false;
+        self.each(reach, |wire| has_worked |= !wire.wire.is_sending() && self.work_one(wire));
+        has_worked
+    }
+
+    fn work_one(&self, wire: &Wire) -> bool {
+        let received = wire.receive();
+        if received.has_ended {
+            self.call(wire);
+        }
+        // Credit that is due for what has just come can wait for the answer.
+        if received.frames == 0 || received.has_credit {
+            self.send(wire);
+        }
+        received.frames > 0
     }
 
     /// A thread is about to sleep: the daemon receives from now on. To be given back to `end_sleep`.

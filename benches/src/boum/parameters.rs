@@ -15,8 +15,8 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
         overhead::parameters(pair.as_ref(), console, plan, size.0)?;
         overhead::one_shot(pair.as_ref(), console, plan, size.0)?;
         if size.0 > 0 {
-            overlap::run_messages(console, plan, pair.as_ref(), (size.0, Side::Both), &[Compute::Busy])?;
-            asynchrony::run_one(console, plan, pair.as_ref(), size.0, &[Compute::Busy])?;
+            overlap::run_messages((session, pair.as_ref()), console, plan, (size.0, Side::Both), &[Compute::Busy])?;
+            asynchrony::run_one((session, pair.as_ref()), console, plan, size.0, &[Compute::Busy])?;
         }
     }
     Ok(())

@@ -75,20 +75,24 @@ impl Prediction {
         self.computation + self.communication(mode)
     }
 
-    /// What binding speeds communication up by when it is done (3.16).
+    /// What binding speeds communication up by when it is done (3.16); 1 if nothing is communicated.
     pub fn binding_speed_up(&self) -> f64 {
-        self.oneshot / self.communication(Mode::Persistent)
+        self.speed_up_to(self.communication(Mode::Persistent))
     }
 
-    /// What it speeds communication up by, set-up included (3.22).
+    /// What it speeds communication up by, set-up included (3.22); 1 if nothing is communicated.
     pub fn binding_speed_up_with_set_up(&self) -> f64 {
-        self.oneshot / self.persistent
+        self.speed_up_to(self.persistent)
     }
 
     /// What it speeds the program up by, set-up included (3.6).
     pub fn program_speed_up(&self) -> f64 {
-        let share = self.oneshot / (self.computation + self.oneshot);
+        let share = if self.oneshot > 0.0 { self.oneshot / (self.computation + self.oneshot) } else { 0.0 };
         speed_up(share, self.binding_speed_up_with_set_up())
+    }
+
+    fn speed_up_to(&self, bound: f64) -> f64 {
+        if self.oneshot > 0.0 { self.oneshot / bound } else { 1.0 }
     }
 
     /// Time of the program, with set-up, if all bound communication goes on while it computes (3.33).
@@ -133,7 +137,11 @@ mod tests {
 
     #[test]
     fn without_messages_there_is_nothing_to_gain() {
-        let found = Workload { iterations: 3, computation: 1.0, messages: Vec::new() }.predict(&costs());
-        assert_eq!((found.total(Mode::OneShot), found.overlapped(), found.d_o), (3.0, 3.0, 0.0));
+        for messages in [Vec::new(), vec![Messages { bytes: 1000, count: 0 }]] {
+            let found = Workload { iterations: 3, computation: 1.0, messages }.predict(&costs());
+            assert_eq!((found.total(Mode::OneShot), found.overlapped(), found.d_o), (3.0, 3.0, 0.0));
+            let speed_ups = [found.binding_speed_up(), found.binding_speed_up_with_set_up(), found.program_speed_up()];
+            assert_eq!(speed_ups, [1.0; 3]);
+        }
     }
 }

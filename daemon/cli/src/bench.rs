@@ -7,6 +7,7 @@ mod compare;
 mod comparison;
 mod flags;
 mod lab;
+mod options;
 mod peer;
 mod programs;
 mod report;
@@ -74,6 +75,7 @@ impl Found {
 
 /// Measures what was asked for.
 fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, Failure> {
+    flags.check_options()?;
     if let Some(procedure) = flags.procedure() {
         return procedure(flags, events, progress);
     }

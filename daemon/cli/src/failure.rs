@@ -1,6 +1,7 @@
 //! How the tool ends when it does not end well.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use ropeway_daemon::DaemonError;
 
@@ -33,6 +34,17 @@ impl Failure {
     /// Any error, for its message.
     pub(crate) fn other(error: impl std::fmt::Display) -> Self {
         Self::Other(error.to_string())
+    }
+
+    /// A file that can't be written, and what to do about it.
+    pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Self {
+        let (file, folder) = (path.display(), path.parent().unwrap_or(path).display());
+        Self::Other(match error.kind() {
+            io::ErrorKind::NotFound => {
+                format!("can't write {file}: there is no folder {folder}: make it, or name another file")
+            }
+            _ => format!("can't write {file}: {error}"),
+        })
     }
 
     pub(crate) fn code(&self) -> u8 {

@@ -9,7 +9,7 @@ mod recording;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use self::described::Described;
 use crate::failure::{Failure, print};
@@ -42,6 +42,7 @@ A description with messages of several sizes:
   [[message]]
   bytes = \"16\"
   count = 2")]
+#[command(group(ArgGroup::new("program").args(["recording", "compute", "description"]).required(true)))]
 pub(crate) struct Flags {
     /// A recording.
     #[arg(value_name = "FILE", conflicts_with_all = ["compute", "message", "count", "iterations", "nodes", "wait", "parameters"])]

@@ -5,7 +5,7 @@ mod tool;
 use std::process::Output;
 
 use serde_json::Value;
-use tool::{records, ropeway, stderr, stdout};
+use tool::{has_namespaces, records, ropeway, stderr, stdout};
 
 /// A benchmark that does not take long.
 fn bench(args: &[&str]) -> Output {
@@ -31,11 +31,14 @@ fn programs_are_predicted_where_there_are_enough_cores() {
         let records = records(&output);
         assert!(records.iter().all(|record| record["bench"] == "boum"));
         assert_eq!(with_metric(&records, "t_c").len(), 3);
-        let jobs = [2, 4].into_iter().filter(|&ranks| ranks <= cores()).count();
-        // Both solvers with both kinds of messages, and the transform.
-        for (metric, each) in [("execution", 5), ("communication", 5), ("S_c", 2), ("S_c_with_set_up", 2)] {
+        let counts = [1, 2, 4].into_iter().filter(|&ranks| ranks >= nodes.parse().unwrap() && ranks <= cores());
+        let counts: Vec<u64> = counts.collect();
+        // Both solvers with both kinds of messages, and the transform. One rank has nobody to talk to.
+        for (metric, each, least) in
+            [("execution", 5, 1), ("communication", 5, 2), ("S_c", 2, 2), ("S_c_with_set_up", 2, 2)]
+        {
             let found = with_metric(&records, metric);
-            assert_eq!(found.len(), each * jobs, "{metric}");
+            assert_eq!(found.len(), each * counts.iter().filter(|&&ranks| ranks >= least).count(), "{metric}");
             for record in found {
                 let number = |key: &str| record[key].as_f64().unwrap();
                 assert!(number("predicted") > 0.0);
@@ -43,6 +46,43 @@ fn programs_are_predicted_where_there_are_enough_cores() {
                 assert!((ratio - 1.0 - number("error")).abs() < 1e-3 * ratio, "{record}");
             }
         }
+    }
+}
+
+#[test]
+fn who_is_alone_takes_as_long_as_the_sequential_run() {
+    let output = bench(&[&SMALL[..], &["-n", "1"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let records = records(&output);
+    let programs: Vec<_> = records.iter().filter(|record| record.get("predicted").is_some()).collect();
+    assert_eq!(programs.len(), 5);
+    for program in programs {
+        assert_eq!((&program["metric"], &program["ranks"]), (&"execution".into(), &1.into()));
+    }
+    let transform = |metric| {
+        let found = with_metric(&records, metric);
+        let transform = found.into_iter().find(|record| record["application"] == "fft").unwrap();
+        transform["predicted"].as_f64().or(transform["median"].as_f64()).unwrap()
+    };
+    // T_s = t_c n log n
+    let alone = transform("t_c") * 1e-9 * 1024.0 * 10.0;
+    assert!((transform("execution") / alone - 1.0).abs() < 1e-3);
+}
+
+#[test]
+fn programs_cross_a_line_with_a_rate() {
+    if !has_namespaces() {
+        return;
+    }
+    let line = ["--nodes", "2", "--netns", "--rate", "1gbit"];
+    let output = bench(&[&SMALL[..], &line].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let records = records(&output);
+    let programs: Vec<_> = records.iter().filter(|record| record["metric"] == "execution").collect();
+    assert_eq!(programs.len(), if cores() < 2 { 0 } else { 5 });
+    for program in programs {
+        let setting = ["device", "rate", "ranks", "nodes"].map(|key| program[key].to_string());
+        assert_eq!(setting, ["\"tcp\"", "\"1gbit\"", "2", "2"], "{program}");
     }
 }
 
@@ -74,7 +114,13 @@ fn tables_say_what_was_predicted_and_why_not() {
         text.contains("sequential runs") && text.contains("parameters, us; 2 ranks, 1 node, shm, adaptive"),
         "{text}"
     );
-    assert!(text.contains(&format!("no prediction for 1024 ranks: on {} cores", cores())), "{text}");
+    let many = (cores() + 1).next_power_of_two();
+    let (many, size) = (many.to_string(), (16 * many).to_string());
+    let output =
+        bench(&["boum", "-n", &many, "--nodes", &many, "--unknowns", &size, "--points", &size, "--sizes", "8"]);
+    let few_cores = "~ in doubt (oversubscribed): there are more ranks than cores";
+    assert!(stdout(&output).contains(few_cores), "{}", stdout(&output));
+    assert!(text.contains(&format!("no prediction for 1024 ranks: oversubscribed, on {} cores", cores())), "{text}");
 }
 
 #[test]
@@ -113,12 +159,11 @@ fn a_table_names_the_fastest_number_of_segments() {
 fn what_does_not_fit_is_refused() {
     for (args, why) in [
         (&["segments", "-n", "3"][..], "binary exchange goes by powers of two, and 3 is none: use -n 2"),
+        (&["segments", "-n", "1"], "segments needs at least 2 ranks: use -n 2"),
         (&["segments", "--points", "1000"], "use a power of two, at least 128"),
         (&["segments", "--points", "64"], "use a power of two, at least 128"),
         (&["boum", "-n", "8", "--unknowns", "7"], "8 ranks are too many for 7 unknowns: use -n 7 or less"),
-        (&["boum", "--counters"], "leave --counters out"),
         (&["boum", "--nodes", "3"], "3 nodes need at least as many ranks: use -n 3"),
-        (&["latency", "--points", "1K"], "latency runs no programs"),
     ] {
         let output = bench(args);
         assert_eq!(output.status.code(), Some(3), "{args:?}");

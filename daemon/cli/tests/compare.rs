@@ -94,7 +94,7 @@ fn transparency_is_about_programs() {
     let output = bench(&["transparency", "--of", "cg,latency"], Path::new("/nonexistent/mpi"));
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("transparency --of takes is and cg: for latency see compare"), "{output:?}");
-    let output = bench(&["transparency", "--of", "cg", "--touch"], Path::new("/nonexistent/mpi"));
+    let output = bench(&["compare", "--of", "cg", "--touch"], Path::new("/nonexistent/mpi"));
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("cg writes what it sends: leave --touch out"), "{output:?}");
 }
@@ -113,7 +113,7 @@ fn a_peer_that_fails_is_left_out_and_named() {
 fn a_place_without_a_library_is_an_error() {
     let output = compare(Path::new("/nonexistent/mpi"));
     assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains("there is no MPI library at /nonexistent/mpi"));
+    assert!(stderr(&output).contains("there is no MPI library at /nonexistent/mpi: name its mpicc"));
 }
 
 #[test]

@@ -5,23 +5,17 @@ mod tool;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output};
+use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
-use tool::{records, ropeway, stderr, stdout, table_rows};
+use tool::{has_namespaces, records, ropeway, stderr, stdout, table_rows};
 
 /// A benchmark that does not take long.
 fn bench(args: &[&str]) -> Output {
     let short = ["--json", "--quiet", "--runs", "2", "--iters", "4", "--warmup", "1"];
     ropeway(&["bench"]).args(args).args(short).output().unwrap()
-}
-
-/// Whether namespaces can be made here. Where they can't, what the tool says about it is tested.
-fn has_namespaces() -> bool {
-    let runs = |program| Command::new(program).arg("-V").output().is_ok();
-    geteuid().is_root() && runs("ip") && runs("tc")
 }
 
 #[test]
@@ -71,6 +65,29 @@ fn progress_of_the_client_is_measured_beside_that_of_daemons() {
 }
 
 #[test]
+fn notification_and_progress_make_four_rows_of_one_run() {
+    let classes = ["polling independent", "polling client", "blocking independent", "blocking client"];
+    for (name, metric) in [("asynchrony", "d_a"), ("overlap", "d_o")] {
+        let four = ["--nodes", "2", "--sizes", "8K", "--wait", "polling,blocking", "--progress", "both"];
+        let output = bench(&[&[name, "--mode", "persistent"][..], &four].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let records = records(&output);
+        let rows = records.iter().filter(|record| record["metric"] == metric);
+        let rows: Vec<_> = rows.map(|row| format!("{} {}", row["wait"], row["progress"]).replace('"', "")).collect();
+        assert!(rows.chunks(4).all(|four| four == classes), "{rows:?}");
+    }
+    let four = ["--of", "barrier", "--division", "two-level,flat", "--wait", "polling,blocking"];
+    let short = ["--mode", "persistent", "--runs", "1", "--iters", "1", "--warmup", "1", "--quiet"];
+    let output = ropeway(&[&["bench", "overlap"], &four[..], &short].concat()).output().unwrap();
+    let table = stdout(&output);
+    assert!(table.starts_with("overlap; 2 ranks, 1 node, shm, polling and blocking, "), "{table}{}", stderr(&output));
+    let rows: Vec<Vec<_>> = table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0][..4], ["messages", "wait", "progress", "division"], "{table}");
+    assert_eq!(rows[1][1..4], ["polling", "independent", "two-level"], "{table}");
+    assert_eq!(rows[8][1..4], ["blocking", "client", "flat"], "{table}");
+}
+
+#[test]
 fn overlap_has_a_table() {
     let args = ["bench", "overlap", "--sizes", "8", "--runs", "1", "--iters", "1", "--warmup", "1", "--quiet"];
     let output = ropeway(&args).output().unwrap();
@@ -94,7 +111,9 @@ fn namespaces_need_root_and_iproute2() {
     let output = bench(&["latency", "--netns"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("use --nodes 2"), "{}", stderr(&output));
-    assert_eq!(bench(&["latency", "--nodes", "2", "--rate", "1gbit"]).status.code(), Some(2));
+    let output = bench(&["latency", "--nodes", "2", "--rate", "1gbit"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("so add --nodes 2 --netns"), "{}", stderr(&output));
 }
 
 #[test]

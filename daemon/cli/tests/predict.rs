@@ -88,7 +88,7 @@ fn what_can_not_be_predicted_is_named() {
         assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
         assert!(stderr(&output).contains(why), "{}", stderr(&output));
     };
-    refused(&[], 2, "--compute");
+    refused(&[], 2, "<FILE|--compute <TIME>|--description <FILE>>");
     refused(&["--compute", "5 parsecs", "--message", "8"], 2, "5 parsecs");
     let program = ["--compute", "5ms", "--message", "8", "--parameters"];
     refused(&[&program[..], &["/nonexistent"]].concat(), 1, "can't read /nonexistent");
@@ -98,5 +98,5 @@ fn what_can_not_be_predicted_is_named() {
     let path = file.to_str().unwrap();
     refused(&[&program[..], &[path, "--nodes", "2"]].concat(), 1, "there are no figures of o_i; measure them with");
     fs::write(&file, "# not JSON\n").unwrap();
-    refused(&[&program[..], &[path]].concat(), 1, "line 1 is no record of bench boum");
+    refused(&[&program[..], &[path]].concat(), 1, "name a file that `ropeway bench boum --json` has printed");
 }

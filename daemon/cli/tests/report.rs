@@ -32,6 +32,16 @@ const TRANSPARENT: &str = r#"
 {"bench":"transparency","of":"cg","metric":"time","unit":"us","mode":"oneshot","ranks":2,"nodes":1,"wait":"blocking","bytes":65536,"median":400.0,"peer":"MPICH 5","peer_mode":"blocking","peer_median":500.0,"ratio":0.8,"ratio_min":0.8,"ratio_max":0.8}
 "#;
 
+/// The four ways to wait and to drive messages, with the harm that polling does to small ones, and an adaptive one beside them.
+const CLASSES: &str = r#"
+{"bench":"asynchrony","metric":"d_a","unit":"","mode":"persistent","progress":"independent","wait":"polling","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":0.61,"ci95":[0.5,0.7]}
+{"bench":"asynchrony","metric":"d_a","unit":"","mode":"persistent","progress":"client","wait":"polling","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":-4.5,"ci95":[-5.5,-4.0],"doubts":["spread"]}
+{"bench":"asynchrony","metric":"d_a","unit":"","mode":"persistent","progress":"independent","wait":"blocking","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":0.95,"ci95":[0.9,0.99]}
+{"bench":"asynchrony","metric":"d_a","unit":"","mode":"persistent","progress":"client","wait":"blocking","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":-0.2,"ci95":[-0.25,-0.1]}
+{"bench":"asynchrony","metric":"d_a","unit":"","mode":"persistent","progress":"independent","wait":"adaptive","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":0.9}
+{"bench":"asynchrony","metric":"d_a","unit":"","mode":"persistent","progress":"independent","wait":"adaptive","ranks":2,"nodes":2,"bytes":64,"side":"recv","compute":"busy","median":0.9}
+"#;
+
 /// A page, in a folder that goes with it.
 struct Page {
     folder: TempDir,
@@ -60,7 +70,7 @@ fn drawings(html: &str) -> Vec<&str> {
 
 #[test]
 fn every_figure_is_drawn_within_its_bounds() {
-    let page = page_of(&format!("{MEASURED}{PREDICTED}{TRANSPARENT}"));
+    let page = page_of(&format!("{MEASURED}{PREDICTED}{TRANSPARENT}{CLASSES}"));
     let drawings = drawings(&page.html);
     for section in [
         "latency",
@@ -71,6 +81,7 @@ fn every_figure_is_drawn_within_its_bounds() {
         "persistence",
         "overlap",
         "asynchrony",
+        "classes",
         "collectives",
         "boum",
         "segments",
@@ -196,6 +207,22 @@ fn programs_beside_others_are_as_fast_as_their_times_say() {
 }
 
 #[test]
+fn the_four_classes_are_one_figure() {
+    let page = page_of(CLASSES);
+    assert_eq!(drawings(&page.html).len(), 2, "the four classes, and the adaptive ones over their sizes");
+    let (_, section) = page.html.split_once("<section id=\"classes\">").unwrap();
+    let section = section.split_once("</section>").unwrap().0;
+    for (class, value) in [
+        ("polling, driven by daemons", "0.610"),
+        ("polling, driven by the program", "-4.500"),
+        ("blocking, driven by daemons", "0.950"),
+        ("blocking, driven by the program", "-0.200"),
+    ] {
+        assert!(section.contains(&format!("<td>{class}</td><td>{value}</td>")), "{class}: {section}");
+    }
+}
+
+#[test]
 fn a_page_needs_nothing_else_and_carries_its_records() {
     let Page { html, folder } = page_of(&format!("{MEASURED}{PREDICTED}"));
     assert!(html.len() < 3 << 20);
@@ -211,9 +238,14 @@ fn a_page_needs_nothing_else_and_carries_its_records() {
 #[test]
 fn figures_without_records_are_left_out_with_a_reason() {
     let late = r#"{"bench":"report","metric":"part","command":"ropeway bench compare","seconds":0.0,"why":"no time was left: it is late"}"#;
-    let page = page_of(&format!("{PREDICTED}{late}"));
+    let alone = r#"{"bench":"report","metric":"part","command":"ropeway bench transparency","seconds":0.0,"why":"no MPI library found"}"#;
+    let page = page_of(&format!("{PREDICTED}{late}\n{alone}"));
     assert_eq!(drawings(&page.html).len(), 2);
-    for reason in ["records of ropeway bench latency", "no time was left: it is late"] {
+    for reason in [
+        "records of ropeway bench latency",
+        "no time was left: it is late",
+        "beside other libraries. ropeway bench transparency: no MPI library found.",
+    ] {
         assert!(page.html.contains(reason), "{reason}");
     }
 }
@@ -230,10 +262,13 @@ fn what_can_not_be_read_or_written_is_an_error() {
     fs::write(&table, "half_rtt, us; 2 ranks\n").unwrap();
     let output = ["--output", page.to_str().unwrap()];
     refused(&[&["--records", "/nonexistent.jsonl"], &output[..]].concat(), "can't read /nonexistent.jsonl");
-    let not_records = "table.txt: line 1 is not a record of ropeway bench --json";
+    let not_records = "name a file of what such a command has printed";
     refused(&[&["--records", table.to_str().unwrap()], &output[..]].concat(), not_records);
     assert!(!page.exists());
-    refused(&["--output", "/nonexistent/page.html"], "can't write /nonexistent/page.html");
+    refused(
+        &["--output", "/nonexistent/page.html"],
+        "can't write /nonexistent/page.html: there is no folder /nonexistent: make it",
+    );
     refused(&["--output", folder.path().to_str().unwrap()], "it is a directory");
 }
 

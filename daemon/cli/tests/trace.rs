@@ -256,6 +256,19 @@ fn messages_between_nodes_have_a_first_and_a_last_byte() {
 }
 
 #[test]
+fn messages_within_a_node_say_when_both_ends_had_started() {
+    let trace = Kept::run("late", 1).trace();
+    let of_rank = |ph, rank| of_kind(&trace, ph, "message").into_iter().filter(move |event| event["pid"] == pid(rank));
+    let sent: Vec<f64> = of_rank("b", 1).map(ts).collect();
+    assert_eq!(sent.len(), LATE as usize);
+    // The receiver has waited for each message; so it could move when the sender came.
+    for rank in 0..2 {
+        let both = of_rank("n", rank).inspect(|event| assert_eq!(event["name"], "both started"));
+        assert_eq!(both.map(ts).collect::<Vec<_>>(), sent, "rank {rank}");
+    }
+}
+
+#[test]
 fn arrows_lead_from_sends_to_the_waits_they_end() {
     let trace = Kept::run("late", 1).trace();
     let (begins, ends) = (of_kind(&trace, "s", "arrow"), of_kind(&trace, "f", "arrow"));
@@ -334,10 +347,15 @@ fn bad_paths_are_refused_before_the_job_starts() {
     };
     let (folder, missing) = (TempDir::new().unwrap(), Path::new("/nonexistent/folder/file"));
     let file = folder.path().join("file");
-    for output in [run(missing, &file), run(&file, missing), run(&file, folder.path())] {
+    let missing_folder = "can't write /nonexistent/folder/file: there is no folder /nonexistent/folder: make it";
+    for (output, why) in [
+        (run(missing, &file), missing_folder),
+        (run(&file, missing), missing_folder),
+        (run(&file, folder.path()), "can't write /"),
+    ] {
         assert_eq!(output.status.code(), Some(1));
         assert_eq!(tool::stdout(&output), "");
-        assert!(stderr(&output).contains("can't write /"), "{}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
     }
     assert!(stderr(&run(&file, &file)).contains("different files"));
 }
@@ -356,7 +374,11 @@ fn a_file_that_is_no_recording_is_refused() {
     let kept = Kept::run("exchange", 1);
     let output = ropeway(&["predict"]).arg(kept.path("trace")).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("is no recording"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("is no recording, which `ropeway run --record FILE …` makes"),
+        "{}",
+        stderr(&output)
+    );
     let output = ropeway(&["predict", "/nonexistent/file"]).output().unwrap();
     assert!(stderr(&output).contains("can't read /nonexistent/file"), "{}", stderr(&output));
 }

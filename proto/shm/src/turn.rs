@@ -61,6 +61,12 @@ impl Turn {
         self.holder.compare_exchange(from, holder, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
+    /// Whether somebody is at it just now.
+    #[inline]
+    pub fn is_taken(&self) -> bool {
+        self.holder.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether this one has it.
     pub fn is_held_by(&self, holder: u32) -> bool {
         self.holder.load(Ordering::Acquire) == holder

@@ -2,11 +2,11 @@
 
 use ropeway::WaitMode;
 use ropeway_bench::boum::{Algorithm, Application, Costs, Prediction, Run, Sequential, model};
-use ropeway_bench::{Doubts, Measured, Mode, Plan, Record, Setting, Size, Summary, Table};
+use ropeway_bench::{Doubt, Doubts, Measured, Mode, Plan, Record, Setting, Size, Summary, Table};
 
 use super::comparison::{Comparison, MS, doubts};
 use super::lab::{Crew, Lab, costs, in_order};
-use super::table::{digits, footnote, heading, median};
+use super::table::{carrier, digits, footnote, heading, median};
 use super::{Flags, Found, Ticker};
 use crate::failure::Failure;
 use crate::launch::Events;
@@ -33,12 +33,17 @@ fn measure_all(
     let programs: Vec<_> = programs.iter().map(alone).collect();
     report.add_sequential(&programs, &setting);
     let workloads = programs.iter().flat_map(|(.., alone)| few.iter().map(|&ranks| alone.workload(ranks)));
-    let own = workloads.flat_map(|workload| workload.messages).map(|messages| messages.bytes);
+    // A rank alone has none.
+    let sent = workloads.flat_map(|workload| workload.messages).filter(|messages| messages.count > 0);
+    let own = sent.map(|messages| messages.bytes);
     let sizes = in_order(own.chain(plan.sizes.iter().map(|size| size.0)));
-    for wait in flags.wait.map_or_else(|| vec![WaitMode::Blocking, WaitMode::Polling], |wait| vec![wait]) {
+    for wait in flags.waits(&[WaitMode::Blocking, WaitMode::Polling]) {
         let ranks = flags.nodes.max(2);
         let setting = Setting { wait: wait.to_string(), ranks, ..setting.clone() };
-        let parameters = lab.parameters(Plan { sizes: sizes.clone(), ..plan.clone() }, Crew { ranks, wait })?;
+        let mut parameters = lab.parameters(Plan { sizes: sizes.clone(), ..plan.clone() }, Crew { ranks, wait })?;
+        for Measured { summary, .. } in &mut parameters {
+            summary.doubts = summary.doubts.and(Doubt::Oversubscribed, setting.is_oversubscribed());
+        }
         let costs = costs(&parameters)?;
         report.add_parameters(&parameters, &costs, &setting);
         let mut comparisons = Vec::new();
@@ -59,8 +64,8 @@ fn measure_all(
 
 /// What was predicted of a program on so many ranks, and what it did.
 struct Compared {
-    /// For each kind of messages it was written for: time of the program, and of its messages.
-    times: Vec<(Mode, Comparison, Comparison)>,
+    /// For each kind of messages it was written for: time of the program, and of its messages if there are any.
+    times: Vec<(Mode, Comparison, Option<Comparison>)>,
     /// What early binding speeds the messages up by, without and with set-up.
     speed_ups: Option<[Comparison; 2]>,
 }
@@ -68,6 +73,7 @@ struct Compared {
 impl Compared {
     fn new(program: (Algorithm, usize), setting: &Setting, runs: &[Run], prediction: &Prediction) -> Self {
         let of = |mode| runs.iter().filter(move |run| run.mode == mode);
+        let has_partners = setting.ranks > 1;
         let compare = |(metric, unit), samples: &[f64], predicted| {
             Comparison::new(("boum", metric, unit), program, setting.clone(), samples, Some(predicted))
         };
@@ -75,9 +81,10 @@ impl Compared {
             let [total, communication] = [|run: &Run| run.total, |run: &Run| run.communication]
                 .map(|figure| of(mode).map(figure).collect::<Vec<_>>());
             let total = compare(("execution", "s"), &total, prediction.total(mode));
-            let communication = compare(("communication", "s"), &communication, prediction.communication(mode));
+            let predicted = prediction.communication(mode);
+            let communication = || compare(("communication", "s"), &communication, predicted);
             let mode_of = |comparison| Comparison { mode: Some(mode), ..comparison };
-            (mode, mode_of(total), mode_of(communication))
+            (mode, mode_of(total), has_partners.then(communication).map(mode_of))
         };
         let modes = [Mode::OneShot, Mode::Persistent].into_iter().filter(|&mode| of(mode).next().is_some());
         let ratio = |set_up: f64| -> Vec<f64> {
@@ -89,21 +96,21 @@ impl Compared {
             let with_set_up = prediction.binding_speed_up_with_set_up();
             [alone, compare(("S_c_with_set_up", "ratio"), &ratio(1.0), with_set_up)]
         };
-        Self { times: modes.map(times).collect(), speed_ups: (!ratio(0.0).is_empty()).then(speed_ups) }
+        Self { times: modes.map(times).collect(), speed_ups: (has_partners && !ratio(0.0).is_empty()).then(speed_ups) }
     }
 
     fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
-        let times = self.times.iter().flat_map(|(_, total, communication)| [total, communication]);
+        let times = self.times.iter().flat_map(|(_, total, communication)| [total].into_iter().chain(communication));
         times.chain(self.speed_ups.iter().flatten())
     }
 
     /// A row for each kind of messages.
     fn rows(&self) -> Vec<Vec<String>> {
-        let row = |(mode, total, communication): &(Mode, Comparison, Comparison)| {
+        let row = |(mode, total, communication): &(Mode, Comparison, Option<Comparison>)| {
             let Comparison { application, size, setting, .. } = total;
             let mut cells = vec![application.to_string(), mode.to_string()];
             cells.extend([Size(*size).to_string(), setting.ranks.to_string()]);
-            cells.extend(total.cells(MS).into_iter().chain(communication.cells(MS)));
+            cells.extend([total].into_iter().chain(communication).flat_map(|comparison| comparison.cells(MS)));
             let speed_ups = self.speed_ups.iter().flatten().filter(|_| *mode == Mode::Persistent);
             cells.extend(speed_ups.flat_map(|speed_up| speed_up.cells(1.0).into_iter().take(2)));
             cells
@@ -155,7 +162,7 @@ impl Report {
         compared.iter().flat_map(Compared::rows).for_each(|row| table.push(row));
         let all = || compared.iter().flat_map(Compared::comparisons);
         self.lines.extend(all().map(Comparison::json));
-        let what = format!("programs; {}, {}", first.setting.device, first.setting.wait);
+        let what = format!("programs; {}, {}", carrier(&first.setting), first.setting.wait);
         self.text += &format!("{what}\n{table}{}\n", footnote(doubts(all())));
     }
 
@@ -163,7 +170,7 @@ impl Report {
     fn refuse(&mut self, counts: &[u32], cores: usize) {
         for ranks in counts {
             self.text += &format!(
-                "no prediction for {ranks} ranks: on {cores} cores they would wait for each other's time slices\n"
+                "no prediction for {ranks} ranks: oversubscribed, on {cores} cores they would wait for each other's time slices\n"
             );
         }
     }

@@ -101,13 +101,9 @@ impl CollectiveFlags {
         Ok(methods)
     }
 
-    /// Whether anything was said about collectives.
-    pub(super) fn is_given(&self) -> bool {
-        self.operation.is_some()
-            || self.root.is_some()
-            || self.op.is_some()
-            || self.algorithm.is_some()
-            || !self.division.is_empty()
+    /// Whether anything was said about how to do them.
+    pub(super) fn has_arguments(&self) -> bool {
+        self.root.is_some() || self.op.is_some() || self.algorithm.is_some() || !self.division.is_empty()
     }
 }
 
@@ -123,8 +119,9 @@ pub(super) fn check_sizes(calls: &[CollectiveCall], sizes: &[Size]) -> Result<()
         let element = element_bytes(call);
         if let Some(size) = sizes.iter().find(|size| !size.0.is_multiple_of(element)) {
             return Err(Failure::CannotRun(format!(
-                "{} combines elements of {element} bytes, and {size} is not a multiple of that",
-                call.operation
+                "{} combines elements of {element} bytes, and {size} is not a multiple of that: use {}",
+                call.operation,
+                Size(size.0.next_multiple_of(element))
             )));
         }
     }

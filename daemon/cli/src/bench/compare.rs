@@ -75,7 +75,10 @@ fn find_peers(flags: &Flags) -> Result<Vec<Peer>, Failure> {
     let mut named = flags.peers.clone();
     named.extend(std::env::split_paths(&listed).filter(|path| !path.as_os_str().is_empty()));
     if let Some(missing) = named.iter().find(|place| !place.exists()) {
-        return Err(Failure::CannotRun(format!("there is no MPI library at {}", missing.display())));
+        return Err(Failure::CannotRun(format!(
+            "there is no MPI library at {}: name its mpicc, or the folder it is installed in",
+            missing.display()
+        )));
     }
     let peers = peer::find(&named);
     if peers.is_empty() {
@@ -221,6 +224,7 @@ impl Arena<'_> {
             collectives: Vec::new(),
             methods: Vec::new(),
             progress: Vec::new(),
+            notification: Vec::new(),
             contest: Some(contest),
             address: self.flags.address(),
             line_rate: None,

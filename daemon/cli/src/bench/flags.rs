@@ -1,12 +1,13 @@
 //! What `ropeway bench` can be asked.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ropeway::WaitMode;
-use ropeway_bench::{Bench, CollectiveCall, Kind, Mode, Plan, Progress, Setting, Size};
+use ropeway_bench::{Bench, CollectiveCall, Kind, Mode, Notification, Operation, Plan, Progress, Setting, Size};
 
 use super::collective::{CollectiveFlags, check_sizes, usual_sizes};
 use super::programs::ProgramFlags;
@@ -31,7 +32,7 @@ Examples:
   ropeway bench coll allreduce -n 4 --sizes 8,64K,1M --op max
   ropeway bench coll allgather -n 8 --nodes 2 --division two-level,flat,multileader:2,multigroup:2
   ropeway bench coll allreduce -n 4 --division two-level,flat --algorithm ring --mode persistent
-  ropeway bench asynchrony --nodes 2 --progress both --wait polling
+  ropeway bench asynchrony --nodes 2 --wait polling,blocking --progress both
   ropeway bench overlap --of allgather,alltoall -n 4 --sizes 64K
   ropeway bench compare --nodes 2 --of latency --sizes 8,1M
   ropeway bench transparency --nodes 2 --wait polling
@@ -49,16 +50,18 @@ A size of transparency is that of a rank's keys (is), or of its part of the solu
 Ropeway's daemons drive what was started, whatever programs do (progress: independent). Beside that, baselines can be measured
 whose programs drive it themselves, so that nothing moves unless they wait (progress: client): messages with --progress both, and
 collectives as schedules of messages between ranks with --division flat, multileader or multigroup. These copy what they send
-and receive once more. Once with --wait polling and once with --wait blocking, that makes the four combinations of progress and
-notification.
+and receive once more. With --wait polling,blocking that makes the four combinations of notification and progress, in turns in one
+run: overlap or asynchrony with --progress both, overlap --of with --division two-level,flat.
+
+An option that would change nothing in a benchmark is refused.
 
 The records of --json have one line each on standard output; the table then goes to standard error.")]
 pub(crate) struct Flags {
     /// What to measure.
     #[arg(value_enum, value_name = "NAME")]
-    name: Name,
+    pub(super) name: Name,
     /// Ranks; the first and the last of them exchange messages (message-rate: each of the lower half with one of the upper;
-    /// collectives, segments: all; boum: 2, 4, 8 … up to so many).
+    /// collectives, segments: all; boum: 1, 2, 4, 8 … up to so many).
     #[arg(short = 'n', long, value_name = "P", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     pub(super) ranks: u32,
     /// Nodes: 1 is shared memory; more are so many daemons, joined by TCP on loopback.
@@ -69,33 +72,34 @@ pub(crate) struct Flags {
     /// transparency: 8K,64K,1M; boum: 0,8,1K,64K,1M and those of its programs].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) sizes: Option<Vec<Size>>,
-    /// How ranks wait: polling, blocking or adaptive [default: adaptive; wakeup: blocking; boum: blocking and polling;
-    /// exchanges of compare: all three; transparency: polling and blocking].
-    #[arg(long, value_name = "MODE")]
-    pub(super) wait: Option<WaitMode>,
+    /// How ranks wait: polling, blocking or adaptive. Overlap and asynchrony take several, in turns; boum, compare and transparency
+    /// one after the other [default: adaptive; wakeup: blocking; boum: blocking,polling; exchanges of compare: all three;
+    /// transparency: polling,blocking].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(super) wait: Vec<WaitMode>,
     /// Only persistent or only oneshot messages or collectives.
     #[arg(long, value_name = "MODE")]
-    mode: Option<Mode>,
+    pub(super) mode: Option<Mode>,
     /// Rounds in a run: round trips, windows, whatever is measured [default: about a second for all runs of a size; skew: 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    iters: Option<u64>,
+    pub(super) iters: Option<u64>,
     /// Rounds before each run.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    warmup: Option<u64>,
+    pub(super) warmup: Option<u64>,
     /// Runs [default: 5; idle, skew: 1].
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     /// How long to be idle (idle) or late (skew) [default: idle: 5; skew: 1].
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    seconds: Option<Duration>,
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(super) seconds: Option<Duration>,
     #[command(flatten)]
-    collective: CollectiveFlags,
+    pub(super) collective: CollectiveFlags,
     #[command(flatten)]
     pub(super) programs: ProgramFlags,
     /// overlap and asynchrony of messages: who drives them once they are started: daemons (independent), the programs while they
     /// wait (client; a baseline), or both in turns [default: independent].
     #[arg(long, value_enum, value_name = "WHO")]
-    progress: Option<Drivers>,
+    pub(super) progress: Option<Drivers>,
     /// compare: what to compare, of latency, bandwidth, exchange, barrier, bcast, allreduce, allgather, alltoall, is and cg
     /// [default: the first three]. transparency: is, cg [default: both]. overlap: the collectives to hide [default: messages].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -110,15 +114,15 @@ pub(crate) struct Flags {
     /// Each node in a network namespace of its own, joined by veth pairs. Needs root and iproute2, and leaves nothing.
     #[arg(long)]
     pub(super) netns: bool,
-    /// Bits a second from and to each node, for example 1gbit.
-    #[arg(long, value_name = "RATE", requires = "netns")]
+    /// Bits a second from and to each node, for example 1gbit, with --netns.
+    #[arg(long, value_name = "RATE")]
     pub(super) rate: Option<Rate>,
     /// Use the daemon of this machine instead of embedded ones.
     #[arg(long, conflicts_with_all = ["nodes", "netns"])]
     pub(super) attach: bool,
     /// Keep each rank on one core.
     #[arg(long)]
-    pin: bool,
+    pub(super) pin: bool,
     /// Also show what the daemons have counted.
     #[arg(long, conflicts_with = "attach")]
     pub(super) counters: bool,
@@ -131,8 +135,8 @@ pub(crate) struct Flags {
 }
 
 /// A benchmark's name.
-#[derive(Clone, Copy, ValueEnum)]
-enum Name {
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Name {
     /// Half a round trip, in microseconds.
     Latency,
     /// A hundred sends and one reply: the time for each, in microseconds.
@@ -178,7 +182,7 @@ type Procedure = fn(&Flags, &Events, &Ticker) -> Result<Found, Failure>;
 
 /// Who drives messages.
 #[derive(Clone, Copy, ValueEnum)]
-enum Drivers {
+pub(super) enum Drivers {
     Independent,
     Client,
     Both,
@@ -194,7 +198,18 @@ struct Defaults {
     sizes: &'static [usize],
 }
 
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.to_possible_value().expect("no benchmark is hidden").get_name())
+    }
+}
+
 impl Name {
+    /// Whether it is about Ropeway and other libraries, in turns.
+    pub(super) fn is_contest(self) -> bool {
+        matches!(self, Self::Compare | Self::Transparency)
+    }
+
     fn defaults(self) -> Defaults {
         let pair = |bench| Defaults { ranks_min: 2, ..Defaults::of_one(bench) };
         match self {
@@ -212,7 +227,8 @@ impl Name {
             Self::Asynchrony => Defaults { sizes: &ASYNCHRONY_SIZES, ..pair(Bench::Asynchrony) },
             Self::Coll => pair(Bench::Coll),
             Self::Compare | Self::Transparency => pair(Bench::Compare),
-            Self::Boum | Self::Segments => Defaults { sizes: &BOUM_SIZES, ..pair(Bench::Boum) },
+            Self::Boum => Defaults { sizes: &BOUM_SIZES, ..Defaults::of_one(Bench::Boum) },
+            Self::Segments => pair(Bench::Boum),
         }
     }
 }
@@ -237,10 +253,6 @@ impl Flags {
 
     /// To measure the parameters of the model, of messages of all kinds.
     pub(super) fn model_plan(&self) -> Result<Plan, Failure> {
-        let refused = [("--mode", self.mode.is_some()), ("--counters", self.counters)];
-        if let Some((flag, _)) = refused.into_iter().find(|&(_, is_given)| is_given) {
-            return Err(Failure::CannotRun(format!("the model is about both kinds of messages: leave {flag} out")));
-        }
         if self.nodes > self.ranks {
             let nodes = self.nodes;
             return Err(Failure::CannotRun(format!("{nodes} nodes need at least as many ranks: use -n {nodes}")));
@@ -248,9 +260,9 @@ impl Flags {
         self.plan()
     }
 
-    /// boum: 2, 4, 8 … up to what was asked for, on each node at least one.
+    /// boum: 1, 2, 4, 8 … up to what was asked for, on each node at least one.
     pub(super) fn rank_counts(&self) -> impl Iterator<Item = u32> {
-        let powers = std::iter::successors(Some(2u32), |count| count.checked_mul(2));
+        let powers = std::iter::successors(Some(1u32), |count| count.checked_mul(2));
         let (least, most) = (self.nodes, self.ranks);
         powers.take_while(move |&count| count <= most).filter(move |&count| count >= least)
     }
@@ -262,14 +274,11 @@ impl Flags {
     pub(super) fn plan(&self) -> Result<Plan, Failure> {
         let Defaults { bench, ranks_min, seconds, sizes, .. } = self.name.defaults();
         if self.ranks < ranks_min {
-            return Err(Failure::CannotRun(format!("{bench} needs at least {ranks_min} ranks: use -n {ranks_min}")));
+            let name = self.name;
+            return Err(Failure::CannotRun(format!("{name} needs at least {ranks_min} ranks: use -n {ranks_min}")));
         }
         if self.netns && self.nodes < 2 {
             return Err(Failure::CannotRun("--netns joins nodes, so it needs at least two: use --nodes 2".into()));
-        }
-        if self.programs.is_given() && bench != Bench::Boum {
-            let flags = "--unknowns, --points and --segments";
-            return Err(Failure::CannotRun(format!("{bench} runs no programs: leave {flags} out")));
         }
         let collectives = self.collectives(bench)?;
         let sizes = self.sizes.clone().unwrap_or_else(|| usual_sizes(&collectives, sizes));
@@ -282,7 +291,8 @@ impl Flags {
             bench,
             sizes,
             methods: self.collective.methods(&collectives, (self.ranks, self.nodes), &modes)?,
-            progress: self.progress(bench, !collectives.is_empty())?,
+            progress: self.progress(!collectives.is_empty())?,
+            notification: self.waits(&[self.wait()]).into_iter().map(Notification).collect(),
             modes,
             iters: self.iters,
             warmup: self.warmup,
@@ -301,10 +311,7 @@ impl Flags {
     fn collectives(&self, bench: Bench) -> Result<Vec<CollectiveCall>, Failure> {
         let operations = match (bench, self.collective.operation) {
             (Bench::Coll, operation) => Vec::from_iter(operation),
-            (_, Some(operation)) => {
-                return Err(Failure::CannotRun(format!("{bench} measures no {operation}: use coll {operation}")));
-            }
-            (Bench::Overlap, None) => {
+            (Bench::Overlap, _) => {
                 let operation = |kind: &Kind| kind.operation().ok_or(*kind);
                 let operations = self.of.iter().map(operation).collect::<Result<Vec<_>, _>>();
                 operations.map_err(|kind| {
@@ -313,32 +320,29 @@ impl Flags {
                     ))
                 })?
             }
-            (_, None) => Vec::new(),
+            _ => Vec::new(),
         };
-        if operations.is_empty() && self.collective.is_given() {
+        if operations.is_empty() && self.collective.has_arguments() {
             return Err(Failure::CannotRun(format!(
-                "{bench} measures messages: leave --root, --op, --algorithm and --division out"
+                "{bench} measures messages without --of: name a collective, or leave --root, --op, --algorithm and --division out"
             )));
+        }
+        let is_barrier = |operation: &Operation| *operation == Operation::Barrier;
+        if self.sizes.is_some() && !operations.is_empty() && operations.iter().all(is_barrier) {
+            return Err(Failure::CannotRun("a barrier has no size: leave --sizes out".into()));
         }
         self.collective.calls(&operations, self.ranks)
     }
 
     /// Who drives messages, where that makes a difference.
-    fn progress(&self, bench: Bench, has_collectives: bool) -> Result<Vec<Progress>, Failure> {
-        let refuse = |why: String| Err(Failure::CannotRun(why));
-        match (self.progress, bench) {
-            (None, _) => Ok(vec![Progress::Independent]),
-            (Some(_), _) if has_collectives => {
-                refuse("ranks drive collectives with --division flat: leave --progress out".into())
+    fn progress(&self, has_collectives: bool) -> Result<Vec<Progress>, Failure> {
+        match self.progress {
+            Some(_) if has_collectives => {
+                Err(Failure::CannotRun("ranks drive collectives with --division flat: leave --progress out".into()))
             }
-            (Some(drivers), Bench::Overlap | Bench::Asynchrony) => Ok(match drivers {
-                Drivers::Independent => vec![Progress::Independent],
-                Drivers::Client => vec![Progress::Client],
-                Drivers::Both => vec![Progress::Independent, Progress::Client],
-            }),
-            (Some(_), _) => refuse(format!(
-                "{bench} computes nothing while messages move: leave --progress out, or see overlap and asynchrony"
-            )),
+            None | Some(Drivers::Independent) => Ok(vec![Progress::Independent]),
+            Some(Drivers::Client) => Ok(vec![Progress::Client]),
+            Some(Drivers::Both) => Ok(vec![Progress::Independent, Progress::Client]),
         }
     }
 
@@ -347,8 +351,14 @@ impl Flags {
         if self.netns { Network::address(0) } else { IpAddr::V4(Ipv4Addr::LOCALHOST) }
     }
 
+    /// How ranks wait, or first wait.
     pub(super) fn wait(&self) -> WaitMode {
-        self.wait.unwrap_or_else(|| self.name.defaults().wait)
+        self.wait.first().copied().unwrap_or_else(|| self.name.defaults().wait)
+    }
+
+    /// All ways to wait that were asked for, or else the usual ones.
+    pub(super) fn waits(&self, usual: &[WaitMode]) -> Vec<WaitMode> {
+        if self.wait.is_empty() { usual.to_vec() } else { self.wait.clone() }
     }
 
     pub(super) fn setting(&self) -> Setting {
@@ -356,7 +366,7 @@ impl Flags {
             ranks: self.ranks,
             nodes: self.nodes,
             device: if self.nodes > 1 { "tcp" } else { "shm" }.to_owned(),
-            wait: self.wait().to_string(),
+            wait: self.waits(&[self.wait()]).iter().map(WaitMode::to_string).collect::<Vec<_>>().join(" and "),
             netns: self.netns,
             rate: self.rate.map(|rate| rate.to_string()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),

@@ -2,7 +2,7 @@
 
 use ropeway::WaitMode;
 use ropeway_bench::boum::{Algorithm, Application, Costs, Figure, Run, Sequential};
-use ropeway_bench::{Measured, Plan, Size};
+use ropeway_bench::{Measured, Notification, Plan, Size};
 use serde::de::DeserializeOwned;
 
 use super::Ticker;
@@ -28,6 +28,7 @@ pub(crate) struct Crew {
 impl Lab<'_> {
     /// The parameters of the model, for messages of the plan's sizes.
     pub(crate) fn parameters(&self, plan: Plan, crew: Crew) -> Result<Vec<Measured>, Failure> {
+        let plan = Plan { notification: vec![Notification(crew.wait)], ..plan };
         self.job("parameters", Task::Bench(plan), crew)
     }
 

@@ -11,21 +11,16 @@ use crate::failure::Failure;
 pub(super) struct ProgramFlags {
     /// boum: unknowns of the systems that are solved [default: 1024,2048,4096].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    unknowns: Vec<Size>,
+    pub(super) unknowns: Vec<Size>,
     /// boum, segments: points of the transforms, powers of two [default: 512K].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    points: Vec<Size>,
+    pub(super) points: Vec<Size>,
     /// segments: pieces to cut messages in [default: 1,2,4,8,16,32,64].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
-    segments: Vec<u32>,
+    pub(super) segments: Vec<u32>,
 }
 
 impl ProgramFlags {
-    /// Whether anything was said about programs.
-    pub(super) fn is_given(&self) -> bool {
-        !(self.unknowns.is_empty() && self.points.is_empty() && self.segments.is_empty())
-    }
-
     /// All of them with their sizes, for up to so many ranks.
     pub(super) fn all(&self, ranks: u32) -> Result<Vec<(Algorithm, usize)>, Failure> {
         let unknowns = or(&self.unknowns, &[1024, 2048, 4096]);

@@ -93,18 +93,15 @@ impl<'a> Page<'a> {
         let file = tempfile::Builder::new().prefix(".ropeway-report-").permissions(readable).tempfile_in(folder);
         match file {
             Ok(file) if !path.is_dir() => Ok(Self { path, file }),
-            Ok(_) => Err(cannot_write(path, "it is a directory")),
-            Err(error) => Err(cannot_write(path, error)),
+            Ok(_) => Err(Failure::Other(format!("can't write {}: it is a directory", path.display()))),
+            Err(error) => Err(Failure::cannot_write(path, &error)),
         }
     }
 
     fn end(mut self, html: &str) -> Result<(), Failure> {
-        self.file.write_all(html.as_bytes()).map_err(|error| cannot_write(self.path, error))?;
-        self.file.persist(self.path).map_err(|error| cannot_write(self.path, error))?;
+        let cannot_write = |error| Failure::cannot_write(self.path, &error);
+        self.file.write_all(html.as_bytes()).map_err(cannot_write)?;
+        self.file.persist(self.path).map_err(|unfinished| cannot_write(unfinished.error))?;
         Ok(())
     }
-}
-
-fn cannot_write(path: &Path, error: impl std::fmt::Display) -> Failure {
-    Failure::Other(format!("can't write {}: {error}", path.display()))
 }

@@ -40,9 +40,9 @@ pub(super) fn check(bench: &str, kinds: &[Kind], flags: &Flags) -> Result<(), Fa
     if let Some(kernel) = kinds.iter().find(|kind| flags.touch && Kind::OF_KERNELS.contains(kind)) {
         return Err(Failure::CannotRun(format!("{kernel} writes what it sends: leave --touch out")));
     }
-    if flags.netns {
-        let why = "has no --netns: others run on loopback or shared memory";
-        return Err(Failure::CannotRun(format!("{bench} {why}")));
+    let is_barrier = |kind: &Kind| *kind == Kind::Collective(Operation::Barrier);
+    if kinds.iter().all(is_barrier) && (flags.sizes.is_some() || flags.touch) {
+        return Err(Failure::CannotRun("a barrier has no size and no data: leave --sizes and --touch out".into()));
     }
     Ok(())
 }
@@ -69,13 +69,12 @@ pub(super) fn rounds(flags: &Flags, kinds: &[Kind]) -> Vec<Round> {
             Kind::IntegerSort | Kind::ConjugateGradients => &[8 << 10, 64 << 10, 1 << 20],
         };
         let sizes = flags.sizes.clone().unwrap_or_else(|| defaults.iter().copied().map(Size).collect());
-        let modes = match (flags.wait, kind) {
-            (Some(mode), _) => vec![mode],
-            (None, Kind::Exchange) => vec![WaitMode::Adaptive, WaitMode::Polling, WaitMode::Blocking],
-            (None, Kind::IntegerSort | Kind::ConjugateGradients) => vec![WaitMode::Polling, WaitMode::Blocking],
-            (None, _) => vec![WaitMode::Adaptive],
+        let usual: &[WaitMode] = match kind {
+            Kind::Exchange => &[WaitMode::Adaptive, WaitMode::Polling, WaitMode::Blocking],
+            Kind::IntegerSort | Kind::ConjugateGradients => &[WaitMode::Polling, WaitMode::Blocking],
+            _ => &[WaitMode::Adaptive],
         };
-        for wait in modes {
+        for wait in flags.waits(usual) {
             let contest = Contest { kind, touch: flags.touch, batch_s: BATCH_S };
             rounds.push(Round { contest, wait, sizes: sizes.clone() });
         }

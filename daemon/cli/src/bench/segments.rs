@@ -119,7 +119,7 @@ fn table(flags: &Flags, lines: &[Comparison]) -> String {
     let best = match s_best {
         Some(best) => format!("best number of segments by the model (3.51): {}\n", digits(*best)),
         None => format!(
-            "no prediction: {} ranks on {} cores wait for each other's time slices\n",
+            "no prediction: oversubscribed, {} ranks on {} cores wait for each other's time slices\n",
             setting.ranks, setting.cores
         ),
     };

@@ -135,11 +135,16 @@ impl Results {
 
 /// What a table shows, and where it was measured.
 pub(super) fn heading(what: &str, setting: &Setting) -> String {
-    let Setting { ranks, nodes, device, wait, netns, rate, cores } = setting;
-    let nodes = counted_nodes(*nodes);
+    let Setting { ranks, nodes, wait, cores, .. } = setting;
+    format!("{what}; {ranks} ranks, {}, {}, {wait}, {cores} cores\n", counted_nodes(*nodes), carrier(setting))
+}
+
+/// What carries the messages.
+pub(super) fn carrier(setting: &Setting) -> String {
+    let Setting { device, netns, rate, .. } = setting;
     let netns = if *netns { " between namespaces" } else { "" };
     let rate = rate.as_ref().map(|rate| format!(" at {rate}")).unwrap_or_default();
-    format!("{what}; {ranks} ranks, {nodes}, {device}{netns}{rate}, {wait}, {cores} cores\n")
+    format!("{device}{netns}{rate}")
 }
 
 /// Kind of messages, which way they go, and whether they belong to a baseline.

@@ -20,7 +20,7 @@ pub(super) fn table<'a>(metrics: &[&str], results: impl Iterator<Item = &'a Meas
     let what = if has_collectives { "collective" } else { "side" };
     let how = how(&results);
     let mut heading = vec!["messages"];
-    heading.extend(how);
+    heading.extend(how.iter().map(|(name, _)| *name));
     heading.extend([what, "compute", "bytes"]);
     heading.extend(metrics);
     heading.extend(["min", "max", "samples", "floor", ""]);
@@ -30,7 +30,7 @@ pub(super) fn table<'a>(metrics: &[&str], results: impl Iterator<Item = &'a Meas
         let Measured { mode, side, collective, compute, summary, .. } = row[0];
         let what = side.map(|side| side.to_string()).or(collective.map(|call| call.to_string()));
         let mut cells = vec![mode.map(|mode| mode.to_string()).unwrap_or_default()];
-        cells.extend(how_cells(row[0], how.len()));
+        cells.extend(how.iter().map(|(_, cell)| cell(row[0])));
         cells.extend([
             what.unwrap_or_default(),
             compute.map(|compute| compute.to_string()).unwrap_or_default(),
@@ -58,14 +58,14 @@ pub(super) fn coll_table<'a>(results: impl Iterator<Item = &'a Measured>) -> Tab
     let kinds: Vec<_> = kinds.map(|compute| format!("d_o {compute}")).collect();
     let how = how(&results);
     let mut heading = vec!["calls"];
-    heading.extend(how);
+    heading.extend(how.iter().map(|(name, _)| *name));
     heading.extend(["bytes", "min", "median", "p99", "max", "samples", "missed"]);
     heading.extend(kinds.iter().map(String::as_str));
     let mut table = Table::with_words(1 + how.len(), &heading);
     for row in rows() {
         let Measured { mode, missed, .. } = row[0];
         let mut cells = vec![mode.map(|mode| mode.to_string()).unwrap_or_default()];
-        cells.extend(how_cells(row[0], how.len()));
+        cells.extend(how.iter().map(|(_, cell)| cell(row[0])));
         cells.extend(figures(row[0]));
         cells.push(missed.unwrap_or_default().to_string());
         cells.extend(row[1..].iter().map(|measured| median(&measured.summary)));
@@ -74,20 +74,24 @@ pub(super) fn coll_table<'a>(results: impl Iterator<Item = &'a Measured>) -> Tab
     table
 }
 
-/// The columns that say how it was done, if baselines have been measured too.
-fn how(results: &[&Measured]) -> &'static [&'static str] {
-    let is_baseline = |measured: &&&Measured| measured.progress == Some(Progress::Client);
-    match results.iter().find(is_baseline) {
-        None => &[],
-        Some(Measured { division: None, .. }) => &["progress"],
-        Some(_) => &["progress", "division", "algorithm"],
-    }
-}
+/// A column's name, and what it says of a result.
+type Column = (&'static str, fn(&Measured) -> String);
 
-/// The cells of the first so many of these columns.
-fn how_cells(measured: &Measured, columns: usize) -> impl Iterator<Item = String> {
-    let Measured { progress, division, algorithm, .. } = measured;
-    let progress = progress.map(|progress| progress.to_string());
-    let division = division.map(|division| division.to_string());
-    [progress, division, algorithm.clone()].map(Option::unwrap_or_default).into_iter().take(columns)
+/// The columns that say how it was done: how ranks waited if that was compared, and who drove it if baselines were measured too.
+fn how(results: &[&Measured]) -> Vec<Column> {
+    let wait: Column = ("wait", |measured| measured.notification.map(String::from).unwrap_or_default());
+    let progress: Column =
+        ("progress", |measured| measured.progress.map(|progress| progress.to_string()).unwrap_or_default());
+    let division: Column = ("division", |measured| measured.division.map(String::from).unwrap_or_default());
+    let algorithm: Column = ("algorithm", |measured| measured.algorithm.clone().unwrap_or_default());
+    let mut columns = Vec::new();
+    if results.windows(2).any(|pair| pair[0].notification != pair[1].notification) {
+        columns.push(wait);
+    }
+    match results.iter().find(|measured| measured.progress == Some(Progress::Client)) {
+        None => {}
+        Some(Measured { division: None, .. }) => columns.push(progress),
+        Some(_) => columns.extend([progress, division, algorithm]),
+    }
+    columns
 }

@@ -77,7 +77,7 @@ struct RequestRow {
 pub(crate) enum RecordingError {
     #[error("can't read {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("{} is no recording: its first line is not the header that `ropeway run --record` writes", .0.display())]
+    #[error("{} is no recording, which `ropeway run --record FILE …` makes: its first line is not the header", .0.display())]
     NoHeader(PathBuf),
     #[error("{} has format {found}; this ropeway reads {FORMAT}: record again, or read it with version {version}", path.display())]
     Format { path: PathBuf, found: u32, version: String },

@@ -2,7 +2,7 @@
 //!
 //! Each rank and each daemon is a process of the timeline. Of a rank: what each thread does (`compute`, calls, waits) as complete
 //! events; each message and collective from its start to its end as an asynchronous event, with the first and the last byte that
-//! a daemon has moved; an arrow from the start of a send to the wait that its message ended. Of a daemon: when it was awake, and
+//! a daemon has moved, or when both ends of a message had started that ranks of a node moved themselves; an arrow from the start of a send to the wait that its message ended. Of a daemon: when it was awake, and
 //! the pieces of messages it moved.
 
 use std::collections::HashMap;
@@ -44,14 +44,14 @@ pub(crate) fn write(history: &History, out: impl Write) -> io::Result<()> {
     let mut trace = Trace { history, out, is_first: true };
     trace.out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
     trace.name_processes()?;
-    let moved = Moved::of(history);
+    let (moved, partners) = (Moved::of(history), Partners::of(history));
     for (rank, told) in history.ranks.iter().enumerate() {
         trace.threads(rank, told)?;
         for (index, request) in told.requests.iter().enumerate() {
-            trace.operations(rank, index, request, &moved)?;
+            trace.operations((rank, index), request, &moved, &partners)?;
         }
     }
-    for message in &Partners::of(history).messages {
+    for message in &partners.messages {
         trace.arrow(message)?;
     }
     for (node, events) in history.daemons.iter().enumerate() {
@@ -125,7 +125,14 @@ impl<W: Write> Trace<'_, W> {
     }
 
     /// The operations of a request, from start to end.
-    fn operations(&mut self, rank: usize, index: usize, request: &RequestHistory, moved: &Moved) -> io::Result<()> {
+    fn operations(
+        &mut self,
+        (rank, index): (usize, usize),
+        request: &RequestHistory,
+        moved: &Moved,
+        partners: &Partners,
+    ) -> io::Result<()> {
+        let is_direct = self.is_within_a_node(rank, request);
         let name = describe(request);
         let cat = if matches!(request.operation, OperationKind::Collective(_)) { "collective" } else { "message" };
         let left_ns = self.history.ranks[rank].left_ns;
@@ -136,9 +143,12 @@ impl<W: Write> Trace<'_, W> {
                 self.push(&TraceEvent { id: Some(id.clone()), args, ..event })
             };
             step("b", &name, operation.start.begin_ns, json!({ "bytes": request.bytes, "comm": request.comm }))?;
-            if let Some((first_ns, last_ns)) = moved.bytes((rank, index, number)) {
+            let place = (rank, index, number);
+            if let Some((first_ns, last_ns)) = moved.bytes(place) {
                 step("n", "first byte", first_ns, Value::Null)?;
                 step("n", "last byte", last_ns, Value::Null)?;
+            } else if let Some(other_ns) = partners.last_start_ns(place).filter(|_| is_direct) {
+                step("n", "both started", other_ns.max(operation.start.begin_ns), Value::Null)?;
             }
             let end_ns = operation.end_ns.unwrap_or(left_ns);
             let outcome = match operation.end_ns {
@@ -149,6 +159,13 @@ impl<W: Write> Trace<'_, W> {
             step("e", &name, end_ns, outcome)?;
         }
         Ok(())
+    }
+
+    /// Whether it is a message whose other end is on this rank's node.
+    fn is_within_a_node(&self, rank: usize, request: &RequestHistory) -> bool {
+        let is_message = !matches!(request.operation, OperationKind::Collective(_));
+        let of = |rank| self.history.node_of(rank);
+        is_message && request.peer.is_some_and(|peer| of(peer) == of(rank as u32))
     }
 
     /// From the start of a send to the wait that its message ended.

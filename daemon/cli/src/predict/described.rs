@@ -21,7 +21,7 @@ use crate::run::NODES_MAX;
 #[derive(Args)]
 pub(super) struct Described {
     /// What a rank computes in an iteration, for example 5ms or 300us.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "message", required_unless_present_any = ["description", "recording"])]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "message")]
     compute: Option<Duration>,
     /// Bytes of its messages.
     #[arg(long, value_name = "SIZE", requires = "compute")]
@@ -103,6 +103,7 @@ impl Described {
             collectives: Vec::new(),
             methods: Vec::new(),
             progress: vec![Progress::Independent],
+            notification: Vec::new(),
             contest: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             line_rate: None,
@@ -115,8 +116,11 @@ impl Described {
             .map_err(|error| Failure::Other(format!("can't read {}: {error}", path.display())))?;
         let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let parse = |(index, line)| {
-            let wrong = |error| format!("{}: line {} is no record of bench boum: {error}", path.display(), index + 1);
-            serde_json::from_str(line).map_err(|error| Failure::Other(wrong(error)))
+            let wrong = |error| {
+                let line = format!("{}: line {} is no record of bench boum", path.display(), index + 1);
+                Failure::Other(format!("{line} ({error}): name a file that `ropeway bench boum --json` has printed"))
+            };
+            serde_json::from_str(line).map_err(wrong)
         };
         let records = numbered.map(parse).collect::<Result<Vec<Record>, _>>()?;
         let here = |record: &&Record| record.nodes == self.nodes && record.figure.is_parameter();

@@ -80,15 +80,11 @@ impl Logged {
 
 impl Output {
     fn write(&self, write: impl FnOnce(BufWriter<&File>) -> io::Result<()>) -> Result<(), Failure> {
-        write(BufWriter::new(&self.file)).map_err(|error| cannot_write(&self.path, &error))
+        write(BufWriter::new(&self.file)).map_err(|error| Failure::cannot_write(&self.path, &error))
     }
 }
 
 fn create(path: &Path) -> Result<Output, Failure> {
-    let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+    let file = File::create(path).map_err(|error| Failure::cannot_write(path, &error))?;
     Ok(Output { path: path.to_owned(), file })
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::Other(format!("can't write {}: {error}", path.display()))
 }

@@ -31,6 +31,13 @@ pub(crate) fn records(output: &Output) -> Vec<serde_json::Value> {
     stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Whether network namespaces can be made here. Where they can't, what the tool says about it is tested.
+#[allow(dead_code, reason = "each test file is a crate of its own, and not all of them need namespaces")]
+pub(crate) fn has_namespaces() -> bool {
+    let runs = |program| Command::new(program).arg("-V").output().is_ok();
+    nix::unistd::geteuid().is_root() && runs("ip") && runs("tc")
+}
+
 /// Rows of a table, below the line that says what it is about and the heading, and above what its marks mean.
 #[allow(dead_code, reason = "each test file is a crate of its own, and not all of them expect tables")]
 pub(crate) fn table_rows(table: &str) -> usize {

@@ -84,18 +84,22 @@ pub(super) fn mode(row: &Row) -> String {
     }
 }
 
-/// What is communicated, who sends and what was done meanwhile, as far as they are said.
+/// What is communicated, who sends, what was done meanwhile, and who drives it if that is not as usual.
 pub(super) fn circumstances(row: &Row) -> String {
+    let progress = row.progress.as_deref().filter(|&progress| progress != "independent");
+    let progress = progress.map(|progress| format!("progress by the {progress}"));
+    [Some(doings(row)), progress].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// What is communicated, who sends and what was done meanwhile, as far as they are said.
+pub(super) fn doings(row: &Row) -> String {
     let side = row.side.as_deref().map(|side| match side {
         "send" => "sending",
         "recv" => "receiving",
         both => both,
     });
     let compute = row.compute.as_deref().map(|compute| if compute == "sleep" { "asleep" } else { compute });
-    let progress = row.progress.as_deref().filter(|&progress| progress != "independent");
-    let progress = progress.map(|progress| format!("progress by the {progress}"));
-    let words = [row.op.as_deref(), side, compute, progress.as_deref()];
-    words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    [row.op.as_deref(), side, compute].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// As people write it.

@@ -58,7 +58,9 @@ fn hiding(records: &Records) -> Option<String> {
         let is_ours = !matches!(row.progress.as_deref(), Some("client"));
         row.mode.as_deref() == Some("persistent") && row.compute.as_deref() == Some("sleep") && is_ours
     });
-    let row = rows.max_by_key(|row| (row.op.is_none(), row.bytes, row.side.as_deref() == Some("both")))?;
+    let is_usual = |row: &Row| matches!(row.wait.as_str(), "" | "adaptive");
+    let row =
+        rows.max_by_key(|row| (row.op.is_none(), is_usual(row), row.bytes, row.side.as_deref() == Some("both")))?;
     let what = match &row.op {
         Some(op) => format!("of {op} of {} bytes ({})", Size(row.bytes?), row.setting()),
         None => format!("of a transfer of {} bytes ({})", Size(row.bytes?), row.setting()),

@@ -82,8 +82,16 @@ impl Row {
         Self { unit: "ms".to_owned(), median, predicted, ci95: self.ci95.map(|ends| ends.map(ms)), ..self.clone() }
     }
 
-    /// Nodes and the line between them, ranks if there are more than two, and how they wait if not as usual.
+    /// The place, and how ranks wait if not as usual.
     pub(super) fn setting(&self) -> String {
+        match self.wait.as_str() {
+            "" | "adaptive" => self.place(),
+            wait => format!("{}, {wait}", self.place()),
+        }
+    }
+
+    /// Nodes and the line between them, and ranks if there are not two.
+    pub(super) fn place(&self) -> String {
         let mut words = match self.nodes {
             0 | 1 => "one node".to_owned(),
             2 => "two nodes".to_owned(),
@@ -99,9 +107,6 @@ impl Row {
             1 => words += ", 1 rank",
             2 => {}
             ranks => words += &format!(", {ranks} ranks"),
-        }
-        if !matches!(self.wait.as_str(), "" | "adaptive") {
-            words += &format!(", {}", self.wait);
         }
         words
     }
@@ -121,7 +126,9 @@ pub(super) struct Part {
 
 /// A line that is no record.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line} is not a record of ropeway bench --json: {error}")]
+#[error(
+    "line {line} is not a record of ropeway bench --json ({error}): name a file of what such a command has printed"
+)]
 pub(super) struct BadRecord {
     line: usize,
     error: serde_json::Error,
@@ -194,7 +201,7 @@ mod tests {
         let records = Records::parse(&format!("{good}\n\n{good}\n")).unwrap();
         assert_eq!((records.rows.len(), records.rows[1].median), (2, 3.5));
         let error = |text: &str| Records::parse(text).err().unwrap().to_string();
-        assert!(error(&format!("{good}\n{{}}")).starts_with("line 2 is not a record of ropeway bench --json: "));
+        assert!(error(&format!("{good}\n{{}}")).starts_with("line 2 is not a record of ropeway bench --json ("));
         assert!(error("bandwidth, MB/s; 2 ranks").starts_with("line 1 is not a record"));
     }
 

@@ -1,5 +1,6 @@
 //! The questions that the page answers, in the order in which a reader has them.
 
+mod classes;
 mod collectives;
 mod costs;
 mod hiding;
@@ -22,6 +23,7 @@ pub(super) fn of(records: &Records) -> Vec<Section> {
         costs::persistence(records),
         hiding::overlap(records),
         hiding::asynchrony(records),
+        classes::section(records),
         collectives::section(records),
         predictions::section(records),
         segments::section(records),

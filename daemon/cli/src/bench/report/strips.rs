@@ -55,7 +55,7 @@ impl Strips {
             let top = TOP + STRIP * index as f64;
             svg.text((LEFT, top + 15.0), "class=\"name\"", &strip.label);
             svg.text((RIGHT, top + 15.0), "class=\"name end\"", &digits(strip.value));
-            self.mark(strip, (place(ruler.ends().0.max(0.0)), top + 26.0), place, svg);
+            self.mark(strip, top + 26.0, place, svg);
         }
         Some(bottom + 42.0)
     }
@@ -71,11 +71,12 @@ impl Strips {
         Cells { title: String::new(), heading: heading.map(str::to_owned).into(), rows: rows.collect() }
     }
 
-    fn mark(&self, strip: &Strip, (zero, middle): (f64, f64), place: impl Fn(f64) -> f64, svg: &mut Svg) {
+    fn mark(&self, strip: &Strip, middle: f64, place: impl Fn(f64) -> f64, svg: &mut Svg) {
         svg.push(&format!("<g class=\"point {}\">", strip.look.class()));
         if self.kind == Kind::Bars {
             let class = if strip.doubts.is_empty() { "class=\"mark\"" } else { "class=\"mark hollow\"" };
-            svg.rect((zero, middle - 5.0), ((place(strip.value) - zero).max(1.0), 10.0), class);
+            let (zero, end) = (place(0.0), place(strip.value));
+            svg.rect((zero.min(end), middle - 5.0), ((end - zero).abs().max(1.0), 10.0), class);
         }
         if let Some([low, high]) = strip.spread {
             svg.line((place(low), middle), (place(high), middle), "class=\"interval\"");

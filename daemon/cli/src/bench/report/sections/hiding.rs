@@ -4,10 +4,10 @@ use super::super::curves::{circumstances, figures};
 use super::super::records::{Records, Row};
 use super::super::ruler::Scale;
 use super::super::section::Section;
-use super::missing;
+use super::{classes, missing};
 
 pub(super) fn overlap(records: &Records) -> Section {
-    let rows: Vec<_> = records.of("overlap", "d_o").into_iter().filter(is_persistent).collect();
+    let rows = persistent(records, "overlap", "d_o");
     let guides = [(1.0, "all is hidden"), (0.0, "nothing is hidden")];
     let figures = figures(&rows, ("degree of overlapping, d_o", Scale::Linear), &guides, circumstances);
     Section {
@@ -23,7 +23,7 @@ pub(super) fn overlap(records: &Records) -> Section {
 }
 
 pub(super) fn asynchrony(records: &Records) -> Section {
-    let rows: Vec<_> = records.of("asynchrony", "d_a").into_iter().filter(is_persistent).collect();
+    let rows = persistent(records, "asynchrony", "d_a");
     let guides = [(1.0, "goes on by itself"), (0.0, "goes on only in calls")];
     let figures = figures(&rows, ("degree of asynchrony, d_a", Scale::Linear), &guides, circumstances);
     Section {
@@ -37,7 +37,10 @@ pub(super) fn asynchrony(records: &Records) -> Section {
     }
 }
 
-/// One-shot messages hide as much or less, and are in the records.
-fn is_persistent(row: &&Row) -> bool {
-    row.mode.as_deref() != Some("oneshot")
+/// One-shot messages hide as much or less, and are in the records. What is compared by its class has a section of its own.
+fn persistent<'a>(records: &'a Records, bench: &str, metric: &str) -> Vec<&'a Row> {
+    let classified = classes::comparisons(records).concat();
+    let is_classified = |row: &Row| classified.iter().any(|&other| std::ptr::eq(row, other));
+    let rows = records.of(bench, metric).into_iter();
+    rows.filter(|row| row.mode.as_deref() != Some("oneshot") && !is_classified(row)).collect()
 }

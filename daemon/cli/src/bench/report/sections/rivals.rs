@@ -25,13 +25,16 @@ pub(super) fn section(records: &Records) -> Section {
 pub(super) fn transparency(records: &Records) -> Section {
     let rows: Vec<_> = records.rows.iter().filter(|row| row.bench == "transparency").collect();
     let figures = figures(&rows);
-    let missing =
-        if figures.is_empty() { vec![missing(records, "whole programs", "transparency")] } else { Vec::new() };
+    let missing = if figures.is_empty() {
+        vec![missing(records, "one-shot programs beside other libraries", "transparency")]
+    } else {
+        Vec::new()
+    };
     Section {
         id: "transparency",
-        title: "Programs that register nothing",
-        meaning: "An integer sort (is) and conjugate gradients (cg) of blocking calls, computing included, beside the same programs over other \
-                  libraries: what moving a program to Ropeway costs or gains before anything is registered or overlapped. Right of 1 Ropeway is \
+        title: "One-shot programs",
+        meaning: "Programs that register nothing: an integer sort (is) and conjugate gradients (cg) of blocking calls, computing included, beside \
+                  the same over other libraries: what moving a program to Ropeway costs or gains before anything is registered or overlapped. Right of 1 Ropeway is \
                   faster; where a bar crosses 1, take neither for faster. Bytes are those of a rank's keys, or of its part of the solution.",
         figures,
         missing,

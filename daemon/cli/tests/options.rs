@@ -1,0 +1,63 @@
+//! Options of `ropeway bench` that mean nothing to a benchmark are refused, and what is to be done is said.
+
+mod tool;
+
+use tool::{ropeway, stderr, stdout};
+
+/// What is said of a benchmark with an option that means nothing to it.
+const REFUSED: [(&str, &str); 35] = [
+    ("compare --mode persistent", "--mode means nothing to compare: our messages are persistent"),
+    (
+        "compare --iters 3",
+        "--iters means nothing to compare: a batch takes 20 ms on either side; --runs makes more of them",
+    ),
+    ("compare --warmup 3", "--warmup means nothing to compare"),
+    ("compare --seconds 1", "--seconds means nothing to compare: see --runs and --iters"),
+    ("compare --pin", "--pin means nothing to compare: both sides are pinned where there are cores"),
+    ("compare --counters", "--counters means nothing to compare"),
+    ("compare --attach", "--attach means nothing to compare: it starts its own daemons"),
+    ("compare --nodes 2 --netns", "--netns means nothing to compare: others run on loopback"),
+    ("compare --progress both", "--progress means nothing to compare: see overlap and asynchrony"),
+    ("compare --root 1", "--root, --op, --algorithm or --division means nothing to compare: see coll"),
+    ("compare bcast", "OPERATION means nothing to compare: see coll, and --of of overlap and compare"),
+    ("compare --points 1K", "--points means nothing to compare: see boum and segments"),
+    ("compare --of scan", "compare has no scan of others: leave it out of --of"),
+    ("compare --of barrier --sizes 8", "a barrier has no size and no data: leave --sizes and --touch out"),
+    ("compare --of barrier --touch", "a barrier has no size and no data: leave --sizes and --touch out"),
+    ("transparency --mode oneshot", "its programs use blocking calls; for persistent messages see compare"),
+    ("transparency --touch", "--touch means nothing to transparency: see compare"),
+    ("latency --of cg", "--of means nothing to latency: see overlap, compare and transparency"),
+    ("latency --peer /opt/mpi", "--peer means nothing to latency: see compare and transparency"),
+    ("latency --touch", "--touch means nothing to latency: see compare"),
+    ("latency --seconds 1", "--seconds means nothing to latency: see --runs and --iters"),
+    ("latency --progress both", "--progress means nothing to latency: see overlap and asynchrony"),
+    ("latency --wait polling,blocking", "more than one --wait means nothing to latency: ask for one at a time"),
+    ("latency --points 1K", "--points means nothing to latency: see boum and segments"),
+    ("coll bcast --of bcast", "--of means nothing to coll"),
+    ("coll barrier --sizes 8", "a barrier has no size: leave --sizes out"),
+    ("overlap --of barrier --sizes 8", "a barrier has no size: leave --sizes out"),
+    (
+        "persistence --mode persistent",
+        "--mode means nothing to persistence: its messages are persistent, so leave it out",
+    ),
+    ("idle --sizes 8", "--sizes means nothing to idle: idle ranks send nothing"),
+    ("idle --iters 8", "--iters means nothing to idle: see --seconds"),
+    ("boum --segments 4", "--segments means nothing to boum: see segments"),
+    ("boum --pin", "--pin means nothing to boum: its programs are not pinned"),
+    (
+        "boum --counters",
+        "--counters means nothing to boum: counters are those of single benchmarks, such as latency and coll",
+    ),
+    ("segments --sizes 8", "--sizes means nothing to segments: sizes follow from --points and --segments"),
+    ("segments --unknowns 64", "--unknowns means nothing to segments: see boum"),
+];
+
+#[test]
+fn what_means_nothing_is_refused_with_the_way_out() {
+    for (line, why) in REFUSED {
+        let output = ropeway(&["bench"]).args(line.split(' ')).output().unwrap();
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(3), ""), "{line}");
+        assert!(stderr(&output).contains(why), "{line}: {}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "{line}");
+    }
+}
