@@ -175,6 +175,15 @@ impl Attachment {
         self.wires.work(reach);
     }
 
+    /// The program has looked for what is not there yet: among more ranks than cores whoever is to send it may need ours.
+    pub(crate) fn look_in_vain(&self) -> Result<(), Error> {
+        self.come();
+        if self.waiting.outnumbers_cores() {
+            thread::yield_now();
+        }
+        self.check()
+    }
+
     /// The program waits, or at least looks: what it has started on wires leaves.
     pub(crate) fn come(&self) {
         self.presence.note();

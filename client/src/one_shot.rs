@@ -118,10 +118,7 @@ pub(crate) fn iprobe(membership: &Membership, endpoint: Endpoint) -> Result<Opti
     let attachment = &membership.attachment;
     match attachment.post().look(&endpoint, None) {
         Look::Found(found) => return Terms::Probe.judge(Some(found), &membership.group).map(Some),
-        Look::NotYet(_) => {
-            attachment.come();
-            return attachment.check().map(|()| None);
-        }
+        Look::NotYet(_) => return attachment.look_in_vain().map(|()| None),
         Look::AskDaemon => {}
     }
     let mut probe = Operation::new(membership, None, Terms::Probe)?;

@@ -310,6 +310,11 @@ impl Operation {
         if let Run::Kept { source, .. } = self.run {
             self.forget_kept(source);
         }
+        self.let_go();
+    }
+
+    #[inline]
+    fn let_go(&mut self) {
         self.memory.reclaim();
         self.run = Run::Inactive;
     }
@@ -430,7 +435,7 @@ impl Operation {
             Run::Inactive => None,
             Run::Ended(status) => Some(self.end_direct(status)),
             Run::Posted(completion) => {
-                self.retract();
+                self.let_go();
                 Some(self.judge(Some(completion)))
             }
             Run::Kept { source, .. } => self.take_kept(source),
@@ -498,7 +503,7 @@ impl Operation {
 
     #[inline]
     fn end_direct(&mut self, status: completion::Status) -> Result<Status, Error> {
-        self.retract();
+        self.let_go();
         match self.arrived {
             Some(arrived) if status == completion::Status::Success => Ok(arrived),
             _ => self.direct_outcome(status),

@@ -95,10 +95,7 @@ impl Operation {
     pub(super) fn forget_kept(&mut self, source: u32) {
         match self.attachment.post().forget(source, self.slot) {
             Some(Stage::Entrusted) => self.entrusted(source),
-            _ => {
-                self.memory.reclaim();
-                self.run = Run::Inactive;
-            }
+            _ => self.let_go(),
         }
     }
 
