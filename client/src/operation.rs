@@ -37,6 +37,10 @@ pub(crate) struct Operation {
     memory: Memory,
     /// What the post lanes have to know of an operation that the daemon has.
     detour: Option<Detour>,
+    /// How it has ended in a post lane, if that is where it is over.
+    posted: Option<Completion>,
+    /// From which rank of the node it waits for a message, and the number of the next one to come, while it is kept.
+    awaited: (u32, u64),
     terms: Terms,
     run: Run,
     /// Which end of a channel the request is, if it is one.
@@ -71,9 +75,9 @@ enum Run {
     /// Over, on the direct channel.
     Ended(completion::Status),
     /// Over, in a post lane.
-    Posted(Completion),
-    /// Kept for a message from this rank of the node; the number of the next one to come.
-    Kept { source: u32, next: u64 },
+    Posted,
+    /// Kept for a message that is to come in a post lane.
+    Kept,
 }
 
 impl Operation {
@@ -89,6 +93,8 @@ impl Operation {
             epoch,
             memory: memory.into(),
             detour: None,
+            posted: None,
+            awaited: (0, 0),
             terms,
             run: Run::Inactive,
             end: None,
@@ -307,8 +313,8 @@ impl Operation {
     /// The operation is over, or the daemon never heard of it.
     #[inline]
     pub(crate) fn retract(&mut self) {
-        if let Run::Kept { source, .. } = self.run {
-            self.forget_kept(source);
+        if self.run == Run::Kept {
+            self.forget_kept();
         }
         self.let_go();
     }
@@ -434,11 +440,8 @@ impl Operation {
         match self.run {
             Run::Inactive => None,
             Run::Ended(status) => Some(self.end_direct(status)),
-            Run::Posted(completion) => {
-                self.let_go();
-                Some(self.judge(Some(completion)))
-            }
-            Run::Kept { source, .. } => self.take_kept(source),
+            Run::Posted => Some(self.take_posted()),
+            Run::Kept => self.take_kept(),
             Run::Direct => {
                 let ended = self.direct.as_mut()?.poll(pieces)?;
                 if self.wire.is_some() {
@@ -582,8 +585,8 @@ impl Operation {
 
     /// Asks for the operation to be withdrawn, if the daemon has it.
     pub(crate) fn withdraw(&mut self) {
-        if let Run::Kept { source, .. } = self.run {
-            self.forget_kept(source);
+        if self.run == Run::Kept {
+            self.forget_kept();
         }
         if self.run == Run::Daemon {
             // Without a daemon there is nothing to withdraw, and waiting will tell.

@@ -10,9 +10,10 @@ impl Event for Operation {
     #[inline]
     fn has_happened(&self) -> bool {
         match self.run {
-            Run::Inactive | Run::Ended(_) | Run::Posted(_) => true,
+            Run::Inactive | Run::Ended(_) | Run::Posted => true,
             Run::Daemon => self.attachment.request_slot(self.slot).is_done(self.epoch),
-            Run::Kept { source, next } => {
+            Run::Kept => {
+                let (source, next) = self.awaited;
                 let entrusted = self.epoch.wrapping_add(1);
                 self.attachment.post().news(source, next).has_happened()
                     || self.attachment.request_slot(self.slot).is_done(entrusted)
@@ -23,7 +24,7 @@ impl Event for Operation {
     }
 
     fn is_direct(&self) -> bool {
-        matches!(self.run, Run::Direct | Run::Meeting | Run::Kept { .. })
+        matches!(self.run, Run::Direct | Run::Meeting | Run::Kept)
     }
 
     fn reach(&self) -> Reach<'_> {
@@ -47,7 +48,8 @@ impl Event for Operation {
 
     fn arm(&self, doorbell: u32) {
         // Another thread may give a kept receive to the daemon.
-        if let Run::Kept { source, next } = self.run {
+        if self.run == Run::Kept {
+            let (source, next) = self.awaited;
             self.attachment.post().news(source, next).arm(doorbell);
         }
         self.attachment.request_slot(self.slot).arm(doorbell);

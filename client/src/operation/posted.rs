@@ -24,7 +24,15 @@ impl Operation {
 
     /// Begins an operation that has ended already, in a post lane.
     pub(crate) fn end_at_once(&mut self, completion: Completion) {
-        self.run = Run::Posted(completion);
+        self.run = self.found(completion);
+    }
+
+    /// The outcome of an operation that is over in a post lane.
+    #[inline(never)]
+    pub(super) fn take_posted(&mut self) -> Result<Status, Error> {
+        self.let_go();
+        let completion = self.posted.take();
+        self.judge(completion)
     }
 
     /// Begins a receive into our own memory, of which this is a part.
@@ -32,7 +40,7 @@ impl Operation {
         let mut memory = self.take_memory().expect("a receive that does not wait has a buffer");
         let into = &mut memory.as_bytes_mut()[..layout.bytes() as usize];
         let run = match self.keep(endpoint, layout, into) {
-            None => self.post(&endpoint, Some(into)).map(Run::Posted),
+            None => self.post(&endpoint, Some(into)).map(|found| self.found(found)),
             kept => kept,
         };
         self.memory = memory.into();
@@ -46,63 +54,71 @@ impl Operation {
     }
 
     /// Where a receive is that needs no daemon. Large messages go by the daemon, which is better told at once.
-    fn keep(&self, endpoint: Endpoint, layout: Layout, into: &mut [u8]) -> Option<Run> {
+    fn keep(&mut self, endpoint: Endpoint, layout: Layout, into: &mut [u8]) -> Option<Run> {
         if into.len() > POST_BYTES_MAX || self.attachment.log().is_kept() {
             return None;
         }
         let kept = Kept { slot: self.slot, epoch: self.epoch.wrapping_add(1), endpoint, layout };
         match self.attachment.post().keep(kept, into) {
-            Look::Found(found) => Some(Run::Posted(found)),
+            Look::Found(found) => Some(self.found(found)),
             Look::NotYet(news) => {
-                let (source, next) = news.place();
-                Some(Run::Kept { source, next })
+                self.awaited = news.place();
+                Some(Run::Kept)
             }
             Look::AskDaemon => None,
         }
     }
 
+    fn found(&mut self, completion: Completion) -> Run {
+        self.posted = Some(completion);
+        Run::Posted
+    }
+
     /// The outcome of a kept receive, if it has ended.
-    pub(super) fn take_kept(&mut self, source: u32) -> Option<Result<Status, Error>> {
+    #[inline(never)]
+    pub(super) fn take_kept(&mut self) -> Option<Result<Status, Error>> {
         if !self.has_happened() {
             return None;
         }
-        let attachment = &self.attachment;
+        let (attachment, (source, _)) = (&self.attachment, self.awaited);
         match attachment.post().poll((source, self.slot), |entries| attachment.entrust(entries)) {
             Stage::Waiting(next) => {
-                self.run = Run::Kept { source, next };
+                self.awaited = (source, next);
                 return None;
             }
-            Stage::Ended(completion) => self.run = Run::Posted(completion),
-            Stage::Entrusted => self.entrusted(source),
+            Stage::Ended(completion) => self.run = self.found(completion),
+            Stage::Entrusted => self.entrusted(),
         }
         self.take_outcome(0)
     }
 
     /// Takes a kept receive back, or its outcome. `None` if it is not kept, or no more.
     pub(super) fn withdraw_kept(&mut self) -> Option<Result<Option<Status>, Error>> {
-        let Run::Kept { source, .. } = self.run else { return None };
-        if let Some(outcome) = self.take_kept(source) {
+        if self.run != Run::Kept {
+            return None;
+        }
+        if let Some(outcome) = self.take_kept() {
             return Some(outcome.map(Some));
         }
-        if let Run::Kept { source, .. } = self.run {
-            self.forget_kept(source);
+        if self.run == Run::Kept {
+            self.forget_kept();
         }
         (self.run == Run::Inactive).then_some(Ok(None))
     }
 
     /// Lets a kept receive be, unless the daemon has it.
     #[cold]
-    pub(super) fn forget_kept(&mut self, source: u32) {
-        match self.attachment.post().forget(source, self.slot) {
-            Some(Stage::Entrusted) => self.entrusted(source),
+    pub(super) fn forget_kept(&mut self) {
+        match self.attachment.post().forget(self.awaited.0, self.slot) {
+            Some(Stage::Entrusted) => self.entrusted(),
             _ => self.let_go(),
         }
     }
 
     /// The daemon has got a kept receive.
-    fn entrusted(&mut self, source: u32) {
+    fn entrusted(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
-        self.detour = Some(self.attachment.post().detour_kept(source, self.slot));
+        self.detour = Some(self.attachment.post().detour_kept(self.awaited.0, self.slot));
         self.run = Run::Daemon;
     }
 }
