@@ -8,7 +8,7 @@ use std::thread;
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::control::{Attached, Reply, Request};
 use ropeway_proto::hello::VersionRange;
-use ropeway_proto::{CommId, Command, Epoch, EventKind, JobId, Rank, Slot};
+use ropeway_proto::{CommId, Command, Completion, Endpoint, Epoch, EventKind, JobId, Rank, Slot};
 use ropeway_shm::{Arena, ArenaSlot, ControlSegment, JobGeometry, JobSegment, RequestSlot, SegmentError};
 
 use crate::Error;
@@ -19,6 +19,7 @@ use crate::control::{ControlSocket, io_error, unexpected};
 use crate::log::Log;
 use crate::memory::Memory;
 use crate::notifier::Notifier;
+use crate::post::{Detour, Look, PostOffice};
 use crate::presence::Presence;
 use crate::private_daemon::PrivateDaemon;
 use crate::slots::{SlotTable, Taken};
@@ -32,6 +33,7 @@ pub(crate) struct Attachment {
     attached: Attached,
     job: Arc<JobSegment>,
     arena: Arc<Arena>,
+    post: Arc<PostOffice>,
     waiting: WaitingRoom,
     notifier: OnceLock<Notifier>,
     combiner: OnceLock<Combiner>,
@@ -72,6 +74,7 @@ impl Attachment {
             attached,
             arena: Arena::new(job.clone(), attached.local_index),
             commands,
+            post: Arc::new(PostOffice::new(job.clone(), rank, attached.local_index)),
             waiting: WaitingRoom::new(job.clone(), segment, wires.clone(), attached.local_index),
             wires,
             notifier: OnceLock::new(),
@@ -172,6 +175,15 @@ impl Attachment {
         self.wires.work(reach);
     }
 
+    /// The program has looked for what is not there yet: among more ranks than cores whoever is to send it may need ours.
+    pub(crate) fn look_in_vain(&self) -> Result<(), Error> {
+        self.come();
+        if self.waiting.outnumbers_cores() {
+            thread::yield_now();
+        }
+        self.check()
+    }
+
     /// The program waits, or at least looks: what it has started on wires leaves.
     pub(crate) fn come(&self) {
         self.presence.note();
@@ -191,6 +203,40 @@ impl Attachment {
 
     pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode) -> Result<(), Error> {
         self.waiting.wait(event, mode, self.line.watch())
+    }
+
+    /// The lanes to and from ranks of this node.
+    pub(crate) fn post(&self) -> &Arc<PostOffice> {
+        &self.post
+    }
+
+    /// Gives the daemon receives that were kept.
+    pub(crate) fn entrust(&self, entries: &[Entry]) {
+        // Without a daemon nothing will come of it, and waiting will tell.
+        let _ = self.publish(entries);
+    }
+
+    /// Sends a one-shot message without the daemon. False if that can't be.
+    pub(crate) fn send(&self, endpoint: &Endpoint, message: &[u8]) -> Result<bool, Error> {
+        self.check()?;
+        Ok(!self.log.is_kept() && self.post.send(endpoint, message, self.waiting.looks()))
+    }
+
+    /// Waits for a one-shot message and receives it or, without memory, only finds it. `None` if the daemon is to be asked.
+    pub(crate) fn recv(&self, endpoint: &Endpoint, mut into: Option<&mut [u8]>) -> Result<Option<Completion>, Error> {
+        if self.log.is_kept() {
+            return Ok(None);
+        }
+        loop {
+            match self.post.look(endpoint, into.as_deref_mut()) {
+                Look::Found(found) => return Ok(Some(found)),
+                Look::AskDaemon => return Ok(None),
+                Look::NotYet(news) => {
+                    self.come();
+                    self.wait(&news, self.wait_mode())?;
+                }
+            }
+        }
     }
 
     /// What turns completions into events, started when it is first needed.
@@ -266,12 +312,13 @@ impl Attachment {
     }
 
     /// Gives a slot back, and with it the buffer that its operation `epoch` may still use.
-    pub(crate) fn give_back(&self, slot: Slot, epoch: Epoch, memory: Memory) {
+    pub(crate) fn give_back(&self, slot: Slot, epoch: Epoch, memory: Memory, detour: Option<Detour>) {
         if self.is_done(slot, epoch) {
             memory.reclaim();
+            drop(detour);
             self.lock_slots().release(slot, epoch);
         } else {
-            self.lock_slots().retire(slot, epoch, memory);
+            self.lock_slots().retire(slot, epoch, memory, detour);
         }
     }
 

@@ -18,8 +18,8 @@ use crate::{
     Buffer, Error, Group, Pending, Plain, RecvRequest, SendRequest, Source, Status, Strided, TagMatch, one_shot,
 };
 
-pub(crate) use context::Share;
 use context::{Block, Context};
+pub(crate) use context::{Share, is_internal};
 
 /// A group of ranks, and a context: messages of different communicators never meet.
 ///
@@ -207,12 +207,7 @@ impl Communicator {
         let endpoint = self.endpoint(Some(dest), Some(tag))?;
         self.offset(&buffer)?;
         let terms = self.send_terms::<T>(tag, buffer.bytes());
-        Pending::start(&self.membership, buffer, terms, |slot, epoch, layout| Command::Send {
-            slot,
-            epoch,
-            endpoint,
-            layout,
-        })
+        Pending::send(&self.membership, buffer, endpoint, terms)
     }
 
     /// Begins to receive a message.
@@ -224,13 +219,7 @@ impl Communicator {
     ) -> Result<Pending<T>, Error> {
         let endpoint = self.endpoint(source.into().0, tag.into().0)?;
         self.offset(&buffer)?;
-        let terms = Terms::Recv { capacity: buffer.bytes(), element_bytes: element_bytes::<T>() };
-        Pending::start(&self.membership, buffer, terms, |slot, epoch, layout| Command::Recv {
-            slot,
-            epoch,
-            endpoint,
-            layout,
-        })
+        Pending::recv(&self.membership, buffer, endpoint)
     }
 
     /// Sends one message and receives another, in whatever order the partners do it.

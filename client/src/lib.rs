@@ -79,6 +79,7 @@ mod operation;
 mod patience;
 mod pending;
 mod plain;
+mod post;
 mod presence;
 mod private_daemon;
 mod registered;

@@ -1,5 +1,7 @@
 //! Messages that are matched one by one: the blocking calls.
 //!
+//! What can goes straight to or from a rank of this node (`post`), all else to the daemon.
+//!
 //! Nothing here returns while the daemon may still use the caller's slice: an operation has ended, or the daemon has.
 
 use std::hint;
@@ -11,6 +13,7 @@ use crate::attachment::Attachment;
 use crate::communicator::Membership;
 use crate::operation::Operation;
 use crate::plain::element_bytes;
+use crate::post::Look;
 use crate::terms::Terms;
 use crate::wait::Event;
 use crate::{Error, Plain, Status};
@@ -21,13 +24,23 @@ pub(crate) fn send<T: Plain>(
     endpoint: Endpoint,
     terms: Terms,
 ) -> Result<(), Error> {
+    if membership.attachment.send(&endpoint, message.as_bytes())? {
+        membership.attachment.come();
+        return Ok(());
+    }
     let (layout, mut send) = departure(membership, message, terms)?;
     send.begin(|slot, epoch| Command::Send { slot, epoch, endpoint, layout })?;
     send.wait(membership.attachment.wait_mode()).map(drop)
 }
 
 pub(crate) fn recv<T: Plain>(membership: &Membership, into: &mut [T], endpoint: Endpoint) -> Result<Status, Error> {
+    if let Some(found) = membership.attachment.recv(&endpoint, Some(into.as_mut_bytes()))? {
+        return recv_terms(into).judge(Some(found), &membership.group);
+    }
     let (layout, mut recv) = arrival(membership, into)?;
+    if let Some(found) = recv.post(&endpoint, Some(into.as_mut_bytes())) {
+        return recv.judge(Some(found));
+    }
     recv.begin(|slot, epoch| Command::Recv { slot, epoch, endpoint, layout })?;
     let status = recv.wait(membership.attachment.wait_mode())?;
     deliver(&recv, status, into);
@@ -41,9 +54,17 @@ pub(crate) fn sendrecv<T: Plain, U: Plain>(
     into: &mut [U],
     source: Endpoint,
 ) -> Result<Status, Error> {
+    if membership.attachment.send(&dest, message.as_bytes())? {
+        return recv(membership, into, source);
+    }
     let mode = membership.attachment.wait_mode();
     let (send_layout, mut send) = departure(membership, message, terms)?;
     let (recv_layout, mut recv) = arrival(membership, into)?;
+    if let Some(found) = recv.post(&source, Some(into.as_mut_bytes())) {
+        send.begin(|slot, epoch| Command::Send { slot, epoch, endpoint: dest, layout: send_layout })?;
+        send.wait(mode)?;
+        return recv.judge(Some(found));
+    }
     let entries = [
         recv.stage(|slot, epoch| Command::Recv { slot, epoch, endpoint: source, layout: recv_layout }),
         send.stage(|slot, epoch| Command::Send { slot, epoch, endpoint: dest, layout: send_layout }),
@@ -56,11 +77,11 @@ pub(crate) fn sendrecv<T: Plain, U: Plain>(
     let (sent, received);
     if send.has_happened() {
         sent = send.wait(mode);
-        withdraw_after(&sent, &recv);
+        withdraw_after(&sent, &mut recv);
         received = recv.wait(mode);
     } else {
         received = recv.wait(mode);
-        withdraw_after(&received, &send);
+        withdraw_after(&received, &mut send);
         sent = send.wait(mode);
     }
     // Whoever was withdrawn was so because of the other's error.
@@ -75,20 +96,35 @@ pub(crate) fn sendrecv<T: Plain, U: Plain>(
 }
 
 /// If one half has lost its partner, the other half may never end by itself.
-fn withdraw_after(ended: &Result<Status, Error>, other: &Operation) {
+fn withdraw_after(ended: &Result<Status, Error>, other: &mut Operation) {
     if matches!(ended, Err(Error::RankFailed { .. } | Error::RankLeft { .. } | Error::PeerLost { .. })) {
         other.withdraw();
     }
 }
 
 pub(crate) fn probe(membership: &Membership, endpoint: Endpoint) -> Result<Status, Error> {
+    if let Some(found) = membership.attachment.recv(&endpoint, None)? {
+        return Terms::Probe.judge(Some(found), &membership.group);
+    }
     let mut probe = Operation::new(membership, None, Terms::Probe)?;
+    if let Some(found) = probe.post(&endpoint, None) {
+        return probe.judge(Some(found));
+    }
     probe.begin(|slot, epoch| Command::Probe { slot, epoch, endpoint, wait: true })?;
     probe.wait(membership.attachment.wait_mode())
 }
 
 pub(crate) fn iprobe(membership: &Membership, endpoint: Endpoint) -> Result<Option<Status>, Error> {
+    let attachment = &membership.attachment;
+    match attachment.post().look(&endpoint, None) {
+        Look::Found(found) => return Terms::Probe.judge(Some(found), &membership.group).map(Some),
+        Look::NotYet(_) => return attachment.look_in_vain().map(|()| None),
+        Look::AskDaemon => {}
+    }
     let mut probe = Operation::new(membership, None, Terms::Probe)?;
+    if let Some(found) = probe.post(&endpoint, None) {
+        return probe.judge(Some(found)).map(Some);
+    }
     probe.begin(|slot, epoch| Command::Probe { slot, epoch, endpoint, wait: false })?;
     match probe.finish(membership.attachment.wait_mode())? {
         Some(completion) if completion.status == completion::Status::NotFound => Ok(None),
@@ -112,13 +148,16 @@ fn departure<T: Plain>(membership: &Membership, message: &[T], terms: Terms) -> 
 /// Where the daemon puts the message: in place if that is in the arena, else where [`deliver`] finds it.
 fn arrival<T: Plain>(membership: &Membership, into: &mut [T]) -> Result<(Layout, Operation), Error> {
     let bytes = size_of_val(into) as u64;
-    let terms = Terms::Recv { capacity: bytes, element_bytes: element_bytes::<T>() };
-    let recv = Operation::new(membership, None, terms)?;
+    let recv = Operation::new(membership, None, recv_terms(into))?;
     if let Some(offset) = in_place(&membership.attachment, into.as_bytes()) {
         return Ok((Layout::contiguous(offset, bytes), recv));
     }
     let memory = membership.attachment.allocate(bytes)?;
     Ok((Layout::contiguous(memory.offset(), bytes), recv.with_memory(memory)))
+}
+
+fn recv_terms<T: Plain>(into: &[T]) -> Terms {
+    Terms::Recv { capacity: size_of_val(into) as u64, element_bytes: element_bytes::<T>() }
 }
 
 fn in_place(attachment: &Attachment, bytes: &[u8]) -> Option<u64> {

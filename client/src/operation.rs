@@ -1,6 +1,7 @@
 //! One operation at a time on one request slot: the core of every request.
 
 mod event;
+mod posted;
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -18,6 +19,7 @@ use crate::direct::{DirectEnd, Started};
 use crate::log::{self, Begun};
 use crate::memory::Memory;
 use crate::patience::Patience;
+use crate::post::Detour;
 use crate::presence::Favor;
 use crate::terms::Terms;
 use crate::wait::{Event, WaitMode};
@@ -33,6 +35,12 @@ pub(crate) struct Operation {
     /// Of the last operation the daemon was told of.
     epoch: Epoch,
     memory: Memory,
+    /// What the post lanes have to know of an operation that the daemon has.
+    detour: Option<Detour>,
+    /// How it has ended in a post lane, if that is where it is over.
+    posted: Option<Completion>,
+    /// From which rank of the node it waits for a message, and the number of the next one to come, while it is kept.
+    awaited: (u32, u64),
     terms: Terms,
     run: Run,
     /// Which end of a channel the request is, if it is one.
@@ -66,6 +74,10 @@ enum Run {
     Meeting,
     /// Over, on the direct channel.
     Ended(completion::Status),
+    /// Over, in a post lane.
+    Posted,
+    /// Kept for a message that is to come in a post lane.
+    Kept,
 }
 
 impl Operation {
@@ -80,6 +92,9 @@ impl Operation {
             slot,
             epoch,
             memory: memory.into(),
+            detour: None,
+            posted: None,
+            awaited: (0, 0),
             terms,
             run: Run::Inactive,
             end: None,
@@ -160,6 +175,9 @@ impl Operation {
         self.enter(Run::Daemon);
         self.epoch = self.epoch.wrapping_add(1);
         let command = command(self.slot, self.epoch);
+        if let Command::Send { endpoint, .. } = &command {
+            self.detour = self.attachment.post().detour_send(endpoint, self.slot);
+        }
         if self.begun.is_some()
             && let Some(registration) = log::registration(&command)
         {
@@ -295,6 +313,14 @@ impl Operation {
     /// The operation is over, or the daemon never heard of it.
     #[inline]
     pub(crate) fn retract(&mut self) {
+        if self.run == Run::Kept {
+            self.forget_kept();
+        }
+        self.let_go();
+    }
+
+    #[inline]
+    fn let_go(&mut self) {
         self.memory.reclaim();
         self.run = Run::Inactive;
     }
@@ -414,6 +440,8 @@ impl Operation {
         match self.run {
             Run::Inactive => None,
             Run::Ended(status) => Some(self.end_direct(status)),
+            Run::Posted => Some(self.take_posted()),
+            Run::Kept => self.take_kept(),
             Run::Direct => {
                 let ended = self.direct.as_mut()?.poll(pieces)?;
                 if self.wire.is_some() {
@@ -478,7 +506,7 @@ impl Operation {
 
     #[inline]
     fn end_direct(&mut self, status: completion::Status) -> Result<Status, Error> {
-        self.retract();
+        self.let_go();
         match self.arrived {
             Some(arrived) if status == completion::Status::Success => Ok(arrived),
             _ => self.direct_outcome(status),
@@ -527,6 +555,9 @@ impl Operation {
 
     /// Withdraws the operation, or takes its outcome if it was too late for that.
     pub(crate) fn cancel(&mut self, mode: WaitMode) -> Result<Option<Status>, Error> {
+        if let Some(outcome) = self.withdraw_kept() {
+            return outcome;
+        }
         if self.run == Run::Daemon {
             self.withdraw();
             if let Err(error) = self.attachment.wait(self, mode) {
@@ -552,10 +583,15 @@ impl Operation {
         self.direct.as_mut().is_some_and(|direct| direct.cancel())
     }
 
-    /// Asks for the operation to be withdrawn.
-    pub(crate) fn withdraw(&self) {
-        // Without a daemon there is nothing to withdraw, and waiting will tell.
-        let _ = self.attachment.publish_one(Command::Cancel { slot: self.slot, epoch: self.epoch });
+    /// Asks for the operation to be withdrawn, if the daemon has it.
+    pub(crate) fn withdraw(&mut self) {
+        if self.run == Run::Kept {
+            self.forget_kept();
+        }
+        if self.run == Run::Daemon {
+            // Without a daemon there is nothing to withdraw, and waiting will tell.
+            let _ = self.attachment.publish_one(Command::Cancel { slot: self.slot, epoch: self.epoch });
+        }
     }
 
     /// Gives the registration up. Slot and buffer are free for others when the daemon has let go of them.
@@ -581,6 +617,7 @@ impl Operation {
 impl Drop for Operation {
     fn drop(&mut self) {
         self.attachment.log().freed(self.slot);
-        self.attachment.give_back(self.slot, self.epoch, std::mem::take(&mut self.memory));
+        let (memory, detour) = (std::mem::take(&mut self.memory), self.detour.take());
+        self.attachment.give_back(self.slot, self.epoch, memory, detour);
     }
 }

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use ropeway_proto::{Command, Epoch, Layout, Slot};
+use ropeway_proto::{Command, Completion, Endpoint, Layout, completion};
+use zerocopy::IntoBytes;
 
 use crate::communicator::Membership;
 use crate::operation::Operation;
+use crate::plain::element_bytes;
 use crate::terms::Terms;
 use crate::wait::WaitMode;
 use crate::{Buffer, Error, Plain, Status};
@@ -24,16 +26,33 @@ pub struct Pending<T: Plain> {
 }
 
 impl<T: Plain> Pending<T> {
-    pub(crate) fn start(
+    pub(crate) fn send(
         membership: &Membership,
         buffer: Buffer<T>,
+        endpoint: Endpoint,
         terms: Terms,
-        command: impl FnOnce(Slot, Epoch, Layout) -> Command,
     ) -> Result<Self, Error> {
-        let (elements, layout) = (buffer.len(), Layout::contiguous(buffer.offset(), buffer.bytes()));
+        let (elements, layout) = (buffer.len(), layout_of(&buffer));
+        let is_sent = membership.attachment.send(&endpoint, buffer.as_bytes())?;
         let mut operation = Operation::new(membership, buffer.into_memory(), terms)?;
-        operation.begin(|slot, epoch| command(slot, epoch, layout))?;
-        Ok(Self { operation, elements, outcome: None, element: PhantomData })
+        if is_sent {
+            operation.end_at_once(Completion::bare(completion::Status::Success));
+        } else {
+            operation.begin(|slot, epoch| Command::Send { slot, epoch, endpoint, layout })?;
+        }
+        Ok(Self::new(operation, elements))
+    }
+
+    pub(crate) fn recv(membership: &Membership, buffer: Buffer<T>, endpoint: Endpoint) -> Result<Self, Error> {
+        let (elements, layout) = (buffer.len(), layout_of(&buffer));
+        let terms = Terms::Recv { capacity: buffer.bytes(), element_bytes: element_bytes::<T>() };
+        let mut operation = Operation::new(membership, buffer.into_memory(), terms)?;
+        operation.begin_recv(endpoint, layout)?;
+        Ok(Self::new(operation, elements))
+    }
+
+    fn new(operation: Operation, elements: usize) -> Self {
+        Self { operation, elements, outcome: None, element: PhantomData }
     }
 
     /// Waits until the operation has ended, and gives the buffer back.
@@ -91,6 +110,10 @@ impl<T: Plain> Pending<T> {
         let memory = self.operation.take_memory().expect("the buffer is taken by the call that ends us");
         Buffer::new(memory, self.elements)
     }
+}
+
+fn layout_of<T: Plain>(buffer: &Buffer<T>) -> Layout {
+    Layout::contiguous(buffer.offset(), buffer.bytes())
 }
 
 impl<T: Plain> Drop for Pending<T> {

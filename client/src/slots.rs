@@ -6,6 +6,7 @@ use ropeway_proto::limits::SLOTS_PER_RANK;
 use ropeway_proto::{Epoch, Slot};
 
 use crate::memory::Memory;
+use crate::post::Detour;
 
 /// The slot allocator. It knows the last epoch of every slot, since a new user goes on counting from there.
 #[derive(Default)]
@@ -23,6 +24,7 @@ struct Retired {
     slot: Slot,
     epoch: Epoch,
     memory: Memory,
+    detour: Option<Detour>,
 }
 
 /// What asking for a slot gives.
@@ -61,8 +63,8 @@ impl SlotTable {
     }
 
     /// Takes a slot back whose operation `epoch` still runs; slot and buffer become free when it has ended.
-    pub(crate) fn retire(&mut self, slot: Slot, epoch: Epoch, memory: Memory) {
-        self.reap.push_back(Retired { slot, epoch, memory });
+    pub(crate) fn retire(&mut self, slot: Slot, epoch: Epoch, memory: Memory, detour: Option<Detour>) {
+        self.reap.push_back(Retired { slot, epoch, memory, detour });
     }
 
     /// Frees what has ended meanwhile, looking at up to `limit` retired slots, oldest first.
@@ -71,6 +73,7 @@ impl SlotTable {
             let Some(retired) = self.reap.pop_front() else { return };
             if is_done(retired.slot, retired.epoch) {
                 retired.memory.reclaim();
+                drop(retired.detour);
                 self.free.push((retired.slot, retired.epoch));
             } else {
                 self.reap.push_back(retired);
@@ -117,8 +120,8 @@ mod tests {
     fn a_retired_slot_is_free_only_when_its_operation_has_ended() {
         let mut table = table(2);
         assert_eq!((table.take(), table.take()), (Taken::Slot(0, 0), Taken::Slot(1, 0)));
-        table.retire(0, 5, Memory::Borrowed);
-        table.retire(1, 6, Memory::Borrowed);
+        table.retire(0, 5, Memory::Borrowed, None);
+        table.retire(1, 6, Memory::Borrowed, None);
         table.reap(usize::MAX, |slot, epoch| (slot, epoch) == (1, 6));
         assert_eq!(table.take(), Taken::Slot(1, 6));
         assert_eq!(table.take(), Taken::NeedsReserve(2 + SLOTS_STEP));
@@ -132,7 +135,7 @@ mod tests {
         for _ in 0..3 {
             table.take();
         }
-        (0..3).for_each(|slot| table.retire(slot, 1, Memory::Borrowed));
+        (0..3).for_each(|slot| table.retire(slot, 1, Memory::Borrowed, None));
         table.reap(2, |slot, _| slot == 2);
         assert_eq!(table.take(), Taken::NeedsReserve(3 + SLOTS_STEP));
         table.reap(1, |slot, _| slot == 2);

@@ -129,6 +129,11 @@ impl WaitingRoom {
         }
     }
 
+    /// How often to look for what somebody does that is at it, before doing without.
+    pub(crate) fn looks(&self) -> u32 {
+        if self.is_crowded() { 0 } else { DIRECT_SPINS }
+    }
+
     /// Whether others want the cores: more ranks are awake than there are, or a yield was taken up.
     fn is_crowded(&self) -> bool {
         self.outnumbers_cores() || self.is_contended.load(Ordering::Relaxed)

@@ -154,6 +154,7 @@ impl Job {
             port.attached = None;
             self.wires.leave(local_rank);
             self.engine.handle_client_gone(local_rank, has_failed);
+            self.segment.leave_post(local_rank);
             if has_failed {
                 self.segment.wake_everybody();
             }

@@ -48,6 +48,12 @@ pub const WIRED_NODES_MAX: usize = 64;
 /// Eager one-shot messages outstanding from one rank to another; beyond that they announce themselves.
 pub const PAIR_CREDITS: u32 = 32;
 
+/// The largest one-shot message that goes from one rank of a node to another without the daemon.
+pub const POST_BYTES_MAX: usize = 4 << 10;
+
+/// Ranks on a node beyond which all one-shot messages go by the daemon: each pair has a lane of some 32 KiB, if it uses it.
+pub const POST_RANKS_MAX: u32 = 128;
+
 /// The piece in which large messages travel. Pieces of different messages take turns on a link.
 pub const CHUNK_BYTES: u64 = 256 << 10;
 
@@ -101,6 +107,6 @@ const _: () = assert!(MESSAGE_BYTES_MAX / PIECE_BYTES_MIN < u32::MAX as u64);
 const _: () = assert!(RING_ENTRIES.is_power_of_two() && RING_ENTRIES < u32::MAX as usize / 2);
 // Credits are returned when half of them are used, so there must be a half.
 const _: () = assert!(CHANNEL_CREDITS >= 2 && PAIR_CREDITS >= 2);
-// A waiter's doorbell is stored as index + 1 in a u32.
-const _: () = assert!(DOORBELLS < u32::MAX as usize);
+// A waiter's doorbell is stored as index + 1 in a u32, those of several waiters as bits of a u64.
+const _: () = assert!(DOORBELLS <= u64::BITS as usize);
 const _: () = assert!(BUFFER_ALIGN.is_power_of_two());

@@ -10,15 +10,21 @@ impl Event for Operation {
     #[inline]
     fn has_happened(&self) -> bool {
         match self.run {
-            Run::Inactive | Run::Ended(_) => true,
+            Run::Inactive | Run::Ended(_) | Run::Posted => true,
             Run::Daemon => self.attachment.request_slot(self.slot).is_done(self.epoch),
+            Run::Kept => {
+                let (source, next) = self.awaited;
+                let entrusted = self.epoch.wrapping_add(1);
+                self.attachment.post().news(source, next).has_happened()
+                    || self.attachment.request_slot(self.slot).is_done(entrusted)
+            }
             Run::Direct => self.direct.as_ref().is_some_and(|direct| direct.is_due()),
             Run::Meeting => self.attendance.as_ref().is_some_and(|attendance| attendance.is_due()),
         }
     }
 
     fn is_direct(&self) -> bool {
-        matches!(self.run, Run::Direct | Run::Meeting)
+        matches!(self.run, Run::Direct | Run::Meeting | Run::Kept)
     }
 
     fn reach(&self) -> Reach<'_> {
@@ -41,6 +47,11 @@ impl Event for Operation {
     }
 
     fn arm(&self, doorbell: u32) {
+        // Another thread may give a kept receive to the daemon.
+        if self.run == Run::Kept {
+            let (source, next) = self.awaited;
+            self.attachment.post().news(source, next).arm(doorbell);
+        }
         self.attachment.request_slot(self.slot).arm(doorbell);
     }
 

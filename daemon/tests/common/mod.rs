@@ -1,6 +1,8 @@
 //! A job on daemons of this process: ranks are sessions in threads, or processes that can be killed.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod numbered;
+
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;

@@ -1,11 +1,11 @@
-//! The job segment: doorbells, request tables and arenas of a job's ranks on one node, and the channels between them.
+//! The job segment: doorbells, request tables and arenas of a job's ranks on one node, and the channels and lanes between them.
 //!
 //! ```text
 //!  0            4096               + ranks × page     + ranks × table    + ranks × arena    + 16 GiB
-//!  +------------+------------------+------------------+------------------+------------------+
-//!  | crowd      | doorbells        | request table    | arena            | direct channels  |
-//!  |            | per rank         | per rank         | per rank         |                  |
-//!  +------------+------------------+------------------+------------------+------------------+
+//!  +------------+------------------+------------------+------------------+------------------+-------------+
+//!  | crowd      | doorbells        | request table    | arena            | direct channels  | post lanes  |
+//!  |            | per rank         | per rank         | per rank         |                  | (post_area) |
+//!  +------------+------------------+------------------+------------------+------------------+-------------+
 //! ```
 //!
 //! Only address space at first. Pages come into being when they are reserved; so lack of memory is an error then, never a
@@ -22,6 +22,7 @@ use ropeway_proto::{Layout, Slot};
 
 use crate::doorbell::Doorbell;
 use crate::mapped;
+use crate::post_area;
 use crate::request::RequestSlot;
 use crate::segment::{Segment, SegmentError};
 
@@ -60,7 +61,8 @@ impl JobGeometry {
     fn bytes(&self) -> Option<u64> {
         let arenas = self.arena_bytes_max.checked_mul(self.local_ranks.into())?;
         let is_whole = self.arena_bytes_max.is_multiple_of(PAGE_BYTES);
-        let bytes = self.arenas().checked_add(arenas)?.checked_add(CHANNELS_BYTES)?;
+        let bytes =
+            self.arenas().checked_add(arenas)?.checked_add(CHANNELS_BYTES)?.checked_add(post_area::bytes(self))?;
         (is_whole && bytes < 1 << 47).then_some(bytes)
     }
 }
@@ -82,12 +84,14 @@ pub struct OutOfBounds {
 }
 
 impl JobSegment {
-    /// Creates one, with pages for the doorbells only.
+    /// Creates one, with pages for the doorbells and the words of post lanes only.
     pub fn create(geometry: JobGeometry) -> io::Result<Self> {
         let bytes = geometry.bytes().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         let segment = Segment::create("ropeway-job", bytes)?;
         segment.reserve(0, geometry.doorbells() + u64::from(geometry.local_ranks) * DOORBELLS_BYTES)?;
-        Ok(Self { segment, geometry })
+        let job = Self { segment, geometry };
+        job.reserve_post_words()?;
+        Ok(job)
     }
 
     /// Maps the one the daemon has handed over.

@@ -7,6 +7,7 @@ mod primitive;
 
 pub mod doorbell;
 pub mod eager;
+pub mod post;
 pub mod relay;
 pub mod request;
 pub mod ring;
@@ -43,6 +44,8 @@ mod mapped;
 #[cfg(not(loom))]
 mod meeting;
 #[cfg(not(loom))]
+mod post_area;
+#[cfg(not(loom))]
 mod relay_area;
 #[cfg(not(loom))]
 mod segment;
@@ -72,6 +75,7 @@ pub use self::{
     job::{JobGeometry, JobSegment, OutOfBounds},
     known::KnownChannels,
     meeting::{Arrival, Helped, Meeting, MeetingPlan, SMALL_WORK_BYTES},
+    post_area::PostLane,
     segment::{Segment, SegmentError},
     share::own_buffers,
     user_function::UserFunction,

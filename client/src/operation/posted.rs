@@ -1,0 +1,124 @@
+//! Operations that use the post lanes.
+
+use ropeway_proto::limits::POST_BYTES_MAX;
+use ropeway_proto::{Command, Completion, Endpoint, Layout};
+
+use super::{Operation, Run};
+use crate::post::{Kept, Look, Stage};
+use crate::wait::Event;
+use crate::{Error, Status};
+
+impl Operation {
+    /// What comes before the daemon is given a receive or, without memory, a probe: if there is a message for it in a post lane, it
+    /// need not begin.
+    pub(crate) fn post(&mut self, endpoint: &Endpoint, into: Option<&mut [u8]>) -> Option<Completion> {
+        let attachment = &self.attachment;
+        match attachment.post().detour_recv(endpoint, self.slot, into, |entries| attachment.entrust(entries)) {
+            Ok(found) => Some(found),
+            Err(detour) => {
+                self.detour = detour;
+                None
+            }
+        }
+    }
+
+    /// Begins an operation that has ended already, in a post lane.
+    pub(crate) fn end_at_once(&mut self, completion: Completion) {
+        self.run = self.found(completion);
+    }
+
+    /// The outcome of an operation that is over in a post lane.
+    #[inline(never)]
+    pub(super) fn take_posted(&mut self) -> Result<Status, Error> {
+        self.let_go();
+        let completion = self.posted.take();
+        self.judge(completion)
+    }
+
+    /// Begins a receive into our own memory, of which this is a part.
+    pub(crate) fn begin_recv(&mut self, endpoint: Endpoint, layout: Layout) -> Result<(), Error> {
+        let mut memory = self.take_memory().expect("a receive that does not wait has a buffer");
+        let into = &mut memory.as_bytes_mut()[..layout.bytes() as usize];
+        let run = match self.keep(endpoint, layout, into) {
+            None => self.post(&endpoint, Some(into)).map(|found| self.found(found)),
+            kept => kept,
+        };
+        self.memory = memory.into();
+        match run {
+            None => self.begin(|slot, epoch| Command::Recv { slot, epoch, endpoint, layout }),
+            Some(run) => {
+                self.enter(run);
+                Ok(())
+            }
+        }
+    }
+
+    /// Where a receive is that needs no daemon. Large messages go by the daemon, which is better told at once.
+    fn keep(&mut self, endpoint: Endpoint, layout: Layout, into: &mut [u8]) -> Option<Run> {
+        if into.len() > POST_BYTES_MAX || self.attachment.log().is_kept() {
+            return None;
+        }
+        let kept = Kept { slot: self.slot, epoch: self.epoch.wrapping_add(1), endpoint, layout };
+        match self.attachment.post().keep(kept, into) {
+            Look::Found(found) => Some(self.found(found)),
+            Look::NotYet(news) => {
+                self.awaited = news.place();
+                Some(Run::Kept)
+            }
+            Look::AskDaemon => None,
+        }
+    }
+
+    fn found(&mut self, completion: Completion) -> Run {
+        self.posted = Some(completion);
+        Run::Posted
+    }
+
+    /// The outcome of a kept receive, if it has ended.
+    #[inline(never)]
+    pub(super) fn take_kept(&mut self) -> Option<Result<Status, Error>> {
+        if !self.has_happened() {
+            return None;
+        }
+        let (attachment, (source, _)) = (&self.attachment, self.awaited);
+        match attachment.post().poll((source, self.slot), |entries| attachment.entrust(entries)) {
+            Stage::Waiting(next) => {
+                self.awaited = (source, next);
+                return None;
+            }
+            Stage::Ended(completion) => self.run = self.found(completion),
+            Stage::Entrusted => self.entrusted(),
+        }
+        self.take_outcome(0)
+    }
+
+    /// Takes a kept receive back, or its outcome. `None` if it is not kept, or no more.
+    pub(super) fn withdraw_kept(&mut self) -> Option<Result<Option<Status>, Error>> {
+        if self.run != Run::Kept {
+            return None;
+        }
+        if let Some(outcome) = self.take_kept() {
+            return Some(outcome.map(Some));
+        }
+        if self.run == Run::Kept {
+            self.forget_kept();
+        }
+        (self.run == Run::Inactive).then_some(Ok(None))
+    }
+
+    /// Lets a kept receive be, unless the daemon has it.
+    #[cold]
+    pub(super) fn forget_kept(&mut self) {
+        match self.attachment.post().forget(self.awaited.0, self.slot) {
+            Some(Stage::Entrusted) => self.entrusted(),
+            _ => self.let_go(),
+        }
+    }
+
+    /// The daemon has got a kept receive.
+    fn entrusted(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.detour = Some(self.attachment.post().detour_kept(self.awaited.0, self.slot));
+        self.run = Run::Daemon;
+    }
+}

@@ -1,0 +1,268 @@
+//! One-shot messages between ranks of this node without the daemon, over the post lanes of the job segment.
+//!
+//! Only what is small and simple goes that way: see `ropeway_shm::post`. All else takes the detour by the daemon, which matches
+//! it; here it is seen to that both ways together keep the order of messages.
+
+mod detour;
+mod inbox;
+mod kept;
+
+use std::hint;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+
+use ropeway_proto::limits::POST_BYTES_MAX;
+use ropeway_proto::{CommId, Completion, Endpoint, Rank, Slot};
+use ropeway_shm::post::{PostEnvelope, PostMemory, PostSender, has_news};
+use ropeway_shm::{JobSegment, PostLane};
+
+use crate::commands::Entry;
+use crate::communicator::is_internal;
+use crate::wait::Event;
+
+pub(crate) use detour::Detour;
+use detour::Errand;
+use inbox::Inbox;
+pub(crate) use kept::{Kept, Stage};
+
+/// The ends of all lanes of this rank.
+pub(crate) struct PostOffice {
+    job: Arc<JobSegment>,
+    local_rank: u32,
+    /// Of the node.
+    first_rank: Rank,
+    /// By receiver.
+    senders: Vec<Mutex<Outlet>>,
+    inbox: Mutex<Inbox>,
+}
+
+/// The sending end of a lane.
+#[derive(Default)]
+struct Outlet {
+    sender: PostSender,
+    is_open: bool,
+}
+
+/// Which ranks of this node an endpoint may mean, beside our own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Neighbours {
+    Nobody,
+    One(u32),
+    All,
+}
+
+/// What a look for a message has given.
+pub(crate) enum Look<'a> {
+    /// It was there.
+    Found(Completion),
+    /// There is none, not with the daemon either. What to wait for.
+    NotYet(News<'a>),
+    /// The daemon may have it, or knows why it will never come.
+    AskDaemon,
+}
+
+impl PostOffice {
+    /// That of a rank, which is among the node's at this index.
+    pub(crate) fn new(job: Arc<JobSegment>, rank: Rank, local_rank: u32) -> Self {
+        let local_ranks = if job.has_post() { job.geometry().local_ranks } else { 0 };
+        let first_rank = rank - local_rank;
+        let senders = (0..local_ranks).map(|_| Mutex::default()).collect();
+        let inbox = Mutex::new(Inbox::new(job.clone(), local_rank, first_rank, local_ranks));
+        Self { job, local_rank, first_rank, senders, inbox }
+    }
+
+    /// Sends a message through a lane, with so many looks for a free cell before the core is yielded. False if it has to take the
+    /// detour.
+    #[inline]
+    pub(crate) fn send(&self, endpoint: &Endpoint, message: &[u8], looks: u32) -> bool {
+        let Some(dest) = self.neighbour(endpoint.comm, endpoint.peer) else { return false };
+        if message.len() > POST_BYTES_MAX {
+            return false;
+        }
+        let envelope =
+            PostEnvelope { comm: endpoint.comm, tag: endpoint.tag.unwrap_or_default(), bytes: message.len() };
+        let lane = self.lane_to(dest);
+        let is_sent = self.send_to((dest, &lane), &envelope, message, looks);
+        if is_sent {
+            self.wake((dest, &lane));
+        }
+        is_sent
+    }
+
+    fn send_to(&self, (dest, lane): (u32, &PostLane<'_>), envelope: &PostEnvelope, message: &[u8], looks: u32) -> bool {
+        let mut outlet = self.senders[dest as usize].lock().expect(NO_PANIC);
+        // Without memory there is the detour.
+        outlet.is_open = outlet.is_open || self.job.open_post_lane(self.local_rank, dest).is_ok();
+        if !outlet.is_open || !outlet.sender.may_send(lane) || !has_room(&outlet.sender, lane, looks) {
+            return false;
+        }
+        lane.write(outlet.sender.number(), message);
+        outlet.sender.send(lane, envelope)
+    }
+
+    /// The daemon is about to be given a message to send by the operation on this slot.
+    pub(crate) fn detour_send(self: &Arc<Self>, endpoint: &Endpoint, slot: Slot) -> Option<Detour> {
+        let dest = self.neighbour(endpoint.comm, endpoint.peer)?;
+        let lane = self.lane_to(dest);
+        lane.words().count_detour();
+        self.wake((dest, &lane));
+        Some(Detour::new(self, slot, Errand::Send(dest)))
+    }
+
+    /// Looks for a message from a neighbour, which is received if there is memory for it, else left where it is.
+    pub(crate) fn look(&self, endpoint: &Endpoint, into: Option<&mut [u8]>) -> Look<'_> {
+        self.look_into(&mut self.lock_inbox(), endpoint, into)
+    }
+
+    /// Receives a message from a neighbour, or keeps the receive if there is none yet.
+    pub(crate) fn keep(&self, kept: Kept, into: &mut [u8]) -> Look<'_> {
+        let mut inbox = self.lock_inbox();
+        let look = self.look_into(&mut inbox, &kept.endpoint, Some(into));
+        if let Look::NotYet(news) = &look {
+            inbox.keep(news.source, kept);
+        }
+        look
+    }
+
+    fn look_into(&self, inbox: &mut Inbox, endpoint: &Endpoint, into: Option<&mut [u8]>) -> Look<'_> {
+        let Some(source) = self.neighbour(endpoint.comm, endpoint.peer) else { return Look::AskDaemon };
+        let lane = self.lane_from(source);
+        match inbox.take_from(source, endpoint, into) {
+            Ok(found) => Look::Found(found),
+            Err(_) if inbox.posted(source) > 0 || !lane.words().is_settled() || lane.sender().is_gone() => {
+                Look::AskDaemon
+            }
+            Err(next) => Look::NotYet(News { lane, source, next }),
+        }
+    }
+
+    /// How far a kept receive has got. Unless it still waits, it is kept no more. Needs a way to the daemon, which may get it.
+    pub(crate) fn poll(&self, (source, slot): (u32, Slot), publish: impl Fn(&[Entry])) -> Stage {
+        self.lock_inbox().poll(source, slot, publish)
+    }
+
+    /// A receive is kept no more. Where it was, if it did not wait.
+    pub(crate) fn forget(&self, source: u32, slot: Slot) -> Option<Stage> {
+        self.lock_inbox().forget(source, slot)
+    }
+
+    /// What a kept receive waits for that was told the number of the next message to come.
+    pub(crate) fn news(&self, source: u32, next: u64) -> News<'_> {
+        News { lane: self.lane_from(source), source, next }
+    }
+
+    /// A kept receive from this sender is with the daemon, as the operation on this slot.
+    pub(crate) fn detour_kept(self: &Arc<Self>, source: u32, slot: Slot) -> Detour {
+        Detour::new(self, slot, Errand::Recv(Neighbours::One(source)))
+    }
+
+    /// A receive or, without memory, a probe is about to be given to the daemon by the operation on this slot; unless there is a
+    /// message for it.
+    pub(crate) fn detour_recv(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        slot: Slot,
+        into: Option<&mut [u8]>,
+        publish: impl Fn(&[Entry]),
+    ) -> Result<Completion, Option<Detour>> {
+        let sources = self.neighbours(endpoint);
+        if sources == Neighbours::Nobody {
+            return Err(None);
+        }
+        let errand = if into.is_some() { Errand::Recv(sources) } else { Errand::Probe(sources) };
+        let mut inbox = self.lock_inbox();
+        inbox.post(sources);
+        inbox.each(sources).for_each(|source| inbox.entrust(source, &publish));
+        let found = inbox.take(sources, endpoint, into);
+        match found {
+            Some(found) => {
+                inbox.unpost(sources);
+                Ok(found)
+            }
+            None => Err(Some(Detour::new(self, slot, errand))),
+        }
+    }
+
+    fn neighbours(&self, endpoint: &Endpoint) -> Neighbours {
+        match self.neighbour(endpoint.comm, endpoint.peer) {
+            Some(one) => Neighbours::One(one),
+            None if endpoint.peer.is_none() && self.job.has_post() && !is_internal(endpoint.comm) => Neighbours::All,
+            None => Neighbours::Nobody,
+        }
+    }
+
+    /// The index of a rank among the node's, if there is a lane to it. Our own messages of the library have none.
+    #[inline]
+    fn neighbour(&self, comm: CommId, peer: Option<Rank>) -> Option<u32> {
+        let index = peer?.checked_sub(self.first_rank)?;
+        let is_neighbour = (index as usize) < self.senders.len() && index != self.local_rank && !is_internal(comm);
+        is_neighbour.then_some(index)
+    }
+
+    fn lane_to(&self, dest: u32) -> PostLane<'_> {
+        self.job.post_lane(self.local_rank, dest).expect(IS_NEIGHBOUR)
+    }
+
+    fn lane_from(&self, source: u32) -> PostLane<'_> {
+        self.job.post_lane(source, self.local_rank).expect(IS_NEIGHBOUR)
+    }
+
+    #[inline]
+    fn wake(&self, (dest, lane): (u32, &PostLane<'_>)) {
+        let doorbells = lane.words().take_waiters();
+        if doorbells != 0 {
+            self.job.ring_all(dest, doorbells);
+        }
+    }
+
+    fn lock_inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().expect(NO_PANIC)
+    }
+}
+
+/// A receiver that is at it frees a cell sooner than a message takes the detour; one that is not may need our core.
+fn has_room(sender: &PostSender, lane: &PostLane<'_>, looks: u32) -> bool {
+    let has_room_after = |wait: fn()| {
+        wait();
+        sender.has_room(lane)
+    };
+    sender.has_room(lane)
+        || (0..looks).any(|_| has_room_after(hint::spin_loop))
+        || (0..YIELDS).any(|_| has_room_after(thread::yield_now))
+}
+
+/// A lane in which the next message has not come yet.
+pub(crate) struct News<'a> {
+    lane: PostLane<'a>,
+    source: u32,
+    next: u64,
+}
+
+impl News<'_> {
+    /// The index of the sender among the node's ranks, and the number of the message.
+    pub(crate) fn place(&self) -> (u32, u64) {
+        (self.source, self.next)
+    }
+}
+
+impl Event for News<'_> {
+    fn has_happened(&self) -> bool {
+        has_news(&self.lane, self.next)
+    }
+
+    fn arm(&self, doorbell: u32) {
+        self.lane.words().arm(doorbell);
+    }
+
+    /// The number stays: another thread may have left the same. It costs one wake-up at most.
+    fn disarm(&self) {}
+
+    fn is_direct(&self) -> bool {
+        true
+    }
+}
+
+/// How often the core is yielded before a message takes the detour because the lane is full.
+const YIELDS: u32 = 2;
+const NO_PANIC: &str = "nothing panics under this lock";
+const IS_NEIGHBOUR: &str = "there is a lane to each neighbour";

@@ -1,0 +1,186 @@
+//! Where the post lanes of a node's ranks lie: at the end of the job segment.
+//!
+//! ```text
+//!  0                 + ranks × 64        + ranks² × 128      + ranks² × lane
+//!  +-----------------+-------------------+-------------------+
+//!  | words           | words             | cells             |
+//!  | per rank        | per lane          | per lane          |
+//!  +-----------------+-------------------+-------------------+
+//! ```
+//!
+//! Lanes are in the order of their senders, and of one sender in that of their receivers. The words have memory from the
+//! beginning, the cells of a lane when its sender first wants them. Payload lies right behind the head of its cell: of messages
+//! up to 48 bytes all comes in one cache line.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU8;
+
+use ropeway_proto::Layout;
+use ropeway_proto::limits::{POST_BYTES_MAX, POST_RANKS_MAX};
+
+use crate::doorbell::Doorbell;
+use crate::job::{JobGeometry, JobSegment};
+use crate::mapped;
+use crate::post::{CELLS, CellWords, LaneWords, PostMemory, RankWords};
+
+/// A lane between two ranks.
+#[derive(Clone, Copy)]
+pub struct PostLane<'a> {
+    words: &'a LaneWords,
+    sender: &'a RankWords,
+    receiver: &'a RankWords,
+    /// May have no memory until the lane is open.
+    cells: &'a [Cell; CELLS as usize],
+}
+
+#[repr(C, align(64))]
+struct Cell {
+    words: CellWords,
+    payload: [AtomicU8; POST_BYTES_MAX],
+}
+
+const RANK_BYTES: u64 = size_of::<RankWords>() as u64;
+const LANE_BYTES: u64 = size_of::<LaneWords>() as u64;
+const CELLS_BYTES: u64 = size_of::<[Cell; CELLS as usize]>() as u64;
+const _: () = assert!(RANK_BYTES == 64 && LANE_BYTES == 128);
+
+/// Ranks that have lanes: those of a node, or none. One alone needs none.
+fn ranks(geometry: &JobGeometry) -> u64 {
+    if (2..=POST_RANKS_MAX).contains(&geometry.local_ranks) { geometry.local_ranks.into() } else { 0 }
+}
+
+fn words_bytes(geometry: &JobGeometry) -> u64 {
+    let ranks = ranks(geometry);
+    ranks * RANK_BYTES + ranks * ranks * LANE_BYTES
+}
+
+/// Bytes of the whole area.
+pub(crate) fn bytes(geometry: &JobGeometry) -> u64 {
+    words_bytes(geometry) + ranks(geometry).pow(2) * CELLS_BYTES
+}
+
+impl JobSegment {
+    /// Whether there are post lanes.
+    pub fn has_post(&self) -> bool {
+        ranks(&self.geometry()) > 0
+    }
+
+    /// The lane from one rank to another, if there are lanes and such ranks.
+    #[inline]
+    pub fn post_lane(&self, sender: u32, receiver: u32) -> Option<PostLane<'_>> {
+        let lane = self.post_index(sender, receiver)?;
+        let lanes = self.post_begin() + ranks(&self.geometry()) * RANK_BYTES;
+        // SAFETY: `LaneWords` consists of atomics.
+        let words = unsafe { self.segment().shared(lanes + lane * LANE_BYTES) }?;
+        // SAFETY: `Cell` consists of atomics.
+        let cells = unsafe { self.segment().shared(self.post_cells(lane)) }?;
+        Some(PostLane { words, sender: self.post_rank(sender)?, receiver: self.post_rank(receiver)?, cells })
+    }
+
+    /// What concerns all lanes of a rank, if there are lanes and such a rank.
+    pub fn post_rank(&self, local_rank: u32) -> Option<&RankWords> {
+        let is_there = u64::from(local_rank) < ranks(&self.geometry());
+        // SAFETY: `RankWords` consists of atomics.
+        let words = unsafe { self.segment().shared(self.post_begin() + u64::from(local_rank) * RANK_BYTES) };
+        words.filter(|_| is_there)
+    }
+
+    /// Makes sure of the pages of a lane's cells, and opens it.
+    pub fn open_post_lane(&self, sender: u32, receiver: u32) -> io::Result<()> {
+        if let (Some(index), Some(lane)) = (self.post_index(sender, receiver), self.post_lane(sender, receiver)) {
+            self.segment().reserve(self.post_cells(index), CELLS_BYTES)?;
+            lane.words.open();
+        }
+        Ok(())
+    }
+
+    /// A rank has died or left: whoever waits for a message of its looks again.
+    pub fn leave_post(&self, local_rank: u32) {
+        let Some(words) = self.post_rank(local_rank) else { return };
+        words.leave();
+        for receiver in 0..self.geometry().local_ranks {
+            if let Some(lane) = self.post_lane(local_rank, receiver) {
+                self.ring_all(receiver, lane.words.take_waiters());
+            }
+        }
+    }
+
+    /// Wakes who sleeps on these doorbells of a rank, a bit each.
+    pub fn ring_all(&self, local_rank: u32, doorbells: u64) {
+        let indices = (0..u64::BITS).filter(|index| doorbells & 1 << index != 0);
+        indices.filter_map(|index| self.doorbell(local_rank, index)).for_each(Doorbell::wake);
+    }
+
+    pub(crate) fn reserve_post_words(&self) -> io::Result<()> {
+        self.segment().reserve(self.post_begin(), words_bytes(&self.geometry()))
+    }
+
+    fn post_begin(&self) -> u64 {
+        self.channels().end
+    }
+
+    fn post_cells(&self, lane: u64) -> u64 {
+        self.post_begin() + words_bytes(&self.geometry()) + lane * CELLS_BYTES
+    }
+
+    fn post_index(&self, sender: u32, receiver: u32) -> Option<u64> {
+        let ranks = ranks(&self.geometry());
+        let (sender, receiver) = (u64::from(sender), u64::from(receiver));
+        (sender < ranks && receiver < ranks && sender != receiver).then_some(sender * ranks + receiver)
+    }
+}
+
+impl PostLane<'_> {
+    /// Copies a message into the cell of message `number`: as much of it as fits.
+    #[inline]
+    pub fn write(&self, number: u64, message: &[u8]) {
+        let bytes = message.len().min(POST_BYTES_MAX);
+        // SAFETY: the slice is as long, and so is the payload of the cell, which is mapped.
+        unsafe { mapped::copy_small(NonNull::from(message).cast(), self.payload(number), bytes) };
+    }
+
+    /// Copies the cell of message `number` into a slice: as much as fits.
+    #[inline]
+    pub fn read(&self, number: u64, into: &mut [u8]) {
+        let bytes = into.len().min(POST_BYTES_MAX);
+        // SAFETY: the slice is ours and as long, and so is the payload of the cell, which is mapped.
+        unsafe { mapped::copy_small(self.payload(number), NonNull::from(into).cast(), bytes) };
+    }
+
+    /// Copies `bytes` bytes of the cell of message `number` to where a layout of one block begins: as many as fit.
+    #[inline]
+    pub fn place(&self, number: u64, job: &JobSegment, to: &Layout, bytes: usize) {
+        let bytes = bytes.min(POST_BYTES_MAX).min(to.block_bytes as usize);
+        if let Some(target) = job.range(to.offset, bytes as u64) {
+            // SAFETY: the range was checked, and the payload of the cell is as long and mapped.
+            unsafe { mapped::copy_small(self.payload(number), target, bytes) };
+        }
+    }
+
+    fn payload(&self, number: u64) -> NonNull<u8> {
+        NonNull::from(&self.cells[(number % CELLS) as usize].payload).cast()
+    }
+}
+
+impl PostMemory for PostLane<'_> {
+    #[inline]
+    fn words(&self) -> &LaneWords {
+        self.words
+    }
+
+    #[inline]
+    fn sender(&self) -> &RankWords {
+        self.sender
+    }
+
+    #[inline]
+    fn receiver(&self) -> &RankWords {
+        self.receiver
+    }
+
+    #[inline]
+    fn cell(&self, number: u64) -> &CellWords {
+        &self.cells[(number % CELLS) as usize].words
+    }
+}
