@@ -85,6 +85,26 @@ fn receives_of_every_kind_get_messages_in_the_order_they_were_posted_in() {
 }
 
 #[test]
+fn receives_begun_while_messages_come_get_them_in_order() {
+    const MESSAGES: u32 = 1000;
+    everywhere(2, |world| {
+        for _ in 0..ROUNDS {
+            // Both begin at once, so that messages come between the looks of a receive at the lane.
+            world.barrier().unwrap();
+            if world.rank() == 0 {
+                (0..MESSAGES).for_each(|number| world.send(&message(number, SMALL), 1, 0).unwrap());
+                continue;
+            }
+            let irecv = |_| world.irecv(world.alloc::<u8>(SMALL).unwrap(), 0, 0).unwrap();
+            let pending: Vec<Running> = (0..MESSAGES).map(irecv).collect();
+            for (number, pending) in (0..).zip(pending) {
+                assert_is(&pending.wait().unwrap().0, number);
+            }
+        }
+    });
+}
+
+#[test]
 fn a_receive_gets_its_message_before_those_posted_after_it() {
     everywhere(3, |world| {
         let alloc = || world.alloc::<u32>(1).unwrap();

@@ -49,7 +49,7 @@ pub const WIRED_NODES_MAX: usize = 64;
 pub const PAIR_CREDITS: u32 = 32;
 
 /// The largest one-shot message that goes from one rank of a node to another without the daemon.
-pub const POST_BYTES_MAX: usize = 4 << 10;
+pub const POST_BYTES_MAX: usize = 2 << 10;
 
 /// Ranks on a node beyond which all one-shot messages go by the daemon: each pair has a lane of some 32 KiB, if it uses it.
 pub const POST_RANKS_MAX: u32 = 128;

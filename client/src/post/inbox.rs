@@ -65,14 +65,13 @@ impl Inbox {
         endpoint: &Endpoint,
         mut into: Option<&mut [u8]>,
     ) -> Result<Completion, u64> {
-        if !self.inlets[source as usize].kept.is_empty() {
-            self.serve(source);
-        }
+        // What comes after kept receives were served is first theirs, too.
+        let end = if self.inlets[source as usize].kept.is_empty() { u64::MAX } else { self.serve(source) };
         let lane = self.job.post_lane(source, self.local_rank).expect(IS_NEIGHBOUR);
         let receiver = &mut self.inlets[source as usize].receiver;
         let source = self.first_rank + source;
         loop {
-            let (number, envelope) = receiver.find(&lane, |envelope| envelope.suits(endpoint))?;
+            let (number, envelope) = receiver.find_before(end, &lane, |envelope| envelope.suits(endpoint))?;
             let Some(into) = into.as_deref_mut() else { return Ok(found(source, &envelope, true)) };
             if receiver.take(&lane, number) {
                 let is_read = envelope.bytes <= into.len();

@@ -3,7 +3,7 @@
 /// Goes through a lane.
 pub(crate) const SMALL: usize = 16;
 /// Just fits into a cell, and just does not.
-pub(crate) const EDGE: [usize; 2] = [4096, 4097];
+pub(crate) const EDGE: [usize; 2] = [2048, 2049];
 /// The daemon announces it.
 pub(crate) const LARGE: usize = 100_000;
 

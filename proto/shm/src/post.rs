@@ -13,7 +13,7 @@ use ropeway_proto::{CommId, Endpoint, Tag, limits};
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Messages that a lane holds. The model checker gets to full lanes sooner with fewer.
-pub const CELLS: u64 = if cfg!(loom) { 2 } else { 8 };
+pub const CELLS: u64 = if cfg!(loom) { 2 } else { 64 };
 
 /// What both ends of a lane say to each other beside its cells, each in the cache line of the one who writes it.
 #[repr(C)]
@@ -312,12 +312,24 @@ impl PostReceiver {
         memory: &impl PostMemory,
         suits: impl Fn(&PostEnvelope) -> bool,
     ) -> Result<(u64, PostEnvelope), u64> {
+        self.find_before(u64::MAX, memory, suits)
+    }
+
+    /// As [`find`](Self::find), among messages before this number.
+    #[inline]
+    pub fn find_before(
+        &mut self,
+        end: u64,
+        memory: &impl PostMemory,
+        suits: impl Fn(&PostEnvelope) -> bool,
+    ) -> Result<(u64, PostEnvelope), u64> {
+        let end = end.min(self.limit);
         // SYNC post-open (load): there is memory.
         if memory.words().is_open().load(Ordering::Acquire) == 0 {
             return Err(self.head);
         }
         let mut number = self.head;
-        while number < self.limit && number - self.head < CELLS {
+        while number < end && number - self.head < CELLS {
             let cell = memory.cell(number);
             match cell.progress(number) {
                 FULL => {
