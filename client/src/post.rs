@@ -10,6 +10,7 @@ mod kept;
 use std::hint;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use ropeway_proto::limits::POST_BYTES_MAX;
 use ropeway_proto::{CommId, Completion, Endpoint, Rank, Slot};
@@ -220,15 +221,23 @@ impl PostOffice {
     }
 }
 
-/// A receiver that is at it frees a cell sooner than a message takes the detour; one that is not may need our core.
+/// Whether there is a free cell, or soon is: a receiver that is at it needs our core at most, and a message that takes the detour
+/// takes along all that follow until the receiver has caught up.
 fn has_room(sender: &PostSender, lane: &PostLane<'_>, looks: u32) -> bool {
     let has_room_after = |wait: fn()| {
         wait();
         sender.has_room(lane)
     };
-    sender.has_room(lane)
-        || (0..looks).any(|_| has_room_after(hint::spin_loop))
-        || (0..YIELDS).any(|_| has_room_after(thread::yield_now))
+    if sender.has_room(lane) || (0..looks).any(|_| has_room_after(hint::spin_loop)) {
+        return true;
+    }
+    let begin = Instant::now();
+    while begin.elapsed() < FULL_TIME {
+        if has_room_after(thread::yield_now) {
+            return true;
+        }
+    }
+    false
 }
 
 /// A lane in which the next message has not come yet.
@@ -262,7 +271,7 @@ impl Event for News<'_> {
     }
 }
 
-/// How often the core is yielded before a message takes the detour because the lane is full.
-const YIELDS: u32 = 2;
+/// After this, a few wake-ups, a receiver that leaves the lane full is taken to compute.
+const FULL_TIME: Duration = Duration::from_micros(200);
 const NO_PANIC: &str = "nothing panics under this lock";
 const IS_NEIGHBOUR: &str = "there is a lane to each neighbour";

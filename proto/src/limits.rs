@@ -51,7 +51,7 @@ pub const PAIR_CREDITS: u32 = 32;
 /// The largest one-shot message that goes from one rank of a node to another without the daemon.
 pub const POST_BYTES_MAX: usize = 2 << 10;
 
-/// Ranks on a node beyond which all one-shot messages go by the daemon: each pair has a lane of some 32 KiB, if it uses it.
+/// Ranks on a node beyond which all one-shot messages go by the daemon: each pair has a lane of some 132 KiB, if it uses it.
 pub const POST_RANKS_MAX: u32 = 128;
 
 /// The piece in which large messages travel. Pieces of different messages take turns on a link.
