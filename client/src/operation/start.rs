@@ -1,0 +1,167 @@
+//! How an operation begins: where its start goes, and what the daemon has to be told.
+
+use ropeway_proto::{Command, End, Epoch, EventKind, Slot, completion};
+
+use super::{Operation, Run};
+use crate::Error;
+use crate::attendance::Attendance;
+use crate::commands::Entry;
+use crate::direct::{DirectEnd, Started};
+use crate::log;
+
+impl Operation {
+    /// Begins an operation and returns the entry that tells the daemon. The caller publishes it, or calls `retract`.
+    pub(crate) fn stage(&mut self, command: impl FnOnce(Slot, Epoch) -> Command) -> Entry {
+        self.enter(Run::Daemon);
+        self.epoch = self.epoch.wrapping_add(1);
+        let command = command(self.slot, self.epoch);
+        if let Command::Send { endpoint, .. } = &command {
+            self.detour = self.attachment.post().detour_send(endpoint, self.slot);
+        }
+        if self.begun.is_some()
+            && let Some(registration) = log::registration(&command)
+        {
+            self.attachment.log().end(self.begun, || registration);
+        }
+        command.encode()
+    }
+
+    /// Begins an operation.
+    pub(crate) fn begin(&mut self, command: impl FnOnce(Slot, Epoch) -> Command) -> Result<(), Error> {
+        let entry = self.stage(command);
+        let published = self.attachment.publish(&[entry]);
+        if published.is_err() {
+            self.retract();
+        }
+        published
+    }
+
+    /// Begins the registered operation. If the daemon has to be told, the caller publishes the entry, or calls `retract`.
+    #[inline]
+    pub(crate) fn start(&mut self) -> Option<Entry> {
+        if !self.is_short {
+            return self.start_elsewhere();
+        }
+        self.start_direct()
+    }
+
+    #[inline]
+    pub(super) fn start_direct(&mut self) -> Option<Entry> {
+        self.enter(Run::Direct);
+        match self.direct.as_mut()?.start(self.attachment.presence(), self.favor) {
+            Ok(Started::Pending) => {}
+            Ok(Started::NeedsCopy) => return Some(Command::Move { slot: self.slot }.encode()),
+            Ok(Started::Done) => self.run = Run::Ended(completion::Status::Success),
+            Err(why) => self.run = Run::Ended(why),
+        }
+        None
+    }
+
+    /// With the daemon, with the other members of a collective, or over a wire; or on a channel that has come up meanwhile.
+    #[inline(never)]
+    pub(super) fn start_elsewhere(&mut self) -> Option<Entry> {
+        if self.attachment.log().is_kept() { self.start_logged() } else { self.start_where_it_goes() }
+    }
+
+    #[cold]
+    pub(super) fn start_logged(&mut self) -> Option<Entry> {
+        let begun = self.attachment.log().begin();
+        let entry = self.start_where_it_goes();
+        self.attachment.log().end(begun, || EventKind::Start { slot: self.slot });
+        entry
+    }
+
+    #[inline]
+    pub(super) fn start_where_it_goes(&mut self) -> Option<Entry> {
+        if self.member.is_some() {
+            return self.start_member();
+        }
+        if self.direct.is_none() && !self.finds_channel() {
+            return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
+        }
+        let entry = self.start_direct();
+        if self.wire.is_some() { self.start_on_wire() } else { entry }
+    }
+
+    #[inline]
+    pub(super) fn start_member(&mut self) -> Option<Entry> {
+        if self.attendance.is_none() && !self.finds_meeting() {
+            return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
+        }
+        self.enter(Run::Meeting);
+        match self.attendance.as_mut()?.start(self.attachment.presence(), self.favor) {
+            Ok(Started::Pending) => {}
+            Ok(Started::NeedsCopy) => return Some(Command::Move { slot: self.slot }.encode()),
+            Ok(Started::Done) => self.run = Run::Ended(completion::Status::Success),
+            // `take_outcome` finds out why.
+            Err(_) => {}
+        }
+        None
+    }
+
+    #[cold]
+    pub(super) fn finds_meeting(&mut self) -> bool {
+        let channel = self.attachment.request_slot(self.slot).channel();
+        if let (Some(member), Some((block, _))) = (&self.member, channel) {
+            self.attendance = Attendance::open(self.attachment.job(), block, member);
+        }
+        self.attendance.is_some()
+    }
+
+    /// A start may leave something for the wire. If the daemon has to be told, the entry.
+    pub(super) fn start_on_wire(&mut self) -> Option<Entry> {
+        let (wire, direct) = (self.wire.as_ref()?, self.direct.as_mut()?);
+        let command = match self.end? {
+            (End::Send, _) => {
+                let is_prompt = direct.is_prompt(self.attachment.presence(), self.favor);
+                self.attachment.wires().begin(wire, is_prompt)
+            }
+            (End::Recv, _) if self.run == Run::Direct => None,
+            (End::Recv, _) => self.credit(),
+        };
+        command.map(|command| command.encode())
+    }
+
+    /// A message was taken that came over a wire. If the daemon has to be told, how.
+    pub(super) fn credit(&self) -> Option<Command> {
+        let (wire, direct) = (self.wire.as_ref()?, self.direct.as_ref()?);
+        if direct.owes_credit() { self.attachment.wires().owe(wire) } else { None }
+    }
+
+    pub(super) fn enter(&mut self, run: Run) {
+        debug_assert!(!self.is_active(), "one operation at a time");
+        if let Some(memory) = self.memory.own_mut() {
+            memory.lend();
+        }
+        self.run = run;
+    }
+
+    /// Looks whether the daemon has set up a channel meanwhile.
+    #[cold]
+    pub(super) fn finds_channel(&mut self) -> bool {
+        let channel = self.attachment.request_slot(self.slot).channel();
+        if let (Some((end, _)), Some((block, number))) = (self.end, channel) {
+            self.direct = DirectEnd::open(self.attachment.job(), block, number, end);
+            let wired = self.direct.as_ref().and_then(|direct| direct.wired());
+            self.is_short = self.direct.is_some() && wired.is_none() && !self.attachment.log().is_kept();
+            self.wire = wired.and_then(|wired| self.attachment.wires().of(wired));
+            self.arrived = self.direct_outcome(completion::Status::Success).ok();
+        }
+        self.direct.is_some()
+    }
+
+    /// The operation is over, or the daemon never heard of it.
+    #[inline]
+    pub(crate) fn retract(&mut self) {
+        if self.run == Run::Kept {
+            self.forget_kept();
+        }
+        self.let_go();
+    }
+
+    #[inline]
+    pub(super) fn let_go(&mut self) {
+        self.memory.reclaim();
+        self.run = Run::Inactive;
+    }
+}
