@@ -205,6 +205,11 @@ impl Attachment {
         self.waiting.wait(event, mode, self.line.watch())
     }
 
+    /// How to wait while the daemon moves so many bytes.
+    pub(crate) fn mode_for(&self, bytes: u64, mode: WaitMode) -> WaitMode {
+        self.waiting.mode_for(bytes, mode)
+    }
+
     /// The lanes to and from ranks of this node.
     pub(crate) fn post(&self) -> &Arc<PostOffice> {
         &self.post

@@ -151,6 +151,11 @@ impl Operation {
         self.run != Run::Inactive
     }
 
+    /// How many bytes at most the daemon has to move for it yet. `None` if it has nothing to do for it.
+    pub(crate) fn bytes_by_daemon(&self) -> Option<u64> {
+        (self.run == Run::Daemon).then(|| self.terms.capacity())
+    }
+
     pub(crate) fn terms(&self) -> &Terms {
         &self.terms
     }
@@ -197,6 +202,7 @@ impl Operation {
         }
         self.attachment.log().begin_wait(Some(self.slot));
         self.begin_wait();
+        let mode = self.attachment.mode_for(self.bytes_by_daemon().unwrap_or(0), mode);
         let outcome = loop {
             if let Err(error) = self.attachment.wait(self, mode) {
                 self.retract();

@@ -72,6 +72,11 @@ impl<'a, R: Request> ActiveSet<'a, R> {
 
     /// Waits until all operations have ended. Returns early if one has failed.
     pub fn wait_all(self) -> Result<(), Error> {
+        if let Some((last, bytes)) = self.last_by_daemon() {
+            let operation = self.requests[last].persistent_mut().operation_mut();
+            let mode = operation.attachment().mode_for(bytes, self.mode);
+            operation.wait(mode)?;
+        }
         for request in self.requests {
             let operation = request.persistent_mut().operation_mut();
             if operation.is_active() {
@@ -79,6 +84,14 @@ impl<'a, R: Request> ActiveSet<'a, R> {
             }
         }
         Ok(())
+    }
+
+    /// The last operation that the daemon ends, and the bytes of all those. When that is over the others are too, as a rule, so waiting
+    /// for it first needs one wake-up and not many.
+    fn last_by_daemon(&self) -> Option<(usize, u64)> {
+        let bytes = self.requests.iter().map(|request| request.persistent().operation().bytes_by_daemon());
+        let by_daemon = bytes.enumerate().filter_map(|(index, bytes)| Some((index, bytes?)));
+        by_daemon.reduce(|(_, sum), (index, bytes)| (index, sum + bytes))
     }
 
     /// Waits until some operation has ended; its index and outcome. `None` when no operation is left.

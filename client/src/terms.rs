@@ -73,7 +73,8 @@ impl Terms {
         }
     }
 
-    fn capacity(&self) -> u64 {
+    /// As many bytes as the message may have.
+    pub(crate) fn capacity(&self) -> u64 {
         match *self {
             Self::Recv { capacity, .. } => capacity,
             Self::Send { bytes, .. } => bytes,

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sched::sched_getcpu;
 use ropeway_proto::limits::COMBINER_DOORBELL;
 use ropeway_shm::{ControlSegment, JobSegment};
 
@@ -142,6 +143,13 @@ impl WaitingRoom {
     /// Whether more ranks of this node are awake than there are cores.
     pub(crate) fn outnumbers_cores(&self) -> bool {
         self.job.awake_ranks() > self.cores
+    }
+
+    /// How to wait while the daemon moves so many bytes. On its core an adaptive wait sleeps at once if they are many: who yields gets
+    /// half of the core all the same, because the kernel sees to it that both get as much.
+    pub(crate) fn mode_for(&self, bytes: u64, mode: WaitMode) -> WaitMode {
+        let is_in_its_way = || sched_getcpu().is_ok_and(|core| core as u32 == self.job.daemon_core());
+        if mode == WaitMode::Adaptive && bytes >= LARGE_BYTES && is_in_its_way() { WaitMode::Blocking } else { mode }
     }
 
     /// Waits for `event`, or until the daemon is gone. Allocates nothing and holds no lock.
@@ -283,6 +291,8 @@ const DIRECT_SPINS: u32 = 60;
 const FAR_PATIENCE: u32 = 4;
 /// A yield that nobody takes up is shorter.
 const LONE_YIELD: Duration = Duration::from_nanos(800);
+/// Moving so many takes the daemon longer than waking us.
+const LARGE_BYTES: u64 = 128 << 10;
 /// Looks at a wire before the core is yielded; each is a system call.
 const WIRE_LOOKS: u32 = 4;
 /// How long a thread that is to sleep yields its core first.

@@ -1,8 +1,9 @@
 //! What a cycle without work does: look again, yielding the core, and after a while sleep.
 //!
 //! Never a bare spin while a rank waits: on a node whose ranks fill its cores, a daemon that spins takes the time of the very
-//! rank it waits for. And never a yield while all ranks compute: whoever gets the core then keeps it for a time slice of
-//! milliseconds, whatever arrives, where a daemon that sleeps is woken at once and preferred.
+//! rank it waits for. And no yield while ranks compute on the same core: whoever gets it then keeps it for a time slice of
+//! milliseconds, whatever arrives, where a daemon that sleeps is woken at once and preferred. But a core that nobody wants halts when
+//! the daemon sleeps, and then it takes longer to come back than to look for some time. What is right is learnt.
 
 use std::time::{Duration, Instant};
 
@@ -17,44 +18,119 @@ pub(crate) enum Rest {
     Sleep,
 }
 
-/// Decides how long to look for work before sleeping.
-pub(crate) struct Idle {
-    yield_for: Duration,
-    /// Since when there has been no work.
-    since: Option<Instant>,
-    /// Since when no rank has been waiting.
-    unwatched_since: Option<Instant>,
+/// What the ranks of the node do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ranks {
+    /// At least one waits, awake.
+    Wait,
+    /// All sleep.
+    Sleep,
+    /// None waits awake, and some do something else.
+    Compute,
 }
 
-/// A rank that has got its message may come back with the next one at once.
-const GRACE: Duration = Duration::from_micros(3);
+/// Decides how long to look for work before sleeping.
+pub(crate) struct Idle {
+    /// How long to look at least while ranks wait or sleep.
+    yield_for: Duration,
+    /// How long it has turned out to be worth while.
+    limit: Duration,
+    /// Since when there has been no work.
+    since: Option<Instant>,
+    /// Since when, besides, ranks have been computing.
+    computing_since: Option<Instant>,
+    caution: Caution,
+}
+
+/// Whether to yield the core among ranks that compute.
+#[derive(Default)]
+struct Caution {
+    /// Whether it is done this time.
+    yields: bool,
+    /// When the core was last yielded, if that was the last thing.
+    yielded_at: Option<Instant>,
+    /// How many times to do without after the next loss.
+    next_pause: u32,
+    /// How many times to do without now.
+    pause: u32,
+}
+
+/// A sleep that was shorter should have been a look.
+const LIMITS: u32 = 8;
+/// A rank that has got its message comes back with the next one within that time, if it does not compute.
+const GRACE: Duration = Duration::from_micros(30);
+/// The same for a daemon that must not yield.
+const SHORT_GRACE: Duration = Duration::from_micros(3);
+/// Who keeps the core for so long computes.
+const LOST: Duration = Duration::from_micros(100);
+const PAUSE_MIN: u32 = 8;
+const PAUSE_MAX: u32 = 1024;
 
 impl Idle {
     pub(crate) fn new(yield_for: Duration) -> Self {
-        Self { yield_for, since: None, unwatched_since: None }
+        Self { yield_for, limit: yield_for, since: None, computing_since: None, caution: Caution::default() }
     }
 
-    /// After a cycle that did `work` things. `is_watched`: some rank waits without sleeping.
-    pub(crate) fn after(&mut self, work: usize, now: Instant, is_watched: impl FnOnce() -> bool) -> Rest {
+    /// After a cycle that did `work` things.
+    pub(crate) fn after(&mut self, work: usize, now: Instant, ranks: impl FnOnce() -> Ranks) -> Rest {
+        self.caution.is_back(now);
         if work > 0 {
-            (self.since, self.unwatched_since) = (None, None);
+            (self.since, self.computing_since) = (None, None);
             return Rest::None;
         }
         let since = *self.since.get_or_insert(now);
-        if now.duration_since(since) >= self.yield_for {
+        if now.duration_since(since) >= self.limit {
             return Rest::Sleep;
         }
-        if is_watched() {
-            self.unwatched_since = None;
+        if ranks() != Ranks::Compute {
+            self.computing_since = None;
             return Rest::Yield;
         }
-        let since = *self.unwatched_since.get_or_insert(now);
-        if now.duration_since(since) < GRACE { Rest::None } else { Rest::Sleep }
+        let since = *self.computing_since.get_or_insert_with(|| {
+            self.caution.begin();
+            now
+        });
+        self.caution.rest(now, now.duration_since(since))
     }
 
-    /// It has slept: what woke it may be followed by more.
-    pub(crate) fn has_slept(&mut self) {
-        (self.since, self.unwatched_since) = (None, None);
+    /// It has slept for so long: what woke it may be followed by more.
+    pub(crate) fn has_slept(&mut self, slept: Duration) {
+        (self.since, self.computing_since) = (None, None);
+        let longest = self.yield_for * LIMITS;
+        self.limit = if slept < longest { longest } else { (self.limit / 2).max(self.yield_for) };
+    }
+}
+
+impl Caution {
+    /// Ranks have begun to compute, or to do something else for a moment.
+    fn begin(&mut self) {
+        self.yields = self.pause == 0;
+        self.pause = self.pause.saturating_sub(1);
+    }
+
+    fn rest(&mut self, now: Instant, lasted: Duration) -> Rest {
+        match self.yields {
+            true if lasted < GRACE => {
+                self.yielded_at = Some(now);
+                Rest::Yield
+            }
+            false if lasted < SHORT_GRACE => Rest::None,
+            _ => {
+                if self.yields {
+                    self.next_pause /= 2;
+                }
+                Rest::Sleep
+            }
+        }
+    }
+
+    /// The daemon runs again.
+    fn is_back(&mut self, now: Instant) {
+        if self.yielded_at.take().is_some_and(|at| now.duration_since(at) > LOST) {
+            self.next_pause = (2 * self.next_pause).clamp(PAUSE_MIN, PAUSE_MAX);
+            self.pause = self.next_pause;
+            self.yields = false;
+        }
     }
 }
 
@@ -62,29 +138,97 @@ impl Idle {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_idle_daemon_yields_first_and_then_sleeps() {
-        let (mut idle, start) = (Idle::new(Duration::from_micros(50)), Instant::now());
-        let at = |us| start + Duration::from_micros(us);
-        assert_eq!(idle.after(1, at(0), || true), Rest::None);
-        assert_eq!(idle.after(0, at(10), || true), Rest::Yield);
-        assert_eq!(idle.after(0, at(59), || true), Rest::Yield);
-        assert_eq!(idle.after(0, at(60), || true), Rest::Sleep);
-        assert_eq!(idle.after(3, at(61), || true), Rest::None);
-        assert_eq!(idle.after(0, at(62), || true), Rest::Yield);
+    /// Cycles at these microseconds.
+    struct Day {
+        idle: Idle,
+        start: Instant,
+    }
+
+    impl Day {
+        fn new() -> Self {
+            Self { idle: Idle::new(Duration::from_micros(50)), start: Instant::now() }
+        }
+
+        fn at(&mut self, us: u64, work: usize, ranks: Ranks) -> Rest {
+            self.idle.after(work, self.start + Duration::from_micros(us), || ranks)
+        }
+
+        fn sleep(&mut self, us: u64) {
+            self.idle.has_slept(Duration::from_micros(us));
+        }
     }
 
     #[test]
-    fn while_nobody_waits_it_sleeps_almost_at_once() {
-        let (mut idle, start) = (Idle::new(Duration::from_micros(50)), Instant::now());
-        let at = |us| start + Duration::from_micros(us);
-        assert_eq!(idle.after(0, at(0), || false), Rest::None);
-        assert_eq!(idle.after(0, at(2), || false), Rest::None);
-        assert_eq!(idle.after(0, at(3), || false), Rest::Sleep);
-        idle.has_slept();
-        assert_eq!(idle.after(0, at(10), || false), Rest::None);
-        // Somebody has come to wait.
-        assert_eq!(idle.after(0, at(12), || true), Rest::Yield);
-        assert_eq!(idle.after(0, at(14), || false), Rest::None);
+    fn an_idle_daemon_yields_first_and_then_sleeps() {
+        for ranks in [Ranks::Wait, Ranks::Sleep] {
+            let mut day = Day::new();
+            assert_eq!(day.at(0, 1, ranks), Rest::None);
+            assert_eq!(day.at(10, 0, ranks), Rest::Yield);
+            assert_eq!(day.at(59, 0, ranks), Rest::Yield);
+            assert_eq!(day.at(60, 0, ranks), Rest::Sleep);
+            assert_eq!(day.at(61, 3, ranks), Rest::None);
+            assert_eq!(day.at(62, 0, ranks), Rest::Yield);
+        }
+    }
+
+    #[test]
+    fn after_a_short_sleep_it_looks_longer_and_after_long_ones_less() {
+        let mut day = Day::new();
+        day.sleep(200);
+        assert_eq!(day.at(0, 0, Ranks::Sleep), Rest::Yield);
+        assert_eq!(day.at(399, 0, Ranks::Sleep), Rest::Yield);
+        assert_eq!(day.at(400, 0, Ranks::Sleep), Rest::Sleep);
+        for (sleep, limit) in [(1000, 200), (1000, 100), (1000, 50), (1000, 50)] {
+            day.sleep(sleep);
+            assert_eq!(day.at(10_000, 0, Ranks::Wait), Rest::Yield);
+            assert_eq!(day.at(10_000 + limit - 1, 0, Ranks::Wait), Rest::Yield);
+            assert_eq!(day.at(10_000 + limit, 0, Ranks::Wait), Rest::Sleep);
+        }
+    }
+
+    #[test]
+    fn a_moment_without_a_waiting_rank_is_bridged() {
+        let mut day = Day::new();
+        assert_eq!(day.at(0, 0, Ranks::Compute), Rest::Yield);
+        assert_eq!(day.at(29, 0, Ranks::Compute), Rest::Yield);
+        assert_eq!(day.at(31, 0, Ranks::Wait), Rest::Yield);
+        assert_eq!(day.at(40, 0, Ranks::Compute), Rest::Yield);
+    }
+
+    #[test]
+    fn who_has_lost_the_core_to_a_computing_rank_yields_seldom() {
+        let mut day = Day::new();
+        let mut yields = Vec::new();
+        // Each yield costs a millisecond.
+        for sleep in 0..200_u64 {
+            let now = sleep * 10_000;
+            day.sleep(9000);
+            if day.at(now, 0, Ranks::Compute) == Rest::Yield {
+                yields.push(sleep);
+                assert_eq!(day.at(now + 1000, 0, Ranks::Compute), Rest::Sleep);
+            } else {
+                assert_eq!(day.at(now + 2, 0, Ranks::Compute), Rest::None);
+                assert_eq!(day.at(now + 3, 0, Ranks::Compute), Rest::Sleep);
+            }
+        }
+        assert_eq!(yields, [0, 9, 26, 59, 124]);
+    }
+
+    #[test]
+    fn who_loses_nothing_yields_always_again() {
+        let mut day = Day::new();
+        assert_eq!(day.at(0, 0, Ranks::Compute), Rest::Yield);
+        assert_eq!(day.at(5000, 0, Ranks::Compute), Rest::Sleep);
+        let mut paused = 0;
+        for sleep in 1..100_u64 {
+            let now = sleep * 10_000;
+            day.sleep(9000);
+            if day.at(now, 0, Ranks::Compute) == Rest::Yield {
+                assert_eq!(day.at(now + 30, 0, Ranks::Compute), Rest::Sleep);
+            } else {
+                paused += 1;
+            }
+        }
+        assert_eq!(paused, 8);
     }
 }

@@ -12,6 +12,7 @@ use mio::event::Event;
 use mio::net::{TcpListener, UnixListener, UnixStream};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
+use nix::sched::sched_getcpu;
 use nix::sys::signalfd::SignalFd;
 use ropeway_proto::hello::VersionRange;
 use ropeway_proto::{JobId, NodeId};
@@ -21,7 +22,7 @@ use slab::Slab;
 use crate::client::Client;
 use crate::config::Config;
 use crate::device::{Device, ShmDevice};
-use crate::idle::{Idle, Rest};
+use crate::idle::{Idle, Ranks, Rest};
 use crate::job::Job;
 use crate::link::{Links, SelfTraffic};
 use crate::log::{Awake, Log};
@@ -172,7 +173,10 @@ impl Server {
             let work = self.cycle(now)?;
             self.awake.add(work);
             cycles += 1;
-            let rest = self.idle.after(work, now, || self.jobs.values().any(Job::is_watched));
+            let rest = self.idle.after(work, now, || ranks(&self.jobs));
+            if rest != Rest::None {
+                self.tell_core();
+            }
             match rest {
                 Rest::None if cycles % CYCLES_PER_POLL != 0 => {}
                 Rest::None => self.look(&mut events, Some(Duration::ZERO))?,
@@ -189,6 +193,12 @@ impl Server {
         }
         self.awake.end();
         Ok(())
+    }
+
+    /// Who waits for large messages on this core leaves it to the daemon.
+    fn tell_core(&self) {
+        let core = sched_getcpu().map_or(u32::MAX, |core| core as u32);
+        self.jobs.values().for_each(|job| job.segment.set_daemon_core(core));
     }
 
     /// What the daemon does, if anybody wants to know.
@@ -266,7 +276,7 @@ impl Server {
             self.awake.resume();
         }
         self.jobs.values_mut().for_each(Job::disarm);
-        self.idle.has_slept();
+        self.idle.has_slept(now.elapsed());
         Ok(())
     }
 
@@ -374,6 +384,17 @@ impl Server {
             return Err(error);
         }
         Ok(index)
+    }
+}
+
+/// What the ranks of all jobs do.
+fn ranks(jobs: &Jobs) -> Ranks {
+    if jobs.values().any(Job::is_watched) {
+        Ranks::Wait
+    } else if jobs.values().all(|job| job.segment.awake_ranks() == 0) {
+        Ranks::Sleep
+    } else {
+        Ranks::Compute
     }
 }
 

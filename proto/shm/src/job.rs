@@ -67,6 +67,14 @@ impl JobGeometry {
     }
 }
 
+/// Who needs the node's cores.
+#[repr(C)]
+struct Crowd {
+    /// Ranks that sleep.
+    sleepers: AtomicU32,
+    daemon_core: AtomicU32,
+}
+
 /// A mapped job segment.
 pub struct JobSegment {
     segment: Segment,
@@ -113,18 +121,32 @@ impl JobSegment {
     /// A rank goes to sleep, or wakes up.
     pub fn count_sleeper(&self, is_asleep: bool) {
         let change = if is_asleep { 1 } else { u32::MAX };
-        self.sleepers().fetch_add(change, Ordering::Relaxed);
+        self.crowd().sleepers.fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// The daemon runs on this core.
+    pub fn set_daemon_core(&self, core: u32) {
+        let word = &self.crowd().daemon_core;
+        // Ranks read it; a line that is written wanders.
+        if word.load(Ordering::Relaxed) != core {
+            word.store(core, Ordering::Relaxed);
+        }
+    }
+
+    /// The core the daemon has run on last. A hint.
+    pub fn daemon_core(&self) -> u32 {
+        self.crowd().daemon_core.load(Ordering::Relaxed)
     }
 
     /// How many ranks are awake, and may want a core. A hint: who dies in its sleep is counted as asleep for ever.
     #[inline]
     pub fn awake_ranks(&self) -> u32 {
-        self.geometry.local_ranks.saturating_sub(self.sleepers().load(Ordering::Relaxed))
+        self.geometry.local_ranks.saturating_sub(self.crowd().sleepers.load(Ordering::Relaxed))
     }
 
     #[inline]
-    fn sleepers(&self) -> &AtomicU32 {
-        // SAFETY: it is an atomic.
+    fn crowd(&self) -> &Crowd {
+        // SAFETY: it consists of atomics.
         unsafe { self.segment.shared(0) }.expect("every job segment has a first page")
     }
 
