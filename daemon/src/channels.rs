@@ -281,3 +281,48 @@ impl Space {
         Some(block)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropeway_proto::Layout;
+    use ropeway_shm::transfer::TransferMemory;
+    use ropeway_shm::{JobGeometry, OpenChannel};
+
+    const PIECE: u64 = 64 << 10;
+    const ARENA: u64 = 4 << 20;
+
+    /// A channel from rank 0 to rank 1 for so many pieces, both ends of which are started and leave the copy to the daemon.
+    fn begin(channels: &mut Channels, job: &Arc<JobSegment>, slot: u32, pieces: u64) -> OpenChannel {
+        let end = |local_rank| {
+            let at = job.arena(local_rank).start + u64::from(slot) * (1 << 20);
+            EndOfChannel { local_rank, slot, layout: Layout::contiguous(at, pieces * PIECE) }
+        };
+        let id = channels.open(job, end(0), end(1), u64::MAX).unwrap();
+        let open = channels.find(id).unwrap().on(job).unwrap();
+        for end in [End::Recv, End::Send] {
+            Transfer::default().start(&open, end);
+        }
+        channels.wish_move(id);
+        open
+    }
+
+    #[test]
+    fn large_messages_are_copied_a_piece_at_a_time_in_turn() {
+        let job = Arc::new(JobSegment::create(JobGeometry { local_ranks: 2, arena_bytes_max: ARENA }).unwrap());
+        for rank in 0..2 {
+            job.reserve_slots(rank, 8).unwrap();
+            job.reserve_arena(rank, ARENA).unwrap();
+        }
+        let mut channels = Channels::new(Thresholds { eager_bytes_max: 8 << 10, piece_bytes: PIECE });
+        let opened = [(0, 16), (1, 2), (2, 3)].map(|(slot, pieces)| (pieces, begin(&mut channels, &job, slot, pieces)));
+        for round in 1..=16 {
+            let moving = opened.iter().filter(|(pieces, _)| *pieces >= round).count() as u64;
+            assert_eq!(channels.copy_pieces(&job), (moving, moving * PIECE), "round {round}");
+            for (pieces, open) in &opened {
+                assert_eq!(Transfer::default().is_over(TransferMemory::words(open)), *pieces <= round);
+            }
+        }
+        assert_eq!(channels.copy_pieces(&job), (0, 0));
+    }
+}
