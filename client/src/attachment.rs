@@ -151,13 +151,21 @@ impl Attachment {
         if self.line.watch().is_gone() { self.line.watch().failure().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
-    /// Hands commands to the daemon, all at once if the ring has room. No allocation; no system call but to wake a
-    /// sleeping daemon. Fails only when the daemon is gone.
+    /// Hands commands to the daemon, all at once if the ring has room, and before them those that are staged. No allocation;
+    /// no system call but to wake a sleeping daemon. Fails only when the daemon is gone.
     pub(crate) fn publish(&self, entries: &[Entry]) -> Result<(), Error> {
         let begun = self.log.begin();
         let is_published = self.commands.push_all(entries, || !self.line.watch().is_gone());
         self.log.end(begun, || EventKind::Publish);
         if is_published { Ok(()) } else { self.check() }
+    }
+
+    /// Prepares commands that are handed over with the next that are published, or at once if the ring is full.
+    pub(crate) fn stage(&self, entries: &[Entry]) -> Result<(), Error> {
+        match self.commands.stage(entries) {
+            [] => Ok(()),
+            rest => self.publish(rest),
+        }
     }
 
     /// The wires.

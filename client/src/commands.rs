@@ -22,11 +22,11 @@ impl Commands {
         Self { producer: Mutex::new(producer), bell }
     }
 
-    /// Hands over as many commands as the ring has room for: what is left. No allocation; no system call but to wake a
-    /// sleeping daemon.
+    /// Hands over what is staged, and as many commands as the ring has room for: what is left. No allocation; no system call
+    /// but to wake a sleeping daemon.
     pub(crate) fn push<'a>(&self, entries: &'a [Entry]) -> &'a [Entry] {
         let (pushed, must_wake) = {
-            let mut producer = self.producer.lock().expect("nothing panics under this lock");
+            let mut producer = self.producer.lock().expect(NO_PANIC);
             (producer.push(entries), producer.must_wake())
         };
         if must_wake {
@@ -34,6 +34,12 @@ impl Commands {
             let _ = eventfd::ring(self.bell.as_fd());
         }
         &entries[pushed..]
+    }
+
+    /// Writes as many commands as the ring has room for: what is left. The daemon sees them with the next that are handed over.
+    pub(crate) fn stage<'a>(&self, entries: &'a [Entry]) -> &'a [Entry] {
+        let staged = self.producer.lock().expect(NO_PANIC).stage(entries);
+        &entries[staged..]
     }
 
     /// Hands over all of them, while `is_worthwhile`; says whether it did.
@@ -59,5 +65,30 @@ impl Commands {
     }
 }
 
+const NO_PANIC: &str = "nothing panics under this lock";
 /// A daemon that does not empty its ring for so long is gone or stopped.
 const CALL_TRIES: u32 = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropeway_shm::ControlSegment;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_is_staged_is_seen_all_at_once() {
+        let control = Arc::new(ControlSegment::create().unwrap());
+        let commands = Commands::new(control.producer(), eventfd::eventfd().unwrap());
+        let mut daemon = control.consumer();
+        let entry = |number| [number; COMMAND_WORDS];
+        for number in 0..100 {
+            assert!(commands.stage(&[entry(number)]).is_empty());
+            assert_eq!(daemon.pop(), Ok(None));
+        }
+        assert!(commands.push(&[entry(100)]).is_empty());
+        for number in 0..=100 {
+            assert_eq!(daemon.pop(), Ok(Some(entry(number))));
+        }
+        assert_eq!(daemon.pop(), Ok(None));
+    }
+}

@@ -64,20 +64,34 @@ impl DirectEnd {
         self.memory.channel().wired()
     }
 
+    /// Whether its messages are copied at once by whoever comes second.
+    pub(crate) fn is_small(&self) -> bool {
+        self.memory.channel().is_small()
+    }
+
     /// Starts the next message. `Err` says why there will never be one.
-    #[inline]
     pub(crate) fn start(&mut self, presence: &Presence, favor: Favor) -> Result<Started, Status> {
-        // A receiver may still take what was sent before its sender ended; `poll` sees to that.
-        if self.end == End::Send
-            && let Some(why) = self.memory.closed(End::Send)
-        {
-            return Err(why);
+        let Way::Large(_) = self.way else {
+            return self.start_small();
+        };
+        match self.memory.closed(self.end) {
+            Some(why) if self.end == End::Send => Err(why),
+            _ => Ok(self.start_large(presence, favor)),
         }
+    }
+
+    /// The same for small messages.
+    #[inline]
+    pub(crate) fn start_small(&mut self) -> Result<Started, Status> {
         let memory = &self.memory;
         let progress = match &mut self.way {
-            Way::Send(sender) => sender.start(memory),
+            Way::Send(sender) => match memory.closed(End::Send) {
+                None => sender.start(memory),
+                Some(why) => return Err(why),
+            },
+            // It may still take what was sent before its sender ended; `poll` sees to that.
             Way::Recv(receiver) => receiver.start(memory),
-            Way::Large(_) => return Ok(self.start_large(presence, favor)),
+            Way::Large(_) => Progress::Pending,
         };
         Ok(if progress == Progress::Done { Started::Done } else { Started::Pending })
     }
@@ -115,7 +129,7 @@ impl DirectEnd {
     }
 
     #[inline]
-    fn has_ended(&mut self, pieces: u32) -> bool {
+    pub(crate) fn has_ended(&mut self, pieces: u32) -> bool {
         let memory = &self.memory;
         match &mut self.way {
             Way::Send(sender) => sender.poll(memory) == Progress::Done,

@@ -46,7 +46,8 @@ pub(crate) struct Operation {
     /// Which end of a channel the request is, if it is one.
     end: Option<(End, Tag)>,
     direct: Option<DirectEnd>,
-    /// It has a direct channel to a rank of this node, and nobody wants to know when it is used.
+    /// Its messages are small and go to or come from a rank of this node, and nobody wants to know when: who starts it or waits
+    /// for it has nothing else to do.
     is_short: bool,
     /// Which member it is, if it is a collective, and where they meet.
     member: Option<Member>,
@@ -182,10 +183,22 @@ impl Operation {
         }
     }
 
-    /// Whether who waits has nothing else to do if it is over: the other end is a rank of this node, and no log is kept.
+    /// The message of a short operation, if it is over and all went well: the way most waits end.
     #[inline]
-    pub(crate) fn is_short(&self) -> bool {
-        self.is_short
+    pub(crate) fn take_short(&mut self) -> Option<Status> {
+        if !self.is_short {
+            return None;
+        }
+        let is_over = match self.run {
+            Run::Ended(status) => status == completion::Status::Success,
+            Run::Direct => self.direct.as_mut()?.has_ended(0),
+            _ => false,
+        };
+        if !is_over {
+            return None;
+        }
+        self.let_go();
+        self.arrived
     }
 
     /// What was started leaves, and is remembered to have left so.

@@ -8,7 +8,6 @@ use ropeway_shm::ArenaSlot;
 
 use crate::attendance::Member;
 use crate::collective::Function;
-use crate::commands::Entry;
 use crate::communicator::Membership;
 use crate::memory::Memory;
 use crate::operation::Operation;
@@ -68,10 +67,8 @@ impl Active<'_> {
     /// Waits until the operation has ended, in the session's wait mode.
     #[inline]
     pub fn wait(self) -> Result<Status, Error> {
-        if self.request.operation.is_short()
-            && let Some(outcome) = self.request.operation.take_outcome(0)
-        {
-            return outcome;
+        if let Some(status) = self.request.operation.take_short() {
+            return Ok(status);
         }
         let mode = self.request.operation.attachment().wait_mode();
         self.wait_with(mode)
@@ -181,14 +178,15 @@ impl Persistent {
             return Err(Error::AlreadyActive);
         }
         self.operation.attachment().check()?;
-        if let Some(entry) = self.operation.start() {
-            self.tell(entry)?;
+        if !self.operation.start_short() {
+            self.start_elsewhere()?;
         }
         Ok(Active { request: self })
     }
 
     #[inline(never)]
-    fn tell(&mut self, entry: Entry) -> Result<(), Error> {
+    fn start_elsewhere(&mut self) -> Result<(), Error> {
+        let Some(entry) = self.operation.start_elsewhere() else { return Ok(()) };
         let published = self.operation.attachment().publish(&[entry]);
         if published.is_err() {
             self.operation.retract();

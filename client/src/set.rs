@@ -10,7 +10,7 @@ use crate::wait::{Event, WaitMode};
 use crate::wires::Reach;
 use crate::{Error, Status};
 
-/// Starts all requests, telling the daemon of up to 32 at once. They must belong to one session.
+/// Starts all requests, telling the daemon of all at once. They must belong to one session.
 ///
 /// If one of them is already active, none is started. No allocation, and no system call while the daemon is awake.
 pub fn start_all<R: Request>(requests: &mut [R]) -> Result<ActiveSet<'_, R>, Error> {
@@ -21,14 +21,28 @@ pub fn start_all<R: Request>(requests: &mut [R]) -> Result<ActiveSet<'_, R>, Err
     if requests.windows(2).any(|pair| !std::ptr::eq(session(&pair[0]), session(&pair[1]))) {
         return Err(Error::MixedSessions);
     }
-    for batch in requests.chunks_mut(BATCH) {
-        start_batch(batch)?;
+    if let Err(error) = start_each(requests) {
+        // The session is over, and every operation with it.
+        requests.iter_mut().for_each(|request| request.persistent_mut().operation_mut().retract());
+        return Err(error);
     }
     let mode = requests.first().map(|first| first.persistent().operation().attachment().wait_mode());
     Ok(ActiveSet::new(requests, mode.unwrap_or_default()))
 }
 
-fn start_batch<R: Request>(batch: &mut [R]) -> Result<(), Error> {
+fn start_each<R: Request>(requests: &mut [R]) -> Result<(), Error> {
+    let mut has_staged = false;
+    for batch in requests.chunks_mut(BATCH) {
+        has_staged |= stage_batch(batch)?;
+    }
+    match requests.first() {
+        Some(first) if has_staged => first.persistent().operation().attachment().publish(&[]),
+        _ => Ok(()),
+    }
+}
+
+/// Starts so many requests. Says whether the daemon has to be told of any.
+fn stage_batch<R: Request>(batch: &mut [R]) -> Result<bool, Error> {
     batch[0].persistent().operation().attachment().check()?;
     let mut entries: [Entry; BATCH] = [[0; _]; BATCH];
     let mut count = 0;
@@ -39,13 +53,10 @@ fn start_batch<R: Request>(batch: &mut [R]) -> Result<(), Error> {
         }
     }
     if count == 0 {
-        return Ok(());
+        return Ok(false);
     }
-    let published = batch[0].persistent().operation().attachment().publish(&entries[..count]);
-    if published.is_err() {
-        batch.iter_mut().for_each(|request| request.persistent_mut().operation_mut().retract());
-    }
-    published
+    batch[0].persistent().operation().attachment().stage(&entries[..count])?;
+    Ok(true)
 }
 
 /// Running operations of requests that were started together.
@@ -223,5 +234,5 @@ impl<R: Request> fmt::Debug for ActiveSet<'_, R> {
     }
 }
 
-/// Entries that are published at once.
+/// Entries that are written at once.
 const BATCH: usize = 32;

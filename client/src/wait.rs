@@ -309,6 +309,22 @@ thread_local! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watch::tests::{Never, wires};
+    use ropeway_shm::JobGeometry;
+
+    #[test]
+    fn nobody_spins_while_more_ranks_are_awake_than_there_are_cores() {
+        let cores = thread::available_parallelism().unwrap().get() as u32;
+        let geometry = JobGeometry { local_ranks: cores + 1, arena_bytes_max: 4096 };
+        let job = Arc::new(JobSegment::create(geometry).unwrap());
+        let (control, wires) = wires(&job);
+        let room = WaitingRoom::new(job.clone(), control, wires, 0);
+        assert_eq!((room.spins(&Never), room.looks()), (0, 0));
+        job.count_sleeper(true);
+        assert_eq!((room.spins(&Never), room.looks()), (SPINS, DIRECT_SPINS));
+        job.count_sleeper(false);
+        assert_eq!((room.spins(&Never), room.looks()), (0, 0));
+    }
 
     #[test]
     fn wait_modes_survive_their_names_and_numbers() {

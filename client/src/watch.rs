@@ -195,14 +195,14 @@ const WATCHER_STACK_BYTES: usize = 64 << 10;
 const DETACH_TIME: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::commands::Commands;
     use crate::wait::{Event, WaitMode, WaitingRoom};
     use ropeway_shm::{ControlSegment, JobGeometry, eventfd};
     use std::io::Read;
 
-    struct Never;
+    pub(crate) struct Never;
 
     impl Event for Never {
         fn has_happened(&self) -> bool {
@@ -214,7 +214,7 @@ mod tests {
         fn disarm(&self) {}
     }
 
-    fn wires(job: &Arc<JobSegment>) -> (Arc<ControlSegment>, Arc<Wires>) {
+    pub(crate) fn wires(job: &Arc<JobSegment>) -> (Arc<ControlSegment>, Arc<Wires>) {
         let control = Arc::new(ControlSegment::create().unwrap());
         let commands = Commands::new(control.producer(), eventfd::eventfd().unwrap());
         (control, Arc::new(Wires::new(job.clone(), 0, Arc::new(commands))))

@@ -59,6 +59,8 @@ struct Space {
     free: BTreeMap<u64, Vec<u64>>,
 }
 
+/// Pieces that are copied before the daemon looks at everything else again.
+const PIECES_PER_CYCLE: usize = 4;
 /// The area grows by this much.
 const SPACE_STEP: u64 = 256 << 10;
 
@@ -173,10 +175,10 @@ impl Channels {
         }
     }
 
-    /// Copies a piece of each message that is to be copied. Says how many pieces, and of how many bytes at most.
+    /// Copies a piece of a few messages that are to be copied, in turn. Says how many pieces, and of how many bytes at most.
     pub(crate) fn copy_pieces(&mut self, job: &Arc<JobSegment>) -> (u64, u64) {
         let mut pieces = 0;
-        for _ in 0..self.moving.len() {
+        for _ in 0..self.moving.len().min(PIECES_PER_CYCLE) {
             let Some(index) = self.moving.pop_front() else { break };
             let Some(entry) = self.table.get_mut(index as usize) else { continue };
             let open = entry.channel.on(job);
@@ -279,5 +281,74 @@ impl Space {
         let block = area.start + self.next;
         self.next = end;
         Some(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropeway_proto::Layout;
+    use ropeway_shm::transfer::TransferMemory;
+    use ropeway_shm::{JobGeometry, OpenChannel};
+
+    const PIECE: u64 = 64 << 10;
+    const SLOTS: u32 = 10;
+    const SLOT_BYTES: u64 = 16 * PIECE;
+    const ARENA: u64 = SLOTS as u64 * SLOT_BYTES;
+
+    /// A channel from rank 0 to rank 1 for so many pieces, both ends of which are started and leave the copy to the daemon.
+    fn begin(channels: &mut Channels, job: &Arc<JobSegment>, slot: u32, pieces: u64) -> OpenChannel {
+        let end = |local_rank| {
+            let at = job.arena(local_rank).start + u64::from(slot) * SLOT_BYTES;
+            EndOfChannel { local_rank, slot, layout: Layout::contiguous(at, pieces * PIECE) }
+        };
+        let id = channels.open(job, end(0), end(1), u64::MAX).unwrap();
+        let open = channels.find(id).unwrap().on(job).unwrap();
+        for end in [End::Recv, End::Send] {
+            Transfer::default().start(&open, end);
+        }
+        channels.wish_move(id);
+        open
+    }
+
+    fn job() -> Arc<JobSegment> {
+        let job = JobSegment::create(JobGeometry { local_ranks: 2, arena_bytes_max: ARENA }).unwrap();
+        for rank in 0..2 {
+            job.reserve_slots(rank, SLOTS).unwrap();
+            job.reserve_arena(rank, ARENA).unwrap();
+        }
+        Arc::new(job)
+    }
+
+    fn channels() -> Channels {
+        Channels::new(Thresholds { eager_bytes_max: 8 << 10, piece_bytes: PIECE })
+    }
+
+    #[test]
+    fn large_messages_are_copied_a_piece_at_a_time_in_turn() {
+        let (job, mut channels) = (job(), channels());
+        let opened = [(0, 16), (1, 2), (2, 3)].map(|(slot, pieces)| (pieces, begin(&mut channels, &job, slot, pieces)));
+        for round in 1..=16 {
+            let moving = opened.iter().filter(|(pieces, _)| *pieces >= round).count() as u64;
+            assert_eq!(channels.copy_pieces(&job), (moving, moving * PIECE), "round {round}");
+            for (pieces, open) in &opened {
+                assert_eq!(Transfer::default().is_over(TransferMemory::words(open)), *pieces <= round);
+            }
+        }
+        assert_eq!(channels.copy_pieces(&job), (0, 0));
+    }
+
+    #[test]
+    fn in_a_cycle_few_pieces_are_copied_however_many_messages_move() {
+        let (job, mut channels) = (job(), channels());
+        let opened: Vec<_> = (0..SLOTS).map(|slot| begin(&mut channels, &job, slot, 2)).collect();
+        let pieces = 2 * SLOTS as usize;
+        for cycle in 1..=pieces / PIECES_PER_CYCLE {
+            assert_eq!(channels.copy_pieces(&job).0, PIECES_PER_CYCLE as u64);
+            // Those that came last have had their first piece when those that came first get their second.
+            let over = (cycle * PIECES_PER_CYCLE).saturating_sub(SLOTS as usize);
+            let is_over = |open: &&OpenChannel| Transfer::default().is_over(TransferMemory::words(*open));
+            assert_eq!(opened.iter().take_while(is_over).count(), over);
+        }
     }
 }

@@ -365,7 +365,8 @@ impl Greeting {
     }
 }
 
-/// Sets a connection up for messages on a cluster's network.
+/// Sets a connection up for messages on a cluster's network. The size of its buffers is left to the kernel, which lets them grow
+/// with bandwidth and delay of the path: it does not for a size that is asked for, which would also be cut to `rmem_max`.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_nodelay(true)?;

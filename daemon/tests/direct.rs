@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Cluster, channel, kill_amid, pair, soon};
+use common::{Cluster, channel, kill_amid, pair, soon, wait_for_line};
 use ropeway::{Communicator, Error, Favor, RecvRequest, SendRequest, WaitMode, start_all};
 
 const LARGE: usize = 1 << 20;
@@ -35,6 +35,11 @@ fn rank_role() {
         "storm" => {
             let mut storm = Storm::new(&world, 0);
             while storm.round().is_ok() {}
+        }
+        "duel" => {
+            let mut storm = Storm::new(&world, 1 - world.rank());
+            let error = (0..).find_map(|_| storm.round().err()).unwrap();
+            println!("{error}");
         }
         other => panic!("no such role: {other}"),
     }
@@ -222,24 +227,39 @@ fn memory_of_channels_is_used_again() {
     }
 }
 
-/// Kills a rank again and again in the middle of everything. Its peer gets an error that names it, at once, and the
-/// daemon serves the next one as if nothing had been.
+/// Kills a rank again and again at random moments. Its peer gets an error that names it, at once, and the daemon serves the
+/// next one as if nothing had been.
 #[test]
 fn a_rank_killed_in_the_middle_harms_nobody() {
     let begin = Instant::now();
     for round in 0..40 {
-        let cluster = Cluster::start(NODES[round as usize % 2], 2);
+        let cluster = Cluster::start(NODES[round % 2], 2);
         let session = cluster.attach(0);
         let mut storm = Storm::new(&session.world(), 1);
         let rank = cluster.spawn(1, "storm");
-        // Different from round to round, and from machine to machine.
-        for _ in 0..round * 7 % 40 {
+        let (rounds, after) = (fastrand::u32(0..40), Duration::from_micros(fastrand::u64(0..2000)));
+        for _ in 0..rounds {
             storm.round().unwrap();
         }
-        let error = kill_amid(rank, Duration::from_micros(100 + round * 137 % 1500), || storm.round());
-        assert!(matches!(error, Error::RankFailed { rank: 1 }), "round {round}: {error}");
+        let error = kill_amid(rank, after, || storm.round());
+        assert!(matches!(error, Error::RankFailed { rank: 1 }), "killed {after:?} after {rounds} rounds: {error}");
         // What is active is given up with its requests, whoever was copying what.
         drop(storm);
     }
     assert!(begin.elapsed() < Duration::from_secs(60));
+}
+
+/// Both ends in processes of their own, either of which is killed at a random moment.
+#[test]
+fn a_process_is_told_that_its_peer_was_killed() {
+    for round in 0..30 {
+        let cluster = Cluster::start(NODES[round % 2], 2);
+        let mut ranks = [0, 1].map(|rank| cluster.spawn(rank, "duel"));
+        let (victim, after) = (fastrand::usize(0..2), Duration::from_micros(fastrand::u64(0..5000)));
+        std::thread::sleep(after);
+        ranks[victim].kill();
+        let survivor = &mut ranks[1 - victim];
+        soon(|| wait_for_line(&mut survivor.output, &format!("rank {victim} has failed")));
+        assert!(survivor.child.wait().unwrap().success(), "rank {victim} was killed after {after:?}");
+    }
 }

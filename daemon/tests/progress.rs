@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{Cluster, soon};
+use common::{Cluster, channel, config, pair, soon};
 use nix::sys::signal::{Signal, raise};
 use ropeway::start_all;
+use ropeway_daemon::Config;
 
 const EAGER: usize = 100;
 const LARGE: usize = 3 << 20;
@@ -102,4 +103,44 @@ fn large_messages_between_nodes_are_not_copied_in_user_space() {
         assert!(recv.buffer().iter().all(|&byte| byte == round));
     }
     assert_eq!(copies() - before, 0);
+}
+
+/// Over a wire and over the link, small and large, persistent and one-shot.
+#[test]
+fn a_channel_whose_receiver_does_not_come_delays_no_other() {
+    const MESSAGES: usize = 40;
+    const SIZES: [usize; 3] = [8, 8192, 1 << 20];
+    for has_wires in [true, false] {
+        let cluster = Cluster::start_with(2, vec![Config { has_wires, ..config() }; 2], |address| address);
+        let (zero, one) = pair(&cluster);
+        let (near, far) = (zero.world(), one.world());
+        let mut blocked = SIZES.map(|bytes| channel(&near, &far, bytes));
+        let mut free = SIZES.map(|bytes| channel(&near, &far, bytes));
+        let pending: Vec<_> = (0..MESSAGES)
+            .flat_map(|_| SIZES.map(|bytes| near.isend(near.alloc::<u8>(bytes).unwrap(), 1, 2).unwrap()))
+            .collect();
+        std::thread::scope(|scope| {
+            let recvs = blocked.each_mut().map(|(send, recv)| {
+                scope.spawn(move || (0..MESSAGES).for_each(|_| _ = send.start().unwrap().wait().unwrap()));
+                recv
+            });
+            for byte in 0..MESSAGES as u8 {
+                for (send, recv) in &mut free {
+                    send.buffer_mut().fill(byte);
+                    let receiving = recv.start().unwrap();
+                    soon(|| send.start().unwrap().wait().unwrap());
+                    soon(|| receiving.wait().unwrap());
+                    assert!(recv.buffer().iter().all(|&other| other == byte));
+                }
+            }
+            for recv in recvs {
+                (0..MESSAGES).for_each(|_| _ = recv.start().unwrap().wait().unwrap());
+            }
+        });
+        let mut message = vec![0u8; 1 << 20];
+        for (index, sending) in pending.into_iter().enumerate() {
+            assert_eq!(far.recv(&mut message, 0, 2).unwrap().count, SIZES[index % SIZES.len()]);
+            sending.wait().unwrap();
+        }
+    }
 }

@@ -152,6 +152,20 @@ fn without_wires_the_link_carries_everything() {
 }
 
 #[test]
+fn over_the_link_a_start_is_one_command() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    for bytes in [8193, 1 << 20] {
+        let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+        exchange(&mut send, &mut recv, 1);
+        let commands = |node| cluster.counter(node, "commands");
+        let before = [commands(0), commands(1)];
+        (0..50).for_each(|byte| exchange(&mut send, &mut recv, byte));
+        assert_eq!([commands(0) - before[0], commands(1) - before[1]], [50, 50], "{bytes} bytes");
+    }
+}
+
+#[test]
 fn what_a_rank_has_sent_arrives_though_it_is_gone() {
     for _ in 0..10 {
         let cluster = Cluster::start(2, 2);

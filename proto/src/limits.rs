@@ -64,7 +64,7 @@ pub const PIECE_BYTES: u64 = 64 << 10;
 /// The smallest piece a node can be told: pieces of the largest message can be counted in 32 bits.
 pub const PIECE_BYTES_MIN: u64 = 4 << 10;
 
-/// The largest: a piece is how long the daemon may be away from everything else.
+/// The largest: a few pieces are how long the daemon may be away from everything else.
 pub const PIECE_BYTES_LIMIT: u64 = 4 << 20;
 
 /// Payload behind one frame header.

@@ -37,29 +37,44 @@ impl Operation {
     }
 
     /// Begins the registered operation. If the daemon has to be told, the caller publishes the entry, or calls `retract`.
-    #[inline]
     pub(crate) fn start(&mut self) -> Option<Entry> {
+        if self.start_short() { None } else { self.start_elsewhere() }
+    }
+
+    /// Begins a short operation: the way most starts go. False if it is none.
+    #[inline]
+    pub(crate) fn start_short(&mut self) -> bool {
         if !self.is_short {
-            return self.start_elsewhere();
+            return false;
         }
-        self.start_direct()
+        self.enter(Run::Direct);
+        if let Some(direct) = &mut self.direct {
+            let started = direct.start_small();
+            self.note_started(started);
+        }
+        true
+    }
+
+    fn start_direct(&mut self) -> Option<Entry> {
+        self.enter(Run::Direct);
+        let started = self.direct.as_mut()?.start(self.attachment.presence(), self.favor);
+        self.note_started(started);
+        (started == Ok(Started::NeedsCopy)).then(|| Command::Move { slot: self.slot }.encode())
     }
 
     #[inline]
-    pub(super) fn start_direct(&mut self) -> Option<Entry> {
-        self.enter(Run::Direct);
-        match self.direct.as_mut()?.start(self.attachment.presence(), self.favor) {
-            Ok(Started::Pending) => {}
-            Ok(Started::NeedsCopy) => return Some(Command::Move { slot: self.slot }.encode()),
+    fn note_started(&mut self, started: Result<Started, completion::Status>) {
+        match started {
             Ok(Started::Done) => self.run = Run::Ended(completion::Status::Success),
             Err(why) => self.run = Run::Ended(why),
+            Ok(Started::Pending | Started::NeedsCopy) => {}
         }
-        None
     }
 
-    /// With the daemon, with the other members of a collective, or over a wire; or on a channel that has come up meanwhile.
+    /// With the daemon, with the other members of a collective, over a wire, or in pieces; or on a channel that has come up
+    /// meanwhile.
     #[inline(never)]
-    pub(super) fn start_elsewhere(&mut self) -> Option<Entry> {
+    pub(crate) fn start_elsewhere(&mut self) -> Option<Entry> {
         if self.attachment.log().is_kept() { self.start_logged() } else { self.start_where_it_goes() }
     }
 
@@ -143,7 +158,8 @@ impl Operation {
         if let (Some((end, _)), Some((block, number))) = (self.end, channel) {
             self.direct = DirectEnd::open(self.attachment.job(), block, number, end);
             let wired = self.direct.as_ref().and_then(|direct| direct.wired());
-            self.is_short = self.direct.is_some() && wired.is_none() && !self.attachment.log().is_kept();
+            let is_small = self.direct.as_ref().is_some_and(DirectEnd::is_small);
+            self.is_short = is_small && wired.is_none() && !self.attachment.log().is_kept();
             self.wire = wired.and_then(|wired| self.attachment.wires().of(wired));
             self.arrived = self.direct_outcome(completion::Status::Success).ok();
         }

@@ -458,7 +458,6 @@ impl Engine {
 
     // ---- small things everybody needs
 
-    /// The request of an operation that still runs.
     /// So many bytes of an operation's message, as a log has them. `None` if it has ended.
     pub fn piece_of(&mut self, operation: Token, bytes: u64) -> Option<Piece> {
         let first_rank = self.rank_of(0);
@@ -470,6 +469,7 @@ impl Engine {
         Some(Piece { end, of, node: request.node, bytes })
     }
 
+    /// The request of an operation that still runs.
     pub(crate) fn find_operation(&mut self, operation: Token) -> Option<&mut Request> {
         let request = self.requests.find_mut(operation.request)?;
         (request.epoch == operation.epoch && request.is_active()).then_some(request)

@@ -27,6 +27,7 @@ struct Script {
     stashed: Vec<Vec<u8>>,
     accepted: VecDeque<Frame>,
     copies: u64,
+    system_calls: u64,
 }
 
 impl Script {
@@ -41,6 +42,7 @@ impl Script {
             stashed: Vec::new(),
             accepted: VecDeque::new(),
             copies: 0,
+            system_calls: 0,
         }
     }
 
@@ -95,8 +97,10 @@ impl Traffic for Script {
     }
 
     fn count(&mut self, counter: Counter, amount: u64) {
-        if counter == Counter::PayloadBytesCopied {
-            self.copies += amount;
+        match counter {
+            Counter::PayloadBytesCopied => self.copies += amount,
+            Counter::SystemCalls => self.system_calls += amount,
+            _ => {}
         }
     }
 }
@@ -352,4 +356,17 @@ fn large_payload_is_not_copied_on_a_tcp_link() {
         .send(Frame::Data { channel: CHANNEL, offset: 0, total: 1 << 20, payload_bytes: 1 << 20 }, Some((from, 0)));
     rig.run_until(1);
     assert_eq!(rig.receiver().copies, 0);
+}
+
+#[test]
+fn frames_of_a_cycle_leave_a_tcp_link_together() {
+    let frames = 50;
+    let mut rig = tcp();
+    let from = rig.sender().layout(0, 100);
+    (0..frames).for_each(|_| rig.sender().send(eager(100), Some((from, 0))));
+    rig.ends[0].progress(&mut rig.scripts[0], Instant::now()).unwrap();
+    // And one that finds that nothing has come.
+    assert_eq!(rig.sender().system_calls, 2);
+    assert!(rig.sender().outgoing.is_empty());
+    rig.run_until(frames);
 }

@@ -69,8 +69,16 @@ impl<const N: usize, R: Deref<Target = RingWords<N>>> RingProducer<R> {
         Self { ring, tail: 0, head_seen: 0 }
     }
 
-    /// Publishes as many of the entries as there is room for, with one store. Says how many.
+    /// Publishes as many of the entries as there is room for, behind those that are staged, with one store. Says how many.
     pub fn push(&mut self, entries: &[Entry]) -> usize {
+        let count = self.stage(entries);
+        // SYNC ring-publish (store): the entries before the index that covers them.
+        self.ring.tail.0.store(self.tail, Ordering::Release);
+        count
+    }
+
+    /// Writes as many of the entries as there is room for. The consumer sees them with the next `push`. Says how many.
+    pub fn stage(&mut self, entries: &[Entry]) -> usize {
         let mut room = self.room();
         if room < entries.len() {
             // SYNC ring-taken (load): what the consumer has taken may be overwritten.
@@ -84,11 +92,7 @@ impl<const N: usize, R: Deref<Target = RingWords<N>>> RingProducer<R> {
                 word.store(value, Ordering::Relaxed);
             }
         }
-        if count > 0 {
-            self.tail = self.tail.wrapping_add(count as u32);
-            // SYNC ring-publish (store): the entries before the index that covers them.
-            self.ring.tail.0.store(self.tail, Ordering::Release);
-        }
+        self.tail = self.tail.wrapping_add(count as u32);
         count
     }
 

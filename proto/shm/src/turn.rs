@@ -15,6 +15,8 @@ pub struct Turn {
 #[repr(C, align(64))]
 pub struct Due<const WORDS: usize> {
     words: [AtomicU64; WORDS],
+    /// The number that was refused when marks were last taken: it comes first the next time, so that all get their turn.
+    first: AtomicU32,
 }
 
 /// Whether somebody looks after what others mark. Who marks asks afterwards; who stops looking looks once more afterwards.
@@ -131,12 +133,13 @@ impl<const WORDS: usize> Due<WORDS> {
     /// Nothing. In a segment of zeros it is there already; this makes one elsewhere.
     #[expect(clippy::new_without_default, reason = "nobody wants one by default")]
     pub fn new() -> Self {
-        Self { words: std::array::from_fn(|_| AtomicU64::new(0)) }
+        Self { words: std::array::from_fn(|_| AtomicU64::new(0)), first: AtomicU32::new(0) }
     }
 
     /// Starts anew. Nobody else knows it yet.
     pub fn reset(&self) {
         self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.first.store(0, Ordering::Relaxed);
     }
 
     /// Marks a number. Everything written before is visible to whoever takes the mark.
@@ -157,22 +160,87 @@ impl<const WORDS: usize> Due<WORDS> {
         self.words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
-    /// Takes the marks one by one, until `take` refuses one, which stays.
+    /// Takes the marks one by one, in a circle, until `take` refuses one, which stays and is the first the next time.
     pub fn take_while(&self, mut take: impl FnMut(usize) -> bool) -> bool {
-        for (index, word) in self.words.iter().enumerate() {
-            if word.load(Ordering::Relaxed) == 0 {
-                continue;
+        let first = self.first.load(Ordering::Relaxed) as usize;
+        let from_first = u64::MAX << (first % 64);
+        // The word of the first number comes twice: from that number on, and at the end up to it.
+        (0..=WORDS).all(|step| {
+            let mask = match step {
+                0 => from_first,
+                _ if step == WORDS => !from_first,
+                _ => u64::MAX,
+            };
+            self.take_word((first / 64 + step) % WORDS, mask, &mut take)
+        })
+    }
+
+    fn take_word(&self, index: usize, mask: u64, take: &mut impl FnMut(usize) -> bool) -> bool {
+        let word = &self.words[index];
+        if word.load(Ordering::Relaxed) & mask == 0 {
+            return true;
+        }
+        // SYNC due-mark (load).
+        let mut bits = word.fetch_and(!mask, Ordering::AcqRel) & mask;
+        while bits != 0 {
+            let number = index * 64 + bits.trailing_zeros() as usize;
+            if !take(number) {
+                word.fetch_or(bits, Ordering::Relaxed);
+                self.first.store(number as u32, Ordering::Relaxed);
+                return false;
             }
-            // SYNC due-mark (load).
-            let mut bits = word.swap(0, Ordering::AcqRel);
-            while bits != 0 {
-                if !take(index * 64 + bits.trailing_zeros() as usize) {
-                    word.fetch_or(bits, Ordering::Relaxed);
-                    return false;
-                }
-                bits &= bits - 1;
-            }
+            bits &= bits - 1;
         }
         true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const NUMBERS: usize = 256;
+
+    /// Everything is due at any time, and `room` of it can be done at once.
+    fn served(room: usize, rounds: usize) -> Vec<u32> {
+        let (due, mut served) = (Due::<{ NUMBERS / 64 }>::new(), vec![0; NUMBERS]);
+        for _ in 0..rounds {
+            (0..NUMBERS).for_each(|number| due.mark(number));
+            let mut left = room;
+            let is_all = due.take_while(|number| {
+                let has_room = left > 0;
+                if has_room {
+                    left -= 1;
+                    served[number] += 1;
+                }
+                has_room
+            });
+            assert_eq!(is_all, room >= NUMBERS);
+        }
+        served
+    }
+
+    #[test]
+    fn all_get_their_turn_however_much_is_due() {
+        for room in [1, 7, 63, 64, 65, 255] {
+            let served = served(room, NUMBERS);
+            assert!(served.iter().all(|&count| count == room as u32), "{room}: {served:?}");
+        }
+        assert!(served(NUMBERS, 3).iter().all(|&count| count == 3));
+    }
+
+    #[test]
+    fn what_is_refused_stays_and_nothing_is_taken_twice() {
+        let due = Due::<2>::new();
+        [3, 70, 90].into_iter().for_each(|number| due.mark(number));
+        assert!(!due.take_while(|number| number < 90));
+        due.mark(4);
+        let mut taken = Vec::new();
+        assert!(due.take_while(|number| {
+            taken.push(number);
+            true
+        }));
+        assert_eq!(taken, [90, 4]);
+        assert!(!due.is_any());
     }
 }

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use proptest::prelude::*;
 use ropeway_proto::Layout;
-use ropeway_shm::{Arena, ArenaSlot, Gather, JobGeometry, JobSegment, Scatter, Segment, SegmentError};
+use ropeway_proto::limits::{DOORBELLS, SLOTS_PER_RANK};
+use ropeway_shm::{
+    Arena, ArenaSlot, Doorbell, Gather, JobGeometry, JobSegment, RequestSlot, Scatter, Segment, SegmentError,
+};
 
 const ARENA_BYTES: u64 = 1 << 20;
 const GEOMETRY: JobGeometry = JobGeometry { local_ranks: 2, arena_bytes_max: ARENA_BYTES };
@@ -57,6 +60,24 @@ fn segments_have_no_name() {
     let _job = job();
     let after: Vec<_> = std::fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(before, after);
+}
+
+#[test]
+fn what_different_ranks_write_lies_in_different_cache_lines() {
+    /// Two lines: some processors fetch the neighbour along.
+    const LINES: usize = 128;
+    let job = job();
+    let slot = |rank, slot| std::ptr::from_ref(job.slot(rank, slot).unwrap()).addr();
+    let doorbell = |rank, index| std::ptr::from_ref(job.doorbell(rank, index).unwrap()).addr();
+    let ends = [
+        (slot(0, SLOTS_PER_RANK - 1) + size_of::<RequestSlot>(), slot(1, 0)),
+        (doorbell(0, DOORBELLS as u32 - 1) + size_of::<Doorbell>(), doorbell(1, 0)),
+    ];
+    for (end_of_first, begin_of_second) in ends {
+        assert!(end_of_first.div_ceil(LINES) <= begin_of_second / LINES);
+    }
+    // And two requests of one rank, which different processes complete.
+    assert!(slot(0, 0).is_multiple_of(64) && slot(0, 1) - slot(0, 0) == 64);
 }
 
 #[test]

@@ -15,12 +15,18 @@ use ropeway_shm::{ControlSegment, JobGeometry, JobSegment};
 #[derive(Clone, Debug)]
 enum Operation {
     Push(usize),
+    Stage(usize),
     Pop,
     Arm,
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
-    prop_oneof![(0usize..4).prop_map(Operation::Push), Just(Operation::Pop), Just(Operation::Arm)]
+    prop_oneof![
+        (0usize..4).prop_map(Operation::Push),
+        (0usize..4).prop_map(Operation::Stage),
+        Just(Operation::Pop),
+        Just(Operation::Arm)
+    ]
 }
 
 proptest! {
@@ -29,17 +35,21 @@ proptest! {
         const CAPACITY: usize = 4;
         let words = Arc::new(RingWords::<CAPACITY>::new());
         let (mut producer, mut consumer) = (RingProducer::new(Arc::clone(&words)), RingConsumer::new(words));
-        let (mut queue, mut number, mut is_asleep) = (VecDeque::new(), 0, false);
+        let (mut queue, mut staged, mut number, mut is_asleep) = (VecDeque::new(), VecDeque::new(), 0, false);
         for operation in operations {
             match operation {
-                Operation::Push(count) => {
+                Operation::Push(count) | Operation::Stage(count) => {
                     let entries: Vec<[u64; 8]> = (0..count).map(|offset| [number + offset as u64; 8]).collect();
-                    let pushed = producer.push(&entries);
-                    prop_assert_eq!(pushed, count.min(CAPACITY - queue.len()));
-                    queue.extend(&entries[..pushed]);
-                    number += pushed as u64;
-                    prop_assert_eq!(producer.must_wake(), is_asleep);
-                    is_asleep = false;
+                    let is_push = matches!(operation, Operation::Push(_));
+                    let written = if is_push { producer.push(&entries) } else { producer.stage(&entries) };
+                    prop_assert_eq!(written, count.min(CAPACITY - queue.len() - staged.len()));
+                    staged.extend(&entries[..written]);
+                    number += written as u64;
+                    if is_push {
+                        queue.append(&mut staged);
+                        prop_assert_eq!(producer.must_wake(), is_asleep);
+                        is_asleep = false;
+                    }
                 }
                 Operation::Pop => prop_assert_eq!(consumer.pop(), Ok(queue.pop_front())),
                 Operation::Arm => {
