@@ -8,32 +8,32 @@ use crate::shapes::shapes;
 
 /// Each kind, and parameters at their edges.
 pub(crate) fn algorithms(size: u32) -> Vec<Algorithm> {
-    let mut algorithms = Algorithm::all();
-    algorithms.extend([
-        Algorithm::Knomial { radix: 3 },
-        Algorithm::Knomial { radix: 100 },
-        Algorithm::StandardExchange { ports: 2 },
-        Algorithm::StandardExchange { ports: 3 },
-        Algorithm::Bruck { ports: 2 },
-        Algorithm::Bruck { ports: 5 },
-        Algorithm::LinearPipeline { segments: 1 },
-        Algorithm::LinearPipeline { segments: 3 },
-        Algorithm::PipelinedTree { segments: 2 },
-        Algorithm::Dissemination { ports: 3 },
-        Algorithm::Cayley { degree: 2 },
-        Algorithm::Cayley { degree: 3 },
-    ]);
-    for (ranks_per_node, teams) in [(1, 1), (2, 1), (3, 3), (6, 2), (8, 4)] {
-        algorithms.push(Algorithm::Multileader { ranks_per_node, leaders: teams });
-        algorithms.push(Algorithm::Multigroup { ranks_per_node, groups: teams });
+    let mut names: Vec<String> = [
+        "k-nomial:3",
+        "k-nomial:100",
+        "standard-exchange:2",
+        "standard-exchange:3",
+        "bruck:2",
+        "bruck:5",
+        "linear-pipeline:1",
+        "linear-pipeline:3",
+        "pipelined-tree:2",
+        "dissemination:3",
+        "cayley:2",
+        "cayley:3",
+    ]
+    .map(str::to_owned)
+    .into();
+    for teams in ["1,1", "2,1", "3,3", "6,2", "8,4"] {
+        names.extend(["multileader", "multigroup"].map(|name| format!("{name}:{teams}")));
     }
     if size > 1 {
-        algorithms.push(Algorithm::RadixK { radices: vec![size] });
+        names.push(format!("radix-k:{size}"));
     }
     if size > 4 && size.is_multiple_of(4) {
-        algorithms.push(Algorithm::RadixK { radices: vec![size / 4, 2, 2] });
+        names.push(format!("radix-k:{},2,2", size / 4));
     }
-    algorithms
+    Algorithm::all().into_iter().chain(names.iter().map(|name| name.parse().unwrap())).collect()
 }
 
 fn try_all(size: u32, roots: &[u32], count: u64) -> usize {
