@@ -263,31 +263,6 @@ fn starts_and_waits_allocate_nothing_and_take_a_command_at_most() {
     }
 }
 
-/// On four nodes, with as many ranks, and on three with seven.
-#[test]
-fn algorithms_can_be_asked_for() {
-    const NAMES: [&str; 7] =
-        ["linear", "binomial", "ring", "recursive-doubling", "standard-exchange:3", "recursive-halving", "radix-k:2,2"];
-    for place in [(4, 4), (3, 7), (1, 2)] {
-        everybody(place, |world| {
-            let size = u64::from(world.size());
-            for name in NAMES {
-                let Ok(mut sum) = world.with_algorithm(name).allreduce_init::<u64>(1000, Operator::Sum) else {
-                    assert!(name.contains(':') && place == (3, 7), "{name} can't do it on {place:?}");
-                    continue;
-                };
-                sum.input_mut().fill(u64::from(world.rank()));
-                sum.start().unwrap().wait().unwrap();
-                assert!(sum.output().iter().all(|&total| total == size * (size - 1) / 2), "{name}");
-            }
-            let error = world.with_algorithm("rng").barrier_init().unwrap_err();
-            assert!(error.to_string().contains("no algorithm is called rng"), "{error}");
-            let one_shot = world.with_algorithm("dissemination").allreduce(&[1u8], &mut [0], Operator::Sum);
-            assert_eq!(one_shot.is_err(), place.0 > 1, "signals combine nothing");
-        });
-    }
-}
-
 #[test]
 fn in_place_the_input_becomes_the_output() {
     for nodes in [1, 2, 4] {
