@@ -286,28 +286,6 @@ fn in_place_everywhere(world: Communicator) {
 }
 
 #[test]
-fn operators_do_what_they_say() {
-    everybody((1, 3), |world| {
-        let with = |operator| {
-            let mut reduction = world.allreduce_init::<i32>(3, operator).unwrap();
-            let rank = world.rank() as i32;
-            reduction.input_mut().copy_from_slice(&[rank - 1, rank + 4, [12, 10, 6][rank as usize]]);
-            reduction.start().unwrap().wait().unwrap();
-            <[i32; 3]>::try_from(reduction.output()).unwrap()
-        };
-        assert_eq!(with(Operator::Sum), [0, 15, 28]);
-        assert_eq!(with(Operator::Prod), [0, 120, 720]);
-        assert_eq!(with(Operator::Min), [-1, 4, 6]);
-        assert_eq!(with(Operator::Max), [1, 6, 12]);
-        assert_eq!(with(Operator::BitAnd), [0, 4, 0]);
-        assert_eq!(with(Operator::BitOr), [-1, 7, 14]);
-        assert_eq!(with(Operator::Xor), [0, 1, 1]);
-        let error = world.allreduce_init::<f64>(1, Operator::BitAnd).unwrap_err();
-        assert!(matches!(error, Error::BadCollective { .. }), "{error}");
-    });
-}
-
-#[test]
 fn nobody_passes_a_barrier_before_all_have_come() {
     let arrived = AtomicU32::new(0);
     for nodes in [1, 2, 3] {

@@ -61,7 +61,7 @@ fn try_all(size: u32, roots: &[u32], count: u64) -> usize {
 fn all_are_right_for_small_sizes_and_every_root() {
     for size in 1..=9 {
         let roots: Vec<_> = (0..size).collect();
-        let tried: usize = [0, 1, 7, 64].into_iter().map(|count| try_all(size, &roots, count)).sum();
+        let tried: usize = [0, 1, 7, 64, 1000].into_iter().map(|count| try_all(size, &roots, count)).sum();
         assert!(tried > 500, "{tried} of size {size}");
     }
 }
@@ -70,26 +70,25 @@ fn all_are_right_for_small_sizes_and_every_root() {
 fn all_are_right_for_middle_sizes() {
     for size in 10..=33 {
         try_all(size, &[0, size / 3, size - 1], 101);
-        for count in [0, 1, 7] {
+        for count in [0, 1, 7, 1000] {
             try_all(size, &[size / 2], count);
         }
     }
 }
 
 #[test]
-fn all_are_right_for_counts_that_do_not_divide() {
-    for size in [4, 6, 13, 16, 27] {
-        for count in [0, 1, 7, 1000] {
-            try_all(size, &[1], count);
-        }
-    }
+fn all_are_right_for_64() {
+    assert!([0, 1, 7, 1000].into_iter().all(|count| try_all(64, &[33], count) > 300));
 }
 
 #[test]
-fn all_are_right_for_large_sizes() {
-    for (size, count) in [(64, 1000), (100, 7), (128, 130)] {
-        try_all(size, &[size / 2 + 1], count);
-    }
+fn all_are_right_for_100() {
+    assert!([0, 1, 7, 1000].into_iter().all(|count| try_all(100, &[51], count) > 300));
+}
+
+#[test]
+fn all_are_right_for_128() {
+    assert!([0, 1, 7, 1000].into_iter().all(|count| try_all(128, &[65], count) > 300));
 }
 
 #[test]
