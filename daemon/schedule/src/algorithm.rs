@@ -135,11 +135,11 @@ impl FromStr for Algorithm {
 }
 
 fn kind(name: &str) -> Option<&'static Kind> {
-    KINDS.into_iter().find(|kind| kind.name == name)
+    KINDS.iter().copied().find(|kind| kind.name == name)
 }
 
 fn known() -> String {
-    KINDS.map(|kind| kind.name).join(", ")
+    Algorithm::names().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
 }
 
 /// So that powers of it fit. Algorithms that say what they take name it.

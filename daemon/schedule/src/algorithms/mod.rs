@@ -22,7 +22,7 @@ use crate::error::Unsuitable;
 use crate::shape::{Order, Shape};
 
 /// All algorithms. Whoever is named first is chosen among those that cost the same.
-pub(crate) static KINDS: [&Kind; 17] = [
+pub(crate) static KINDS: &[&Kind] = &[
     &linear::KIND,
     &knomial::BINOMIAL,
     &knomial::KNOMIAL,
