@@ -64,7 +64,7 @@ impl FromStr for Division {
         let (name, number) = word.split_once(':').map_or((word, None), |(name, number)| (name, Some(number)));
         let of_node = match number.map(str::parse) {
             None => LEADERS,
-            Some(Ok(number)) if number > 0 => number,
+            Some(Ok(number @ 1..=LEADERS_MAX)) => number,
             Some(_) => return Err(UnknownDivision),
         };
         match name {
@@ -109,11 +109,11 @@ impl Method {
     /// A division of so many ranks a node. `algorithm` is meant for those who have a choice.
     pub fn new(division: Division, ranks_per_node: u32, algorithm: Option<&Algorithm>) -> Self {
         let algorithm = match division {
-            Division::TwoLevel | Division::Flat => algorithm.cloned(),
-            Division::Multileader { leaders } => Some(Algorithm::Multileader { ranks_per_node, leaders }),
-            Division::Multigroup { groups } => Some(Algorithm::Multigroup { ranks_per_node, groups }),
+            Division::TwoLevel | Division::Flat => algorithm.map(Algorithm::to_string),
+            Division::Multileader { leaders } => Some(format!("multileader:{ranks_per_node},{leaders}")),
+            Division::Multigroup { groups } => Some(format!("multigroup:{ranks_per_node},{groups}")),
         };
-        Self { division, algorithm: algorithm.as_ref().map(Algorithm::to_string) }
+        Self { division, algorithm }
     }
 
     /// Whether ranks can do this call so. What nodes do is up to their daemons.
@@ -148,6 +148,9 @@ impl Method {
 /// With a single one, multileader and multigroup would be the same.
 const LEADERS: u32 = 2;
 
+/// A node has no more ranks.
+const LEADERS_MAX: u32 = 4096;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,15 +164,16 @@ mod tests {
             assert_eq!(serde_json::from_str::<Division>(&serde_json::to_string(&division).unwrap()).unwrap(), division);
         }
         assert_eq!("multileader".parse(), Ok(Division::Multileader { leaders: 2 }));
-        for word in ["two-levels", "flat:2", "multigroup:0", "multigroup:x", "multigroup:", ""] {
+        for word in ["two-levels", "flat:2", "multigroup:0", "multigroup:4097", "multigroup:x", "multigroup:", ""] {
             assert_eq!(word.parse::<Division>(), Err(UnknownDivision), "{word}");
         }
     }
 
     #[test]
     fn only_who_has_a_choice_is_told_an_algorithm() {
-        let algorithm =
-            |word: &str| Method::new(word.parse().unwrap(), 4, Some(&Algorithm::Ring)).algorithm.unwrap_or_default();
+        let algorithm = |word: &str| {
+            Method::new(word.parse().unwrap(), 4, Some(&"ring".parse().unwrap())).algorithm.unwrap_or_default()
+        };
         let words = ["two-level", "flat", "multileader:2", "multigroup:4"];
         assert_eq!(words.map(algorithm), ["ring", "ring", "multileader:4,2", "multigroup:4,4"]);
         assert_eq!(Method::new(Division::Flat, 4, None).algorithm, None);

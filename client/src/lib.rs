@@ -45,7 +45,7 @@
 //! * **Communicators** keep messages apart: [`dup`](Communicator::dup), [`split`](Communicator::split),
 //!   [`create`](Communicator::create) of a [`Group`].
 //! * **Topologies** are communicators whose ranks know their neighbours, as a [`Cartesian`] grid or a graph ([`Neighborhood`]), and
-//!   exchange data with all of them at once ([`NeighborCollective`]).
+//!   exchange data with all of them at once ([`NeighborCollective`], [`Neighborhood::neighbor_alltoall`]).
 //! * **Waiting** costs as much CPU time as you allow: see [`WaitMode`].
 //! * **Threads** may share everything; no lock is held while waiting.
 //! * **Failures** are errors: a dead rank, a lost node, a daemon gone. No call blocks for ever after one.
@@ -72,6 +72,7 @@ mod group;
 pub mod guide;
 mod log;
 mod memory;
+mod neighbor_call;
 mod neighbor_collective;
 mod notifier;
 mod one_shot;
@@ -103,6 +104,7 @@ pub use error::Error;
 pub use exchange::ActiveExchange;
 pub use future::{ActiveFuture, CollectiveFuture, ExchangeFuture, PendingFuture};
 pub use group::Group;
+pub use neighbor_call::PendingNeighborCollective;
 pub use neighbor_collective::NeighborCollective;
 pub use pending::Pending;
 pub use plain::Plain;

@@ -131,14 +131,7 @@ impl Neighborhood {
         from: &[usize],
     ) -> Result<NeighborCollective<T>, Error> {
         let (received, output) = one_behind_the_other(from);
-        for (edges, blocks, what) in
-            [(self.edges_out(), sent, "destinations"), (self.edges_in(), &received[..], "sources")]
-        {
-            if edges.len() != blocks.len() {
-                let why = format!("{} counts for {} {what}", blocks.len(), edges.len());
-                return Err(Error::BadCollective { why });
-            }
-        }
+        self.check_blocks(sent.len(), received.len())?;
         let memory = |elements| Ok::<_, Error>(SharedMemory::new(self.alloc::<T>(elements)?.into_memory()));
         let (from, to) = (memory(input)?, memory(output)?);
         let mut requests = Vec::new();
@@ -153,6 +146,18 @@ impl Neighborhood {
         }
         let exchange = Exchange::new(self.attachment(), requests, from, to);
         Ok(NeighborCollective { exchange, input, output, element: PhantomData })
+    }
+
+    /// There is one block for each neighbour.
+    pub(crate) fn check_blocks(&self, sent: usize, received: usize) -> Result<(), Error> {
+        for (edges, blocks, what) in [(self.edges_out(), sent, "destinations"), (self.edges_in(), received, "sources")]
+        {
+            if edges.len() != blocks {
+                let why = format!("{blocks} counts for {} {what}", edges.len());
+                return Err(Error::BadCollective { why });
+            }
+        }
+        Ok(())
     }
 
     /// Registers the messages of one edge.
@@ -178,7 +183,7 @@ impl Neighborhood {
 }
 
 /// The blocks of these counts, and where the last one ends.
-fn one_behind_the_other(counts: &[usize]) -> (Vec<Range<usize>>, usize) {
+pub(crate) fn one_behind_the_other(counts: &[usize]) -> (Vec<Range<usize>>, usize) {
     let mut end = 0usize;
     let next = |&count: &usize| {
         let start = end;

@@ -32,23 +32,13 @@ impl<T: Plain> Pending<T> {
         endpoint: Endpoint,
         terms: Terms,
     ) -> Result<Self, Error> {
-        let (elements, layout) = (buffer.len(), layout_of(&buffer));
-        let is_sent = membership.attachment.send(&endpoint, buffer.as_bytes())?;
-        let mut operation = Operation::new(membership, buffer.into_memory(), terms)?;
-        if is_sent {
-            operation.end_at_once(Completion::bare(completion::Status::Success));
-        } else {
-            operation.begin(|slot, epoch| Command::Send { slot, epoch, endpoint, layout })?;
-        }
-        Ok(Self::new(operation, elements))
+        let elements = buffer.len();
+        Ok(Self::new(begin_send(membership, buffer, endpoint, terms)?, elements))
     }
 
     pub(crate) fn recv(membership: &Membership, buffer: Buffer<T>, endpoint: Endpoint) -> Result<Self, Error> {
-        let (elements, layout) = (buffer.len(), layout_of(&buffer));
-        let terms = Terms::Recv { capacity: buffer.bytes(), element_bytes: element_bytes::<T>() };
-        let mut operation = Operation::new(membership, buffer.into_memory(), terms)?;
-        operation.begin_recv(endpoint, layout)?;
-        Ok(Self::new(operation, elements))
+        let elements = buffer.len();
+        Ok(Self::new(begin_recv(membership, buffer, endpoint)?, elements))
     }
 
     fn new(operation: Operation, elements: usize) -> Self {
@@ -110,6 +100,37 @@ impl<T: Plain> Pending<T> {
         let memory = self.operation.take_memory().expect("the buffer is taken by the call that ends us");
         Buffer::new(memory, self.elements)
     }
+}
+
+/// Begins to send the whole buffer, which the operation owns from now on.
+pub(crate) fn begin_send<T: Plain>(
+    membership: &Membership,
+    buffer: Buffer<T>,
+    endpoint: Endpoint,
+    terms: Terms,
+) -> Result<Operation, Error> {
+    let layout = layout_of(&buffer);
+    let is_sent = membership.attachment.send(&endpoint, buffer.as_bytes())?;
+    let mut operation = Operation::new(membership, buffer.into_memory(), terms)?;
+    if is_sent {
+        operation.end_at_once(Completion::bare(completion::Status::Success));
+    } else {
+        operation.begin(|slot, epoch| Command::Send { slot, epoch, endpoint, layout })?;
+    }
+    Ok(operation)
+}
+
+/// Begins to receive into the whole buffer, which the operation owns from now on.
+pub(crate) fn begin_recv<T: Plain>(
+    membership: &Membership,
+    buffer: Buffer<T>,
+    endpoint: Endpoint,
+) -> Result<Operation, Error> {
+    let layout = layout_of(&buffer);
+    let terms = Terms::Recv { capacity: buffer.bytes(), element_bytes: element_bytes::<T>() };
+    let mut operation = Operation::new(membership, buffer.into_memory(), terms)?;
+    operation.begin_recv(endpoint, layout)?;
+    Ok(operation)
 }
 
 fn layout_of<T: Plain>(buffer: &Buffer<T>) -> Layout {

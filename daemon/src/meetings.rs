@@ -234,3 +234,80 @@ impl Entry {
         !is_running && self.meeting.is_out_of_use(is_alive)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ropeway_proto::Layout;
+    use ropeway_proto::collective::{CollectiveKind, CollectiveMember, Combination};
+    use ropeway_proto::operator::Scalar;
+    use ropeway_shm::{JobGeometry, JobSegment, MeetingPlan};
+
+    use super::*;
+
+    const ARENA_BYTES: u64 = 4 << 20;
+
+    /// Two ranks of a node, each with a slot for each of two collectives.
+    fn job() -> Arc<JobSegment> {
+        let job = JobSegment::create(JobGeometry { local_ranks: 2, arena_bytes_max: ARENA_BYTES }).unwrap();
+        for local_rank in 0..2 {
+            job.reserve_arena(local_rank, ARENA_BYTES).unwrap();
+            job.reserve_slots(local_rank, 2).unwrap();
+        }
+        job.reserve_channels(1 << 20).unwrap();
+        Arc::new(job)
+    }
+
+    /// A sum of `count` elements, whose arrays lie in the collective's half of each arena.
+    fn sum(job: &Arc<JobSegment>, collective: u32, count: u64) -> Meeting {
+        let shape = CollectiveShape {
+            kind: CollectiveKind::Allreduce,
+            members: vec![0, 1],
+            root: 0,
+            combination: Some(Combination::Predefined(Operator::Sum.code(), ElementType::plain(Scalar::U64).code())),
+            element_bytes: 8,
+            counts: vec![count],
+            is_reproducible: false,
+            algorithm: None,
+        };
+        let member = |rank: u32| {
+            let input = job.arena(rank).start + ARENA_BYTES / 2 * u64::from(collective);
+            let member =
+                CollectiveMember { shape: shape.clone(), number: 0, rank, input, output: input + ARENA_BYTES / 4 };
+            job.write(&Layout::contiguous(input, 8 * count), 0, &vec![1; 8 * count as usize]).unwrap();
+            member
+        };
+        let plan = MeetingPlan { members: (0..2).map(member).collect(), span: None };
+        let block = job.channels().start + (512 << 10) * u64::from(collective);
+        Meeting::write(job, block, &plan, &[(0, collective), (1, collective)]).unwrap()
+    }
+
+    /// Nobody waits, so all work is the daemon's: what comes late and is little does not wait for what was there before.
+    #[test]
+    fn meetings_take_turns_piece_by_piece() {
+        let (job, mut meetings) = (job(), Meetings::default());
+        let [large, small] = [(0, 100_000), (1, 10_000)].map(|(collective, count)| {
+            let id = meetings.add(sum(&job, collective, count), 0, None);
+            (0..2).for_each(|member| meetings.arrive(id, member));
+            id
+        });
+        let is_working = |meetings: &Meetings, id: MeetingId| meetings.table[id.0 as usize].is_working;
+        while is_working(&meetings, small) {
+            assert!(is_working(&meetings, large));
+            meetings.do_pieces();
+        }
+        assert_eq!(meetings.do_pieces(), 1, "the large one goes on");
+        while is_working(&meetings, large) {
+            meetings.do_pieces();
+        }
+        for (collective, count) in [(0, 100_000), (1, 10_000)] {
+            for local_rank in 0..2 {
+                let output = job.arena(local_rank).start + ARENA_BYTES / 2 * collective + ARENA_BYTES / 4;
+                let mut sums = vec![0; 8 * count as usize];
+                job.read(&Layout::contiguous(output, 8 * count), 0, &mut sums).unwrap();
+                assert!(sums.iter().all(|&byte| byte == 2), "collective {collective}, rank {local_rank}");
+            }
+        }
+    }
+}

@@ -82,7 +82,7 @@ fn shape(between: &CollectiveShape) -> Shape {
         CollectiveKind::Gather => Collective::Gather { root, counts: counts() },
         CollectiveKind::Scatter => Collective::Scatter { root, counts: counts() },
         CollectiveKind::Allgather => Collective::Allgather { counts: counts() },
-        CollectiveKind::Alltoall => Collective::Alltoall { counts: PairCounts::Matrix(between.counts.clone().into()) },
+        CollectiveKind::Alltoall => Collective::Alltoall { counts: PairCounts::each(&between.counts) },
     };
     Shape::new(size, collective)
 }
@@ -132,6 +132,9 @@ mod tests {
         assert!(refused.starts_with("no algorithm is called rng"), "{refused}");
         let refused = by(CollectiveKind::Barrier, &[], "ring").unwrap_err();
         assert!(refused.contains("ring") && refused.contains("barrier"), "{refused}");
+        assert_eq!(by(CollectiveKind::Alltoall, &[5; 9], "bruck"), Ok("bruck:1".into()));
+        let refused = by(CollectiveKind::Alltoall, &[5, 5, 5, 5, 5, 5, 5, 5, 6], "bruck").unwrap_err();
+        assert!(refused.contains("it needs blocks of one length"), "{refused}");
     }
 
     #[test]

@@ -263,31 +263,6 @@ fn starts_and_waits_allocate_nothing_and_take_a_command_at_most() {
     }
 }
 
-/// On four nodes, with as many ranks, and on three with seven.
-#[test]
-fn algorithms_can_be_asked_for() {
-    const NAMES: [&str; 7] =
-        ["linear", "binomial", "ring", "recursive-doubling", "standard-exchange:3", "recursive-halving", "radix-k:2,2"];
-    for place in [(4, 4), (3, 7), (1, 2)] {
-        everybody(place, |world| {
-            let size = u64::from(world.size());
-            for name in NAMES {
-                let Ok(mut sum) = world.with_algorithm(name).allreduce_init::<u64>(1000, Operator::Sum) else {
-                    assert!(name.contains(':') && place == (3, 7), "{name} can't do it on {place:?}");
-                    continue;
-                };
-                sum.input_mut().fill(u64::from(world.rank()));
-                sum.start().unwrap().wait().unwrap();
-                assert!(sum.output().iter().all(|&total| total == size * (size - 1) / 2), "{name}");
-            }
-            let error = world.with_algorithm("rng").barrier_init().unwrap_err();
-            assert!(error.to_string().contains("no algorithm is called rng"), "{error}");
-            let one_shot = world.with_algorithm("dissemination").allreduce(&[1u8], &mut [0], Operator::Sum);
-            assert_eq!(one_shot.is_err(), place.0 > 1, "signals combine nothing");
-        });
-    }
-}
-
 #[test]
 fn in_place_the_input_becomes_the_output() {
     for nodes in [1, 2, 4] {
@@ -308,28 +283,6 @@ fn in_place_everywhere(world: Communicator) {
     in_place(&|count| world.allreduce_in_place_init(count, Operator::Sum), [10; 4]);
     in_place(&|count| world.scan_in_place_init(count, Operator::Sum), [1, 3, 6, 10]);
     in_place(&|count| world.exscan_in_place_init(count, Operator::Sum), [1, 1, 3, 6]);
-}
-
-#[test]
-fn operators_do_what_they_say() {
-    everybody((1, 3), |world| {
-        let with = |operator| {
-            let mut reduction = world.allreduce_init::<i32>(3, operator).unwrap();
-            let rank = world.rank() as i32;
-            reduction.input_mut().copy_from_slice(&[rank - 1, rank + 4, [12, 10, 6][rank as usize]]);
-            reduction.start().unwrap().wait().unwrap();
-            <[i32; 3]>::try_from(reduction.output()).unwrap()
-        };
-        assert_eq!(with(Operator::Sum), [0, 15, 28]);
-        assert_eq!(with(Operator::Prod), [0, 120, 720]);
-        assert_eq!(with(Operator::Min), [-1, 4, 6]);
-        assert_eq!(with(Operator::Max), [1, 6, 12]);
-        assert_eq!(with(Operator::BitAnd), [0, 4, 0]);
-        assert_eq!(with(Operator::BitOr), [-1, 7, 14]);
-        assert_eq!(with(Operator::Xor), [0, 1, 1]);
-        let error = world.allreduce_init::<f64>(1, Operator::BitAnd).unwrap_err();
-        assert!(matches!(error, Error::BadCollective { .. }), "{error}");
-    });
 }
 
 #[test]

@@ -69,6 +69,9 @@ fn rank_role() {
     println!("ready");
     let world = session.world();
     let (rank, size) = (world.rank(), world.size());
+    let ring = world.cartesian(&[size], &[true]).unwrap();
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let mut halo = ring.neighbor_allgather_init::<u64>(COUNTS[1]).unwrap();
     let (mut collectives, expected): (Vec<_>, Vec<_>) = register(&world, who_stops).unwrap().into_iter().unzip();
     for round in 0..ROUNDS {
         for collective in &mut collectives {
@@ -79,12 +82,22 @@ fn rank_role() {
         let (mut least, mut parts) = ([0; COUNTS[0]], vec![0; size as usize]);
         let minimizing = world.iallreduce(&[input(rank, round); COUNTS[0]], &mut least, Operator::Min).unwrap();
         let gathering = world.iallgather(&[input(rank, round)], &mut parts).unwrap();
+        let passing = world.ibarrier().unwrap();
+        halo.input_mut().fill(input(rank, round));
+        let exchanging = halo.start().unwrap();
+        let mut beside = [0; 2];
+        let asking = ring.ineighbor_allgather(&[input(rank, round)], &mut beside).unwrap();
         if (rank, round) == (who_stops, STOP) {
             raise(Signal::SIGSTOP).unwrap();
         }
         running.wait_all().unwrap();
         gathering.wait().unwrap();
         minimizing.wait().unwrap();
+        passing.wait().unwrap();
+        exchanging.wait().unwrap();
+        asking.wait().unwrap();
+        assert_eq!(beside, [left, right].map(|rank| input(rank, round)));
+        assert_eq!([halo.output()[0], halo.output()[COUNTS[1]]], beside);
         assert_eq!(least, [input(0, round); COUNTS[0]]);
         assert!((0..size).all(|rank| parts[rank as usize] == input(rank, round)));
         for (collective, expected) in collectives.iter().zip(&expected) {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Barrier;
 
 use common::{Cluster, config, everybody, everybody_of, part, soon, uneven};
-use ropeway::{Communicator, Error, Located, Operator, PendingCollective};
+use ropeway::{Communicator, Error, Operator, PendingCollective};
 use ropeway_daemon::Config;
 
 /// Nothing, one element, an odd number, and more than one rank should do alone.
@@ -188,42 +188,6 @@ fn structs_travel_whole() {
         let mut to_us = [[0; 3]; 6];
         world.alltoall(&all, &mut to_us).unwrap();
         assert!(to_us.iter().all(|&element| element == own[0]));
-    });
-}
-
-#[test]
-fn the_least_and_the_greatest_number_are_located() {
-    macro_rules! check {
-        ($world:ident: $($type:ty)*) => {$(
-            let rank = $world.rank() as u8;
-            // Rank 2 has the least first, ranks 1 and 3 the greatest second.
-            let own = [(rank + 2) % 4, rank % 2].map(|value| Located::new(value as $type, 10 + u64::from(rank)));
-            let (mut least, mut greatest) = ([Located::default(); 2], own);
-            $world.allreduce(&own, &mut least, Operator::MinLoc).unwrap();
-            $world.iallreduce_in_place(&mut greatest, Operator::MaxLoc).unwrap().wait().unwrap();
-            assert_eq!(least, [Located::new(0 as $type, 12), Located::new(0 as $type, 10)]);
-            assert_eq!(greatest, [Located::new(3 as $type, 11), Located::new(1 as $type, 11)]);
-        )*};
-    }
-    everybody((1, 4), |world| {
-        check!(world: i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
-        let mut found = [Located::new(if world.rank() == 2 { f64::NAN } else { -1.0 }, u64::from(world.rank()))];
-        world.allreduce_in_place(&mut found, Operator::MinLoc).unwrap();
-        assert!(found[0].value().is_nan() && found[0].index() == 2);
-        let mut scan = world.scan_in_place_init::<Located<i32>>(1, Operator::MaxLoc).unwrap();
-        scan.input_mut()[0] = Located::new([4, 9, 9, 1][world.rank() as usize], u64::from(world.rank()));
-        scan.start().unwrap().wait().unwrap();
-        assert_eq!(scan.output()[0], Located::new([4, 9, 9, 9][world.rank() as usize], world.rank().min(1).into()));
-    });
-}
-
-#[test]
-fn what_an_operator_is_not_defined_for_is_said_at_once() {
-    everybody((1, 1), |world| {
-        let located = world.allreduce_in_place(&mut [Located::new(1.0, 0)], Operator::Sum).unwrap_err();
-        assert_eq!(located.to_string(), "no such collective: sum is not defined for these elements");
-        let plain = world.allreduce_in_place(&mut [1.0], Operator::MaxLoc).unwrap_err();
-        assert_eq!(plain.to_string(), "no such collective: max-loc is not defined for these elements");
     });
 }
 

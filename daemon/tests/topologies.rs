@@ -5,7 +5,7 @@ mod common;
 use std::thread;
 
 use common::{Cluster, everywhere, soon};
-use ropeway::{Error, NeighborCollective};
+use ropeway::{Error, NeighborCollective, wait_all};
 use ropeway_daemon::Config;
 
 /// What lies in block `slot` of a rank's input, element `index`.
@@ -25,6 +25,11 @@ fn neighbour(dims: &[u32], periodic: &[bool], rank: u32, direction: usize) -> Op
 
 const UNTOUCHED: u32 = u32::MAX;
 
+/// What a rank sends in a round: so many elements, in blocks of `count`.
+fn input(rank: u32, elements: usize, count: usize, round: u32) -> Vec<u32> {
+    (0..elements).map(|at| sent(rank, at / count, at % count, round)).collect()
+}
+
 /// Rounds of a collective with blocks of `count`, against `expected` from slot and element; `None` is what stays.
 fn neighbour_rounds(
     collective: &mut NeighborCollective<u32>,
@@ -34,15 +39,18 @@ fn neighbour_rounds(
 ) {
     for round in 0..4 {
         collective.output_mut().fill(UNTOUCHED);
-        for (at, element) in collective.input_mut().iter_mut().enumerate() {
-            *element = sent(rank, at / count, at % count, round);
-        }
+        let brought = input(rank, collective.input().len(), count, round);
+        collective.input_mut().copy_from_slice(&brought);
         collective.start().unwrap().wait().unwrap();
-        for (at, &found) in collective.output().iter().enumerate() {
-            let (slot, index) = (at / count, at % count);
-            let wanted = expected(slot, index, round).unwrap_or(UNTOUCHED);
-            assert_eq!(found, wanted, "rank {rank}, block {slot}, element {index}, round {round}");
-        }
+        check(collective.output(), rank, count, |slot, index| expected(slot, index, round));
+    }
+}
+
+fn check(output: &[u32], rank: u32, count: usize, expected: impl Fn(usize, usize) -> Option<u32>) {
+    for (at, &found) in output.iter().enumerate() {
+        let (slot, index) = (at / count, at % count);
+        let wanted = expected(slot, index).unwrap_or(UNTOUCHED);
+        assert_eq!(found, wanted, "rank {rank}, block {slot}, element {index}");
     }
 }
 
@@ -74,6 +82,22 @@ fn neighbours_of_a_grid_exchange_what_a_single_process_would() {
                 // What comes from below was sent up, and the other way round.
                 let exchanged = |slot, index, round| beside(slot).map(|from| sent(from, slot ^ 1, index, round));
                 neighbour_rounds(&mut grid.neighbor_alltoall_init(count).unwrap(), rank, count, exchanged);
+                // The same, called just so.
+                for round in 0..4 {
+                    let mut output = vec![UNTOUCHED; all.len() * count];
+                    let (one, each) = (input(rank, count, count, round), input(rank, all.len() * count, count, round));
+                    match round % 2 {
+                        0 => grid.neighbor_allgather(&one, &mut output).unwrap(),
+                        _ => grid.ineighbor_allgather(&one, &mut output).unwrap().wait().unwrap(),
+                    }
+                    check(&output, rank, count, |slot, index| gathered(slot, index, round));
+                    output.fill(UNTOUCHED);
+                    match round % 2 {
+                        0 => grid.ineighbor_alltoall(&each, &mut output).unwrap().wait().unwrap(),
+                        _ => grid.neighbor_alltoall(&each, &mut output).unwrap(),
+                    }
+                    check(&output, rank, count, |slot, index| exchanged(slot, index, round));
+                }
             }
         }
     });
@@ -138,6 +162,9 @@ fn a_graph_has_the_edges_it_was_given() {
             };
             assert!(uneven.output().iter().zip(expected).all(|(&found, &value)| found == value + round));
             assert_eq!(uneven.output().len(), expected.len());
+            let mut output = vec![0; expected.len()];
+            graph.neighbor_alltoallv(uneven.input(), &mut output, to, from).unwrap();
+            assert_eq!(output, uneven.output());
         }
         let lengths: Vec<usize> = graph.sources().map(|source| source.unwrap() as usize).collect();
         let mut gather = graph.neighbor_allgatherv_init::<u8>(graph.rank() as usize, &lengths).unwrap();
@@ -145,6 +172,9 @@ fn a_graph_has_the_edges_it_was_given() {
         gather.start().unwrap().wait().unwrap();
         let expected: &[u8] = [&[2, 2][..], &[1], &[1, 2, 2]][graph.rank() as usize];
         assert_eq!(gather.output(), expected);
+        let mut output = vec![0; expected.len()];
+        graph.neighbor_allgatherv(gather.input(), &mut output, &lengths).unwrap();
+        assert_eq!(output, expected);
         assert!(matches!(world.graph(&[3], &[]), Err(Error::RankOutOfRange { rank: 3, size: 3 })));
         let error = graph.neighbor_alltoallv_init::<u8>(&[1], from).unwrap_err();
         assert!(matches!(error, Error::BadCollective { .. }), "{error}");
@@ -178,6 +208,70 @@ fn exchanges_run_at_once_and_are_found_again() {
             let left = (ring.rank() + 2) % 3;
             assert_eq!((first.output()[0], second.output()[0]), (10 * left + round, 1000 * left + round));
         }
+    });
+}
+
+/// Begun one after the other, and ended in any order or not at all: each gets what belongs to it.
+#[test]
+fn calls_run_at_once_beside_registered_ones() {
+    everywhere(3, |world| {
+        let ring = world.cartesian(&[3], &[true]).unwrap();
+        let (rank, left) = (ring.rank(), (ring.rank() + 2) % 3);
+        let mut registered = ring.neighbor_allgather_init::<u32>(1).unwrap();
+        for count in [1, 3000, 20_000] {
+            let mut outputs = vec![vec![UNTOUCHED; 2 * count]; 6];
+            registered.input_mut()[0] = 77 + rank;
+            let exchanging = registered.start().unwrap();
+            let begin = |(number, output)| {
+                let number = number as u32;
+                ring.ineighbor_allgather(&vec![100 * number + rank; count], output).unwrap()
+            };
+            let mut running: Vec<_> = outputs.iter_mut().map(Vec::as_mut_slice).enumerate().map(begin).collect();
+            // Each drops another one, and waits in an order of his own.
+            running.rotate_left(rank as usize);
+            drop(running.remove(2));
+            while !running[0].test().unwrap() {
+                thread::yield_now();
+            }
+            let last = running.pop().unwrap();
+            let mut received = world.irecv(world.alloc::<u8>(1).unwrap(), left, 5).unwrap();
+            world.send(&[1u8], (rank + 1) % 3, 5).unwrap();
+            let (mut first, mut second) = (running.remove(1), running.remove(1));
+            wait_all(&mut [&mut first, &mut received, &mut second]).unwrap();
+            [first, second, last].into_iter().for_each(|one| one.wait().unwrap());
+            running.into_iter().for_each(|one| one.wait().unwrap());
+            exchanging.wait().unwrap();
+            assert_eq!(registered.output()[0], 77 + left);
+            let dropped = (2 + rank as usize) % 6;
+            for (number, output) in (0..).zip(&outputs).filter(|&(number, _)| number != dropped) {
+                let from = |rank| 100 * number as u32 + rank;
+                assert!(output[..count].iter().all(|&found| found == from(left)), "call {number}");
+                assert!(output[count..].iter().all(|&found| found == from((rank + 1) % 3)), "call {number}");
+            }
+        }
+    });
+}
+
+#[test]
+fn calls_with_arrays_that_do_not_fit_are_refused_before_anything_is_sent() {
+    everywhere(2, |world| {
+        let line = world.cartesian(&[2], &[false]).unwrap();
+        let refused = |result: Result<(), Error>| result.unwrap_err().to_string();
+        let wrong = refused(line.neighbor_allgather(&[1u8; 2], &mut [0; 3]));
+        assert_eq!(wrong, "the collective has an output of 4 elements, not of 3");
+        let wrong = refused(line.neighbor_alltoall(&[1u8; 5], &mut [0; 4]));
+        assert_eq!(wrong, "the collective has an input of 4 elements, not of 5");
+        let wrong = refused(line.neighbor_alltoallv(&[1u8; 2], &mut [0; 2], &[2], &[1, 1]));
+        assert_eq!(wrong, "no such collective: 1 counts for 2 destinations");
+        let wrong = refused(line.neighbor_allgatherv(&[1u8; 2], &mut [0; 2], &[1, 1, 0]));
+        assert_eq!(wrong, "no such collective: 3 counts for 2 sources");
+        let mut beside = [9; 2];
+        line.neighbor_allgather(&[world.rank()], &mut beside).unwrap();
+        assert_eq!(beside, if world.rank() == 0 { [9, 1] } else { [0, 9] });
+        // Longer than expected.
+        let count = 1 + world.rank() as usize;
+        let outcome = line.neighbor_allgatherv(&vec![5u64; count], &mut [0; 2], &[1, 1]);
+        assert_eq!(matches!(outcome, Err(Error::Truncated { .. })), world.rank() == 0, "{outcome:?}");
     });
 }
 
@@ -251,6 +345,9 @@ fn an_exchange_with_a_dead_neighbour_fails_at_once() {
         assert_eq!(exchange.input()[0], 1);
         assert!(exchange.active().is_none());
         let error = soon(|| exchange.start().unwrap().wait().unwrap_err());
+        assert!(matches!(error, Error::RankFailed { rank: 2 }), "{error}");
+        let mut output = vec![0u64; 2 * count];
+        let error = soon(|| ring.neighbor_allgather(&vec![1; count], &mut output).unwrap_err());
         assert!(matches!(error, Error::RankFailed { rank: 2 }), "{error}");
     }
 }

@@ -161,10 +161,17 @@ fn a_reproducible_sum_is_the_same_on_any_number_of_nodes() {
                 let bits = total.output().iter().map(|sum| sum.to_bits());
                 assert!(bits.eq((0..count).map(|index| sum(0..7, index).to_bits())), "{nodes} nodes");
             }
-            let input = [float(rank, 0)];
-            let mut prefix = [0.0];
-            world.scan(&input, &mut prefix, Reproducible(Operator::Sum)).unwrap();
-            assert_eq!(prefix[0].to_bits(), sum(0..rank + 1, 0).to_bits());
+            let all = Reproducible(Operator::Sum);
+            let (input, mut output) = ([float(rank, 0)], [0.0]);
+            world.scan(&input, &mut output, all).unwrap();
+            assert_eq!(output[0].to_bits(), sum(0..rank + 1, 0).to_bits());
+            world.iexscan(&input, &mut output, all).unwrap().wait().unwrap();
+            assert!(rank == 0 || output[0].to_bits() == sum(0..rank, 0).to_bits());
+            world.reduce(&input, &mut output, all, SIZE - 1).unwrap();
+            assert!(rank + 1 < SIZE as usize || output[0].to_bits() == sum(0..7, 0).to_bits());
+            let vector: [f64; SIZE as usize] = std::array::from_fn(|index| float(rank, index));
+            world.reduce_scatter_block(&vector, &mut output, all).unwrap();
+            assert_eq!(output[0].to_bits(), sum(0..7, rank).to_bits());
         });
     }
 }

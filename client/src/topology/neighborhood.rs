@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Mutex;
 
 use ropeway_proto::Tag;
 
 use crate::communicator::NEIGHBOUR;
+use crate::neighbor_call::Message;
 use crate::{Communicator, Error};
 
 /// A communicator whose ranks know whom they send to and whom they receive from: a graph topology.
@@ -13,11 +15,14 @@ use crate::{Communicator, Error};
 /// It is a communicator too, of the same ranks, with a context of its own. Made by [`Communicator::graph`]; a
 /// [`Cartesian`](crate::Cartesian) grid has one.
 ///
-/// Its collectives go between neighbours only: `neighbor_allgather_init`, `neighbor_alltoall_init` and their uneven forms.
+/// Its collectives go between neighbours only: allgather, alltoall and their uneven forms, registered (`neighbor_alltoall_init`), or
+/// called just so, blocking (`neighbor_alltoall`) or not (`ineighbor_alltoall`).
 pub struct Neighborhood {
     communicator: Communicator,
     sources: Vec<Option<Edge>>,
     destinations: Vec<Option<Edge>>,
+    /// Of calls that nobody waits for any more.
+    left: Mutex<Vec<Message>>,
 }
 
 /// What leads to a neighbour.
@@ -30,7 +35,7 @@ pub(crate) struct Edge {
 
 impl Neighborhood {
     pub(super) fn new(communicator: Communicator, sources: Vec<Option<Edge>>, destinations: Vec<Option<Edge>>) -> Self {
-        Self { communicator, sources, destinations }
+        Self { communicator, sources, destinations, left: Mutex::default() }
     }
 
     /// Whom this rank receives from, in the order of the blocks of outputs. `None` is an edge of a grid.
@@ -49,6 +54,13 @@ impl Neighborhood {
 
     pub(crate) fn edges_out(&self) -> &[Option<Edge>] {
         &self.destinations
+    }
+
+    /// Lets messages travel on that nobody waits for: those of later calls come behind them.
+    pub(crate) fn leave(&self, messages: impl IntoIterator<Item = Message>) {
+        let mut left = self.left.lock().expect("nobody panics with it");
+        left.retain_mut(Message::is_under_way);
+        left.extend(messages);
     }
 }
 
@@ -95,6 +107,6 @@ impl fmt::Debug for Neighborhood {
             .field("communicator", &self.communicator)
             .field("sources", &self.sources)
             .field("destinations", &self.destinations)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,9 @@
 
 mod tool;
 
+use ropeway_bench::Operation;
+use ropeway_schedule::Algorithm;
+use serde_json::Value;
 use tool::{records, ropeway, stderr, stdout};
 
 fn explain(args: &[&str]) -> std::process::Output {
@@ -35,6 +38,38 @@ fn an_algorithm_can_be_asked_for_and_its_record_adds_up() {
     assert!(schedules[0][0]["peer"].is_u64() && schedules[0][0]["from"]["buffer"] == "input");
     let times = record["candidates"].as_array().unwrap().iter().map(|one| one["predicted_ns"].as_f64().unwrap());
     assert!(times.is_sorted());
+}
+
+#[test]
+fn every_algorithm_is_explained_for_every_operation_or_says_why_not() {
+    for operation in Operation::ALL {
+        let mut explained = Vec::new();
+        for (name, _) in Algorithm::names() {
+            let output = explain(&[operation.name(), "-n", "8", "--bytes", "4K", "--algorithm", name, "--json"]);
+            if output.status.code() == Some(1) {
+                let why = stderr(&output);
+                assert!(why.contains(&format!("can't be used for this {operation}: ")), "{why}");
+                continue;
+            }
+            let record = &records(&output)[0];
+            let steps: Vec<_> =
+                record["schedules"].as_array().unwrap().iter().flat_map(|one| one.as_array().unwrap()).collect();
+            let count = |action| steps.iter().filter(|step| step["action"] == action).count() as u64;
+            let bytes = |step: &Value| 8 * step["from"]["length"].as_u64().unwrap();
+            let sent = steps.iter().filter(|step| step["action"] == "send").map(|step| bytes(step)).sum::<u64>();
+            assert_eq!(record["messages"].as_u64(), Some(count("send")), "{operation} by {name}");
+            assert_eq!(record["signals"].as_u64(), Some(count("signal")), "{operation} by {name}");
+            assert_eq!(record["bytes_sent"].as_u64(), Some(sent), "{operation} by {name}");
+            let rounds = steps.iter().map(|step| step["round"].as_u64().unwrap()).max();
+            assert_eq!(record["depth"].as_u64(), rounds, "{operation} by {name}");
+            explained.push(name);
+        }
+        let chosen = &records(&explain(&[operation.name(), "-n", "8", "--bytes", "4K", "--json"]))[0];
+        let candidates = chosen["candidates"].as_array().unwrap().iter();
+        for candidate in candidates.map(|one| one["algorithm"].as_str().unwrap().split(':').next().unwrap()) {
+            assert!(explained.contains(&candidate), "{operation} by {candidate}");
+        }
+    }
 }
 
 #[test]

@@ -95,6 +95,14 @@ pub enum PairCounts {
 }
 
 impl PairCounts {
+    /// Row by row, for each pair. If they are all alike that is noticed, because more algorithms suit.
+    pub fn each(counts: &[u64]) -> Self {
+        match counts {
+            [first, others @ ..] if others.iter().all(|count| count == first) => Self::Same(*first),
+            _ => Self::Matrix(counts.into()),
+        }
+    }
+
     /// Elements that one has for another.
     pub fn count(&self, size: u32, from: u32, to: u32) -> u64 {
         match self {

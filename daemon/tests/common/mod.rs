@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
+use std::panic::resume_unwind;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -184,13 +185,19 @@ pub(crate) fn everybody((nodes, size): (usize, u32), act: impl Fn(Communicator) 
     everybody_of(&Cluster::start(nodes, size), size, act);
 }
 
-/// The same, in a cluster.
+/// The same, in a cluster. A rank that panics leaves the job, so that the others don't wait for it; the others stay to the end.
 pub(crate) fn everybody_of(cluster: &Cluster, size: u32, act: impl Fn(Communicator) + Sync) {
-    let sessions: Vec<Session> = (0..size).map(|rank| cluster.attach(rank)).collect();
+    let (sessions, act): (Vec<Session>, _) = ((0..size).map(|rank| cluster.attach(rank)).collect(), &act);
     std::thread::scope(|scope| {
-        for session in &sessions {
-            scope.spawn(|| act(session.world()));
-        }
+        let begin = |session: Session| {
+            scope.spawn(move || {
+                act(session.world());
+                session
+            })
+        };
+        let ranks: Vec<_> = sessions.into_iter().map(begin).collect();
+        let ended: Vec<_> = ranks.into_iter().map(|rank| rank.join()).collect();
+        ended.into_iter().for_each(|rank| drop(rank.unwrap_or_else(|panic| resume_unwind(panic))));
     });
 }
 

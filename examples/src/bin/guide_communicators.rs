@@ -11,6 +11,11 @@ fn main() -> Result<(), Error> {
 
     // A grid that is closed in both dimensions: everybody has four neighbours, be they others or itself.
     let grid = world.cartesian(&dims_create(size, 2), &[true, true])?;
+    // Once, by a call: whom everybody has beside itself.
+    let mut beside = [0; 4];
+    grid.neighbor_allgather(&[grid.rank()], &mut beside)?;
+    assert!(grid.sources().eq(beside.map(Some)));
+    // Again and again, registered.
     let mut halo = grid.neighbor_allgather_init::<u64>(1)?;
     // Whole units of heat, so that none is lost by rounding.
     let mut heat = if rank == 0 { 1 << 40 } else { 0 };

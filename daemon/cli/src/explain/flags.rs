@@ -19,18 +19,7 @@ use crate::words::one_of;
 /// the daemon of this machine is configured to, as the first node of a job. Within a node ranks meet in its memory and need no schedule, so that a node's ranks are
 /// one participant; with as many nodes as ranks every rank is. Between nodes a scan is an exscan.
 #[derive(Args)]
-#[command(after_help = "\
-Examples:
-  ropeway explain allreduce -n 64 --nodes 8 --bytes 1M
-  ropeway explain allreduce -n 8 --bytes 64 --order rank --algorithm recursive-doubling
-  ropeway explain bcast -n 16 --root 3 --bytes 4M --algorithm pipelined-tree:16 --svg tree.svg
-  ropeway explain allgather -n 9 --bytes 1K --algorithm bruck:2 --participant 4
-  ropeway explain reduce -n 128 --bytes 8M --algorithm radix-k:4,4,8 --json
-  ropeway explain allreduce -n 64 --bytes 1M --config ropewayd.toml
-
-Algorithms: linear, binomial, k-nomial:K, ring, recursive-doubling, standard-exchange:PORTS, recursive-halving,
-radix-k:R1,R2,…, bruck:PORTS, linear-pipeline:SEGMENTS, pipelined-tree:SEGMENTS, dissemination:PORTS, pairwise,
-cayley:DEGREE, scatter-allgather, multileader:RANKS,LEADERS, multigroup:RANKS,GROUPS (a node).")]
+#[command(after_help = help())]
 pub(crate) struct Flags {
     /// The operation.
     #[arg(value_name = "OPERATION", value_parser = one_of::<Operation>(Operation::ALL.map(Operation::name)))]
@@ -197,6 +186,22 @@ fn cost(word: &str) -> Result<f64, &'static str> {
         _ => Err("is not a number of nanoseconds, such as 2600 or 0.4"),
     }
 }
+
+fn help() -> String {
+    let line = |(name, takes)| format!("\n  {name:<19} {takes}");
+    let algorithms: String = Algorithm::names().map(line).collect();
+    format!("{EXAMPLES}\nAlgorithms, and what they take after a colon:{algorithms}")
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  ropeway explain allreduce -n 64 --nodes 8 --bytes 1M
+  ropeway explain allreduce -n 8 --bytes 64 --order rank --algorithm recursive-doubling
+  ropeway explain bcast -n 16 --root 3 --bytes 4M --algorithm pipelined-tree:16 --svg tree.svg
+  ropeway explain allgather -n 9 --bytes 1K --algorithm bruck:2 --participant 4
+  ropeway explain reduce -n 128 --bytes 8M --algorithm radix-k:4,4,8 --json
+  ropeway explain allreduce -n 64 --bytes 1M --config ropewayd.toml
+";
 
 /// More would fill no screen, and take minutes.
 const PARTICIPANTS_MAX: i64 = 512;

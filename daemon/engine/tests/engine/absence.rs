@@ -3,7 +3,7 @@
 use ropeway_engine::ChannelWork;
 use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape};
 use ropeway_proto::{CommId, Completion, Status};
-use ropeway_schedule::{Algorithm, Collective, Order, Shape, build};
+use ropeway_schedule::{Collective, Order, Shape, build};
 
 use crate::cluster::Cluster;
 use crate::collectives::{LARGE, SMALL, allreduce};
@@ -20,7 +20,7 @@ fn whoever_leaves_in_the_middle_of_a_round_leaves_nobody_waiting() {
             cluster.rounds.outsiders = outsiders.clone();
             let shape = Shape::new(3, Collective::Reduce { root: 0, count, order: Order::Rank });
             let mut group = Group::new(&shape, compose, vec![0, 1, 2]);
-            let schedule = |me| build(&shape, &Algorithm::LinearPipeline { segments: 1 }, me).unwrap();
+            let schedule = |me| build(&shape, &"linear-pipeline:1".parse().unwrap(), me).unwrap();
             // Node 0 waits for node 1, which waits for node 2, which comes late.
             (0..2).for_each(|me| cluster.join(&mut group, 0, schedule(me)));
             (0..2).for_each(|me| cluster.begin_round(&group, me, 0));
@@ -46,7 +46,7 @@ fn what_a_deserted_node_would_pass_on_to_nodes_that_come_late_ends_its_round() {
         let mut cluster = Cluster::new(&[1; 3]);
         let shape = Shape::new(3, Collective::Bcast { root: 0, count });
         let mut group = Group::new(&shape, compose, vec![0, 1, 2]);
-        let schedule = |me| build(&shape, &Algorithm::LinearPipeline { segments: 1 }, me).unwrap();
+        let schedule = |me| build(&shape, &"linear-pipeline:1".parse().unwrap(), me).unwrap();
         (0..2).for_each(|me| cluster.join(&mut group, 0, schedule(me)));
         cluster.begin_round(&group, 1, 0);
         cluster.settle();
@@ -73,7 +73,7 @@ fn a_node_without_members_is_not_waited_for_though_others_live_there() {
     for count in [SMALL, LARGE] {
         let shape = allreduce(2, count);
         let mut group = Group::new(&shape, compose, vec![0, 1]);
-        cluster.join(&mut group, count, build(&shape, &Algorithm::RecursiveDoubling, 0).unwrap());
+        cluster.join(&mut group, count, build(&shape, &"recursive-doubling".parse().unwrap(), 0).unwrap());
         cluster.begin_round(&group, 0, 0);
         cluster.settle();
         // Once in the middle of the wait, once long before.

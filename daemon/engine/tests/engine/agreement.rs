@@ -46,17 +46,17 @@ fn operations() -> Vec<Operation> {
     };
     let gather = |root, counts: &[u64]| {
         let collective = Collective::Gather { root, counts: Counts::each(counts) };
-        operation(CollectiveKind::Gather, root, counts, collective, Algorithm::Linear)
+        operation(CollectiveKind::Gather, root, counts, collective, "linear".parse().unwrap())
     };
-    let pipeline = Algorithm::LinearPipeline { segments: 2 };
+    let pipeline: Algorithm = "linear-pipeline:2".parse().unwrap();
     vec![
-        bcast(0, count, Algorithm::Linear),
-        bcast(1, count, Algorithm::Linear),
+        bcast(0, count, "linear".parse().unwrap()),
+        bcast(1, count, "linear".parse().unwrap()),
         bcast(2, count, pipeline.clone()),
-        bcast(0, count - 1, Algorithm::Linear),
-        operation(CollectiveKind::Barrier, 0, &[], Collective::Barrier, Algorithm::Dissemination { ports: 1 }),
+        bcast(0, count - 1, "linear".parse().unwrap()),
+        operation(CollectiveKind::Barrier, 0, &[], Collective::Barrier, "dissemination".parse().unwrap()),
         operation(CollectiveKind::Reduce, 0, &[count], Collective::Reduce { root: 0, count, order }, pipeline),
-        operation(CollectiveKind::Scan, 0, &[count], Collective::Scan { count, order }, Algorithm::Linear),
+        operation(CollectiveKind::Scan, 0, &[count], Collective::Scan { count, order }, "linear".parse().unwrap()),
         gather(1, &[0, count, count]),
         gather(2, &[count, 0, 1]),
     ]
@@ -222,7 +222,7 @@ fn members_of_one_node_who_differ_are_told_and_so_are_all_nodes() {
     let shape = Shape::new(2, Collective::Bcast { root: 0, count: COUNT });
     let mut group = Group::new(&shape, sum, vec![1, 0]);
     cluster.rounds.digest = ShapeDigest::of(&registered(CollectiveKind::Bcast, 0, &[COUNT]));
-    cluster.join(&mut group, 7, build(&shape, &Algorithm::Linear, 0).unwrap());
+    cluster.join(&mut group, 7, build(&shape, &"linear".parse().unwrap(), 0).unwrap());
     cluster.begin_round(&group, 0, 0);
     assert_eq!(cluster.ends(&group, 0), [told(1)]);
 }

@@ -177,7 +177,7 @@ fn whoever_leaves_between_rounds_disturbs_nobody_in_an_earlier_one() {
 fn a_failure_has_a_name() {
     for has_failed in [true, false] {
         let mut cluster = Cluster::new(&[2, 1, 2]);
-        let group = cluster.open(0, &allreduce(3, SMALL), &Algorithm::Linear, compose);
+        let group = cluster.open(0, &allreduce(3, SMALL), &"linear".parse().unwrap(), compose);
         cluster.round(&group, 0);
         cluster.end_client(4, has_failed);
         cluster.settle();
@@ -195,7 +195,7 @@ fn a_failure_has_a_name() {
         }
     }
     let mut cluster = Cluster::new(&[1; 3]);
-    let group = cluster.open(0, &allreduce(3, SMALL), &Algorithm::Linear, compose);
+    let group = cluster.open(0, &allreduce(3, SMALL), &"linear".parse().unwrap(), compose);
     (0..3).for_each(|me| cluster.begin_round(&group, me, 0));
     cluster.cut(0, 2);
     cluster.settle();
@@ -207,7 +207,7 @@ fn a_failure_has_a_name() {
 fn more_collectives_than_ranks_fail_together() {
     let mut cluster = Cluster::new(&[1; 2]);
     let groups: Vec<_> =
-        (0..5).map(|number| cluster.open(number, &allreduce(2, SMALL), &Algorithm::Linear, compose)).collect();
+        (0..5).map(|number| cluster.open(number, &allreduce(2, SMALL), &"linear".parse().unwrap(), compose)).collect();
     groups.iter().for_each(|group| cluster.begin_round(group, 0, 0));
     cluster.end_client(1, true);
     cluster.settle();
@@ -223,7 +223,7 @@ fn more_collectives_than_ranks_fail_together() {
 fn ranks_that_are_no_members_may_go() {
     let mut cluster = Cluster::new(&[2, 2]);
     cluster.rounds.outsiders = vec![0, 3];
-    let group = cluster.open(0, &allreduce(2, LARGE), &Algorithm::Linear, compose);
+    let group = cluster.open(0, &allreduce(2, LARGE), &"linear".parse().unwrap(), compose);
     cluster.end_client(0, true);
     cluster.round(&group, 0);
     cluster.begin_round(&group, 0, 1);
@@ -241,7 +241,7 @@ fn ranks_that_are_no_members_may_go() {
 fn what_a_rank_brought_before_it_left_still_counts() {
     let mut cluster = Cluster::new(&[1; 3]);
     let shape = Shape::new(3, Collective::Reduce { root: 0, count: SMALL, order: Order::Rank });
-    let group = cluster.open(0, &shape, &Algorithm::Linear, compose);
+    let group = cluster.open(0, &shape, &"linear".parse().unwrap(), compose);
     cluster.settle();
     for me in [1, 2] {
         cluster.begin_round(&group, me, 0);
@@ -265,7 +265,7 @@ fn a_member_that_is_gone_before_a_collective_is_opened_ends_it() {
             let mut cluster = Cluster::new(&nodes);
             cluster.end_client(1, has_failed);
             cluster.settle();
-            let group = cluster.open(0, &allreduce(3, SMALL), &Algorithm::Linear, compose);
+            let group = cluster.open(0, &allreduce(3, SMALL), &"linear".parse().unwrap(), compose);
             cluster.settle();
             let status = if has_failed { Status::RankFailed } else { Status::RankLeft };
             for me in 0..3 {
@@ -283,7 +283,7 @@ fn a_member_that_is_gone_before_a_collective_is_opened_ends_it() {
 fn a_failed_round_is_not_over_while_a_message_is_arriving() {
     let mut cluster = Cluster::new(&[1; 3]);
     let shape = Shape::new(3, Collective::Bcast { root: 0, count: LARGE });
-    let group = cluster.open(0, &shape, &Algorithm::Linear, sum);
+    let group = cluster.open(0, &shape, &"linear".parse().unwrap(), sum);
     cluster.settle();
     cluster.hold(0, 1, true);
     (0..2).for_each(|me| cluster.begin_round(&group, me, 0));
@@ -305,7 +305,8 @@ fn nodes_that_disagree_about_lengths_fail() {
         let mut cluster = Cluster::pair();
         let shape = allreduce(2, counts[0].max(counts[1]));
         let schedule = |me: u32| {
-            ropeway_schedule::build(&allreduce(2, counts[me as usize]), &Algorithm::RecursiveDoubling, me).unwrap()
+            ropeway_schedule::build(&allreduce(2, counts[me as usize]), &"recursive-doubling".parse().unwrap(), me)
+                .unwrap()
         };
         let group = cluster.open_over(0, &shape, compose, vec![0, 1], schedule);
         for me in 0..2 {
@@ -356,7 +357,7 @@ fn only_channels_may_be_of_nodes_and_only_first_ranks_stand_for_them() {
 
 /// The requests of node 1 in an exchange of two nodes, and what node 0 calls the other ends.
 fn exchange(cluster: &mut Cluster) -> (ChannelId, ChannelId) {
-    cluster.open(0, &allreduce(2, SMALL), &Algorithm::RecursiveDoubling, compose);
+    cluster.open(0, &allreduce(2, SMALL), &"recursive-doubling".parse().unwrap(), compose);
     while cluster.transmit(1, 0).is_some() {
         cluster.deliver(1, 0);
     }
@@ -397,7 +398,7 @@ fn frames_that_do_not_fit_a_step_are_lies() {
 fn a_third_node_can_not_address_a_step() {
     let mut cluster = Cluster::new(&[1; 3]);
     let shape = allreduce(2, SMALL);
-    let schedule = |me| ropeway_schedule::build(&shape, &Algorithm::RecursiveDoubling, me).unwrap();
+    let schedule = |me| ropeway_schedule::build(&shape, &"recursive-doubling".parse().unwrap(), me).unwrap();
     let group = cluster.open_over(0, &shape, compose, vec![0, 1], schedule);
     cluster.settle();
     for index in 0..2 {

@@ -72,7 +72,7 @@ fn nodes_may_have_many_ranks_and_take_part_in_any_order() {
     for (nodes, ranks) in [(vec![2, 0, 1], [3, 1, 2]), (vec![3, 1], [1, 2, 1])] {
         let mut cluster = Cluster::new(&[ranks[0], ranks[1], ranks[2], 2]);
         let shape = allreduce(nodes.len() as u32, LARGE);
-        let schedule = |me| ropeway_schedule::build(&shape, &Algorithm::Linear, me).unwrap();
+        let schedule = |me| ropeway_schedule::build(&shape, &"linear".parse().unwrap(), me).unwrap();
         let group = cluster.open_over(0, &shape, compose, nodes, schedule);
         (0..3).for_each(|round| cluster.round(&group, round));
         cluster.close(&group);
@@ -147,7 +147,7 @@ fn every_order_of_events_gives_the_right_result() {
                 let other = allreduce(size, LARGE + SMALL - count);
                 let groups = [
                     cluster.open(1, &shape, &algorithm, operator),
-                    cluster.open(2, &other, &Algorithm::Knomial { radix: 2 }, compose),
+                    cluster.open(2, &other, &"binomial".parse().unwrap(), compose),
                 ];
                 cluster.work_at_random(&mut random);
                 run_at_random(&mut cluster, &groups, ROUNDS, &mut random);
@@ -169,7 +169,7 @@ fn every_order_of_events_gives_the_right_result() {
 fn a_node_may_be_rounds_ahead_as_far_as_its_credit_goes() {
     let mut cluster = Cluster::new(&[1; 3]);
     let shape = Shape::new(3, Collective::Bcast { root: 0, count: SMALL });
-    let group = cluster.open(0, &shape, &Algorithm::Linear, sum);
+    let group = cluster.open(0, &shape, &"linear".parse().unwrap(), sum);
     cluster.settle();
     for round in 0..4 {
         cluster.begin_round(&group, 0, round);
@@ -195,7 +195,7 @@ fn two_collectives_may_be_started_in_different_orders() {
     for count in [SMALL, LARGE] {
         let mut cluster = Cluster::new(&[1; 4]);
         let groups = [3, (1 << 60) - 1].map(|number| {
-            let group = cluster.open(number, &allreduce(4, count), &Algorithm::RecursiveDoubling, compose);
+            let group = cluster.open(number, &allreduce(4, count), &"recursive-doubling".parse().unwrap(), compose);
             cluster.settle();
             group
         });
@@ -219,8 +219,8 @@ fn numbers_that_differ_in_any_bit_keep_collectives_apart() {
     let shape = allreduce(2, SMALL);
     let mut envelopes = std::collections::HashSet::new();
     for number in [0, 1, 2, limits::TAG_MAX as u64, limits::TAG_MAX as u64 + 1, 1 << 59, (1 << 60) - 1] {
-        cluster.open(number, &shape, &Algorithm::Linear, compose);
-        cluster.open(number, &Shape::new(2, Collective::Barrier), &Algorithm::Linear, sum);
+        cluster.open(number, &shape, &"linear".parse().unwrap(), compose);
+        cluster.open(number, &Shape::new(2, Collective::Barrier), &"linear".parse().unwrap(), sum);
         cluster.settle();
         let mut found = 0;
         for (_, _, frame) in std::mem::take(&mut cluster.sent) {
@@ -289,7 +289,7 @@ fn wires_and_direct_channels_are_for_ranks() {
     let mut cluster = Cluster::configured(&[2, 2], |config| config.has_direct_channels = true);
     cluster.engines[0].handle_wire_up(NodeId(1));
     cluster.engines[1].handle_wire_up(NodeId(0));
-    let group = cluster.open(0, &allreduce(2, SMALL), &Algorithm::Linear, compose);
+    let group = cluster.open(0, &allreduce(2, SMALL), &"linear".parse().unwrap(), compose);
     cluster.round(&group, 0);
     assert!(cluster.engines.iter_mut().all(|engine| engine.poll_channel_work().is_none()));
 }
@@ -300,7 +300,7 @@ fn a_collective_may_be_closed_before_others_have_opened_it() {
     for from in 0..3 {
         cluster.hold(from, (from + 1) % 3, true);
     }
-    let group = cluster.open(0, &allreduce(3, SMALL), &Algorithm::Linear, compose);
+    let group = cluster.open(0, &allreduce(3, SMALL), &"linear".parse().unwrap(), compose);
     cluster.settle();
     cluster.close(&group);
     for from in 0..3 {
@@ -313,7 +313,7 @@ fn a_collective_may_be_closed_before_others_have_opened_it() {
 #[test]
 fn a_round_is_not_over_before_its_last_copy() {
     let mut cluster = Cluster::new(&[1; 2]);
-    let group = cluster.open(0, &allreduce(2, SMALL), &Algorithm::RecursiveDoubling, compose);
+    let group = cluster.open(0, &allreduce(2, SMALL), &"recursive-doubling".parse().unwrap(), compose);
     cluster.rounds.slow = Some(Vec::new());
     (0..2).for_each(|me| cluster.begin_round(&group, me, 0));
     cluster.settle();

@@ -7,7 +7,7 @@ use ropeway_proto::agreement::{Difference, ShapeDigest, Statement};
 use ropeway_proto::frame::Header;
 use ropeway_proto::limits::EAGER_BYTES_LIMIT;
 use ropeway_proto::{ChannelId, CommId, Command, Envelope, Frame, JobId, Layout, Status};
-use ropeway_schedule::{Algorithm, Collective, Order, Shape, build};
+use ropeway_schedule::{Collective, Order, Shape, build};
 
 use crate::cluster::{Cluster, TAG};
 use crate::rounds::{ELEMENT_BYTES, Group, compose};
@@ -373,7 +373,7 @@ impl Trial {
             let shape = Shape::new(2, collective);
             let mut group = Group::new(&shape, compose, vec![0, 1]);
             let number = TAG as u32 + u32::from(bytes == LARGE);
-            cluster.join(&mut group, number.into(), build(&shape, &Algorithm::RecursiveDoubling, 0).unwrap());
+            cluster.join(&mut group, number.into(), build(&shape, &"recursive-doubling".parse().unwrap(), 0).unwrap());
             (group, 0)
         });
         Self { cluster, epochs: [[0; 3]; 2], is_attached: [true; 2], arriving: None, groups }

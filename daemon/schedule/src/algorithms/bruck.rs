@@ -8,8 +8,7 @@
 //! message-passing systems, IEEE TPDS 8(11), 1997, §3 and §4. Seed 001, §4.2.2, turns the directions around, and then the
 //! order at the end too.
 
-use super::{Generator, foreign};
-use crate::algorithm::at_least;
+use super::{Generator, Kind, foreign};
 use crate::builder::Builder;
 use crate::cost::Cost;
 use crate::counts::{Counts, PairCounts};
@@ -18,13 +17,23 @@ use crate::patterns::{Rotation, digits_needed};
 use crate::shape::{Collective, Shape};
 use crate::step::Slice;
 
-pub(crate) struct Bruck {
-    pub(crate) ports: u32,
+pub(super) static KIND: Kind = Kind {
+    name: "bruck",
+    takes: "1 to 4096 ports",
+    usual: &[1],
+    make: |parameters| match *parameters {
+        [ports] if ports > 0 => Some(Box::new(Bruck { ports })),
+        _ => None,
+    },
+    tries: |_| [1, 2, 3].map(|ports| vec![ports]).into(),
+};
+
+struct Bruck {
+    ports: u32,
 }
 
 impl Generator for Bruck {
     fn suits(&self, shape: &Shape) -> Result<(), Unsuitable> {
-        at_least(1, self.ports, "an exchange has one port or more")?;
         match shape.collective {
             Collective::Allgather { .. } | Collective::Alltoall { counts: PairCounts::Same(_) } => Ok(()),
             Collective::Alltoall { .. } => Err(Unsuitable::NeedsSameCounts),

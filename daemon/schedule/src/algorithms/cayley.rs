@@ -5,21 +5,30 @@
 //! Source: seed 001 (Inozemtsev 2014), §5.3 and table 5.1.
 
 use super::linear::place_own;
-use super::{Generator, foreign};
-use crate::algorithm::at_least;
+use super::{Generator, Kind, foreign};
 use crate::builder::Builder;
 use crate::cost::Cost;
 use crate::error::Unsuitable;
 use crate::patterns::Cayley as Tree;
 use crate::shape::{Collective, Shape};
 
-pub(crate) struct Cayley {
-    pub(crate) degree: u32,
+pub(super) static KIND: Kind = Kind {
+    name: "cayley",
+    takes: "a degree of 2 to 4096",
+    usual: &[4],
+    make: |parameters| match *parameters {
+        [degree] if degree >= 2 => Some(Box::new(Cayley { degree })),
+        _ => None,
+    },
+    tries: |_| [3, 4].map(|degree| vec![degree]).into(),
+};
+
+struct Cayley {
+    degree: u32,
 }
 
 impl Generator for Cayley {
     fn suits(&self, shape: &Shape) -> Result<(), Unsuitable> {
-        at_least(2, self.degree, "the degree of a Cayley tree is 2 or more")?;
         if matches!(shape.collective, Collective::Allgather { .. }) { Ok(()) } else { Err(Unsuitable::Operation) }
     }
 

@@ -4,21 +4,30 @@
 //! Source: Hensgen, Finkel, Manber, Two algorithms for barrier synchronization, IJPP 17(1), 1988; with k ports: Hoefler et
 //! al., Fast barrier synchronization for InfiniBand, IPDPS 2006.
 
-use super::Generator;
-use crate::algorithm::at_least;
+use super::{Generator, Kind};
 use crate::builder::Builder;
 use crate::cost::Cost;
 use crate::error::Unsuitable;
 use crate::patterns::digits_needed;
 use crate::shape::{Collective, Shape};
 
-pub(crate) struct Dissemination {
-    pub(crate) ports: u32,
+pub(super) static KIND: Kind = Kind {
+    name: "dissemination",
+    takes: "1 to 4096 ports",
+    usual: &[1],
+    make: |parameters| match *parameters {
+        [ports] if ports > 0 => Some(Box::new(Dissemination { ports })),
+        _ => None,
+    },
+    tries: |_| [1, 2, 3].map(|ports| vec![ports]).into(),
+};
+
+struct Dissemination {
+    ports: u32,
 }
 
 impl Generator for Dissemination {
     fn suits(&self, shape: &Shape) -> Result<(), Unsuitable> {
-        at_least(1, self.ports, "a barrier has one port or more")?;
         if matches!(shape.collective, Collective::Barrier) { Ok(()) } else { Err(Unsuitable::Operation) }
     }
 

@@ -4,8 +4,7 @@
 //! a reduction to rank 0 keeps rank order; another root gets the result of such a reduction from there.
 //! Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005, §4; seed 000 (reductions), §2.1.
 
-use super::{Generator, grouped};
-use crate::algorithm::at_least;
+use super::{Generator, Kind, grouped};
 use crate::builder::{Accumulator, Builder};
 use crate::cost::Cost;
 use crate::counts::Counts;
@@ -14,13 +13,31 @@ use crate::patterns::{KnomialTree, Rotation};
 use crate::shape::{Collective, Order, Shape};
 use crate::step::{Buffer, Side, Slice};
 
-pub(crate) struct Knomial {
-    pub(crate) radix: u32,
+pub(super) static BINOMIAL: Kind = Kind {
+    name: "binomial",
+    takes: "no parameter",
+    usual: &[],
+    make: |parameters| if parameters.is_empty() { Some(Box::new(Knomial { radix: 2 })) } else { None },
+    tries: |_| vec![vec![]],
+};
+
+pub(super) static KNOMIAL: Kind = Kind {
+    name: "k-nomial",
+    takes: "a radix of 2 to 4096",
+    usual: &[4],
+    make: |parameters| match *parameters {
+        [radix] if radix >= 2 => Some(Box::new(Knomial { radix })),
+        _ => None,
+    },
+    tries: |_| [4, 8].map(|radix| vec![radix]).into(),
+};
+
+struct Knomial {
+    radix: u32,
 }
 
 impl Generator for Knomial {
     fn suits(&self, shape: &Shape) -> Result<(), Unsuitable> {
-        at_least(2, self.radix, "the radix of a tree is 2 or more")?;
         match shape.collective {
             Collective::Barrier | Collective::Bcast { .. } | Collective::Gather { .. } | Collective::Scatter { .. } => {
                 Ok(())

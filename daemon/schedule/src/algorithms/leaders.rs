@@ -12,9 +12,8 @@
 //!                       group 1  (2) 3  ─── (6) 7  ─── (10) 11 ─── (14) 15
 //! ```
 
-use super::Generator;
 use super::linear::place_own;
-use crate::algorithm::at_least;
+use super::{Generator, Kind, Question};
 use crate::builder::Builder;
 use crate::cost::Cost;
 use crate::counts::Counts;
@@ -22,16 +21,45 @@ use crate::error::Unsuitable;
 use crate::shape::{Collective, Shape};
 use crate::step::Slice;
 
+pub(super) static MULTILEADER: Kind = Kind {
+    name: "multileader",
+    takes: "ranks and leaders a node, such as 4,2",
+    usual: &[4, 2],
+    make: |parameters| match *parameters {
+        [ranks_per_node, leaders] if ranks_per_node.min(leaders) > 0 => {
+            Some(Box::new(Multileader { ranks_per_node, leaders }))
+        }
+        _ => None,
+    },
+    tries: NONE,
+};
+
+pub(super) static MULTIGROUP: Kind = Kind {
+    name: "multigroup",
+    takes: "ranks a node and groups, such as 4,2",
+    usual: &[4, 2],
+    make: |parameters| match *parameters {
+        [ranks_per_node, groups] if ranks_per_node.min(groups) > 0 => {
+            Some(Box::new(Multigroup { ranks_per_node, groups }))
+        }
+        _ => None,
+    },
+    tries: NONE,
+};
+
+/// They depend on who lives where, which a shape does not tell: somebody who knows can ask for them.
+const NONE: fn(&Question) -> Vec<Vec<u32>> = |_| Vec::new();
+
 /// Several leaders a node, all of which exchange with each other.
-pub(crate) struct Multileader {
-    pub(crate) ranks_per_node: u32,
-    pub(crate) leaders: u32,
+struct Multileader {
+    ranks_per_node: u32,
+    leaders: u32,
 }
 
 /// Several groups, each with a leader on every node.
-pub(crate) struct Multigroup {
-    pub(crate) ranks_per_node: u32,
-    pub(crate) groups: u32,
+struct Multigroup {
+    ranks_per_node: u32,
+    groups: u32,
 }
 
 /// Where a rank is.
@@ -143,8 +171,6 @@ impl Generator for Multigroup {
 }
 
 fn suits(shape: &Shape, ranks_per_node: u32, leaders: u32) -> Result<(), Unsuitable> {
-    at_least(1, ranks_per_node, "a node has one rank or more")?;
-    at_least(1, leaders, "a node has one leader or more")?;
     if !matches!(shape.collective, Collective::Allgather { .. }) {
         return Err(Unsuitable::Operation);
     }

@@ -3,8 +3,8 @@
 //! Few steps and the most messages; best for few participants, and the only choice where nobody knows others' counts.
 //! Reductions are folded from the left, so their result is the same to the last bit whatever happens.
 
-use super::Generator;
 use super::pairwise::{combine_blocks, each_other};
+use super::{Generator, Kind};
 use crate::builder::Builder;
 use crate::cost::Cost;
 use crate::counts::{Counts, PairCounts};
@@ -13,7 +13,10 @@ use crate::neighborhood::Neighborhood;
 use crate::shape::{Collective, Shape};
 use crate::step::{Side, Slice};
 
-pub(crate) struct Linear;
+pub(super) static KIND: Kind = Kind::plain::<Linear>("linear");
+
+#[derive(Default)]
+struct Linear;
 
 impl Generator for Linear {
     fn suits(&self, _: &Shape) -> Result<(), Unsuitable> {

@@ -4,8 +4,7 @@
 //! both ends to the root, so that rank order is kept whatever the root; if the order of grouping is fixed, one chain from rank 0
 //! to the last, and from there to the root. Source: seed 000 (reductions), §2.5.
 
-use super::Generator;
-use crate::algorithm::at_least;
+use super::{Generator, Kind, Question};
 use crate::builder::{Accumulator, Builder};
 use crate::cost::Cost;
 use crate::counts::Counts;
@@ -13,13 +12,23 @@ use crate::error::Unsuitable;
 use crate::shape::{Collective, Order, Shape};
 use crate::step::Side;
 
-pub(crate) struct LinearPipeline {
-    pub(crate) segments: u32,
+pub(super) static KIND: Kind = Kind {
+    name: "linear-pipeline",
+    takes: "1 to 4096 segments",
+    usual: &[8],
+    make: |parameters| match *parameters {
+        [segments] if segments > 0 => Some(Box::new(LinearPipeline { segments })),
+        _ => None,
+    },
+    tries: |question| vec![vec![segments(question, question.shape.size.saturating_sub(1))]],
+};
+
+struct LinearPipeline {
+    segments: u32,
 }
 
 impl Generator for LinearPipeline {
     fn suits(&self, shape: &Shape) -> Result<(), Unsuitable> {
-        at_least(1, self.segments, "a pipeline has one segment or more")?;
         match shape.collective {
             Collective::Bcast { .. }
             | Collective::Reduce { .. }
@@ -188,4 +197,16 @@ impl LinearPipeline {
             sum.settle(b);
         });
     }
+}
+
+/// Into how many segments a vector is best cut that travels so many hops.
+pub(super) fn segments(question: &Question, hops: u32) -> u32 {
+    let (count, combines) = match question.shape.collective {
+        Collective::Bcast { count, .. } => (count, false),
+        Collective::Reduce { count, .. } | Collective::Allreduce { count, .. } | Collective::Scan { count, .. } => {
+            (count, true)
+        }
+        _ => return 1,
+    };
+    question.table.segments(hops, count, question.element_bytes, combines)
 }

@@ -16,26 +16,64 @@ mod ring;
 mod scatter_allgather;
 mod standard_exchange;
 
-pub(crate) use bruck::Bruck;
-pub(crate) use cayley::Cayley;
-pub(crate) use dissemination::Dissemination;
-pub(crate) use knomial::Knomial;
-pub(crate) use leaders::{Multigroup, Multileader};
-pub(crate) use linear::Linear;
-pub(crate) use linear_pipeline::LinearPipeline;
-pub(crate) use pairwise::Pairwise;
-pub(crate) use pipelined_tree::PipelinedTree;
-pub(crate) use radix_k::{RadixK, radices};
-pub(crate) use recursive_doubling::RecursiveDoubling;
-pub(crate) use recursive_halving::RecursiveHalving;
-pub(crate) use ring::Ring;
-pub(crate) use scatter_allgather::ScatterAllgather;
-pub(crate) use standard_exchange::StandardExchange;
-
 use crate::builder::Builder;
-use crate::cost::Cost;
+use crate::cost::{Cost, CostTable};
 use crate::error::Unsuitable;
 use crate::shape::{Order, Shape};
+
+/// All algorithms. Whoever is named first is chosen among those that cost the same.
+pub(crate) static KINDS: &[&Kind] = &[
+    &linear::KIND,
+    &knomial::BINOMIAL,
+    &knomial::KNOMIAL,
+    &ring::KIND,
+    &recursive_doubling::KIND,
+    &standard_exchange::KIND,
+    &recursive_halving::KIND,
+    &radix_k::KIND,
+    &bruck::KIND,
+    &linear_pipeline::KIND,
+    &pipelined_tree::KIND,
+    &dissemination::KIND,
+    &pairwise::KIND,
+    &cayley::KIND,
+    &scatter_allgather::KIND,
+    &leaders::MULTILEADER,
+    &leaders::MULTIGROUP,
+];
+
+/// What an algorithm is called, and how it is made: all that others know of it.
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    /// What its parameters are, for people.
+    pub(crate) takes: &'static str,
+    /// The parameters that the name alone stands for.
+    pub(crate) usual: &'static [u32],
+    /// Makes it with these parameters. `None` if it does not take them.
+    pub(crate) make: fn(&[u32]) -> Option<Box<dyn Generator>>,
+    /// The parameters that are worth a try.
+    pub(crate) tries: fn(&Question) -> Vec<Vec<u32>>,
+}
+
+impl Kind {
+    /// One without parameters.
+    const fn plain<G: Generator + Default + 'static>(name: &'static str) -> Self {
+        Self {
+            name,
+            takes: "no parameter",
+            usual: &[],
+            make: |parameters| if parameters.is_empty() { Some(Box::new(G::default())) } else { None },
+            tries: |_| vec![Vec::new()],
+        }
+    }
+}
+
+/// What is to be done, and what it costs where it is done.
+pub(crate) struct Question<'a> {
+    pub(crate) shape: &'a Shape,
+    pub(crate) element_bytes: u64,
+    pub(crate) table: &'a CostTable,
+}
 
 /// An algorithm, with its parameters.
 pub(crate) trait Generator {

@@ -5,7 +5,7 @@
 //! §4.2 (alltoall, long messages) and §4.3 (reduce-scatter, non-commutative).
 
 use super::linear::{finish_blocks, place_own};
-use super::{Generator, foreign};
+use super::{Generator, Kind, foreign};
 use crate::builder::Builder;
 use crate::cost::Cost;
 use crate::counts::{Counts, PairCounts};
@@ -13,7 +13,10 @@ use crate::error::Unsuitable;
 use crate::shape::{Collective, Shape};
 use crate::step::{Buffer, Slice};
 
-pub(crate) struct Pairwise;
+pub(super) static KIND: Kind = Kind::plain::<Pairwise>("pairwise");
+
+#[derive(Default)]
+struct Pairwise;
 
 impl Generator for Pairwise {
     fn suits(&self, shape: &Shape) -> Result<(), Unsuitable> {

@@ -3,9 +3,8 @@
 //! The tree of [`InorderTree`], which keeps rank order for any root. 2(depth − 1 + s) messages one after the other, because an
 //! inner node serves two children. Source: Sanders, Speck, Träff, Parallel Computing 35(12), 2009, §2 (one tree).
 
-use super::Generator;
-use super::grouped;
-use crate::algorithm::at_least;
+use super::linear_pipeline::segments;
+use super::{Generator, Kind, grouped};
 use crate::builder::{Accumulator, Builder};
 use crate::cost::Cost;
 use crate::counts::Counts;
@@ -14,13 +13,23 @@ use crate::patterns::InorderTree;
 use crate::shape::{Collective, Shape};
 use crate::step::{Side, Slice};
 
-pub(crate) struct PipelinedTree {
-    pub(crate) segments: u32,
+pub(super) static KIND: Kind = Kind {
+    name: "pipelined-tree",
+    takes: "1 to 4096 segments",
+    usual: &[8],
+    make: |parameters| match *parameters {
+        [segments] if segments > 0 => Some(Box::new(PipelinedTree { segments })),
+        _ => None,
+    },
+    tries: |question| vec![vec![segments(question, question.shape.size.max(1).ilog2() + 1)]],
+};
+
+struct PipelinedTree {
+    segments: u32,
 }
 
 impl Generator for PipelinedTree {
     fn suits(&self, shape: &Shape) -> Result<(), Unsuitable> {
-        at_least(1, self.segments, "a pipeline has one segment or more")?;
         match shape.collective {
             Collective::Bcast { .. } => Ok(()),
             Collective::Reduce { order, .. } | Collective::Allreduce { order, .. } => grouped(order),

@@ -7,7 +7,7 @@
 //! Source: seed 000 (reductions), §2.4, after Peterka et al., A configurable algorithm for parallel image-compositing
 //! applications, SC 2009.
 
-use super::{Generator, commutative, foreign, grouped};
+use super::{Generator, Kind, commutative, foreign, grouped};
 use crate::builder::{Accumulator, Builder};
 use crate::cost::Cost;
 use crate::counts::Counts;
@@ -16,9 +16,20 @@ use crate::patterns::Digit;
 use crate::shape::{Collective, Shape};
 use crate::step::Side;
 
-pub(crate) struct RadixK {
+pub(super) static KIND: Kind = Kind {
+    name: "radix-k",
+    takes: "radices of 2 to 4096 each, such as 4,4,8",
+    usual: &[],
+    make: |parameters| match parameters.iter().min() {
+        Some(0 | 1) => None,
+        _ => Some(Box::new(RadixK { radices: parameters.into() })),
+    },
+    tries: |question| vec![radices(question.shape.size.max(1))],
+};
+
+struct RadixK {
     /// None: chosen by the size.
-    pub(crate) radices: Vec<u32>,
+    radices: Vec<u32>,
 }
 
 impl Generator for RadixK {
@@ -78,7 +89,7 @@ impl RadixK {
 }
 
 /// Factors of a size: fours, a two, then other primes.
-pub(crate) fn radices(mut size: u32) -> Vec<u32> {
+fn radices(mut size: u32) -> Vec<u32> {
     let mut found = Vec::new();
     let mut factor = 4;
     while size > 1 {

@@ -6,7 +6,7 @@
 //! that of seed 001 (Inozemtsev 2014), table 2.2.
 
 use super::standard_exchange::{barrier, exchange_blocks};
-use super::{Generator, grouped, log2};
+use super::{Generator, Kind, grouped, log2};
 use crate::builder::{Accumulator, Builder};
 use crate::cost::Cost;
 use crate::error::Unsuitable;
@@ -14,7 +14,10 @@ use crate::patterns::{Digit, Fold, Role, digits_needed, power_of};
 use crate::shape::{Collective, Shape};
 use crate::step::Side;
 
-pub(crate) struct RecursiveDoubling;
+pub(super) static KIND: Kind = Kind::plain::<RecursiveDoubling>("recursive-doubling");
+
+#[derive(Default)]
+struct RecursiveDoubling;
 
 impl Generator for RecursiveDoubling {
     fn suits(&self, shape: &Shape) -> Result<(), Unsuitable> {

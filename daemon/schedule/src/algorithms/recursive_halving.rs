@@ -6,7 +6,7 @@
 
 use super::radix_k::{self, Core};
 use super::recursive_doubling::folded;
-use super::{Generator, commutative, foreign, grouped};
+use super::{Generator, Kind, commutative, foreign, grouped};
 use crate::builder::{Accumulator, Builder};
 use crate::cost::Cost;
 use crate::counts::Counts;
@@ -14,7 +14,10 @@ use crate::error::Unsuitable;
 use crate::patterns::{Digit, Fold, Role};
 use crate::shape::{Collective, Shape};
 
-pub(crate) struct RecursiveHalving;
+pub(super) static KIND: Kind = Kind::plain::<RecursiveHalving>("recursive-halving");
+
+#[derive(Default)]
+struct RecursiveHalving;
 
 impl Generator for RecursiveHalving {
     fn suits(&self, shape: &Shape) -> Result<(), Unsuitable> {

@@ -6,7 +6,7 @@
 
 use super::knomial::{Pieces, gather_pieces};
 use super::linear::place_own;
-use super::{Generator, commutative, foreign, log2};
+use super::{Generator, Kind, commutative, foreign, log2};
 use crate::builder::Builder;
 use crate::cost::Cost;
 use crate::counts::Counts;
@@ -15,7 +15,10 @@ use crate::patterns::{KnomialTree, Rotation};
 use crate::shape::{Collective, Shape};
 use crate::step::{Side, Slice};
 
-pub(crate) struct Ring;
+pub(super) static KIND: Kind = Kind::plain::<Ring>("ring");
+
+#[derive(Default)]
+struct Ring;
 
 impl Generator for Ring {
     fn suits(&self, shape: &Shape) -> Result<(), Unsuitable> {

@@ -6,7 +6,7 @@
 
 use super::knomial::{Pieces, scatter_pieces};
 use super::ring::spread_around;
-use super::{Generator, foreign, log2};
+use super::{Generator, Kind, foreign, log2};
 use crate::builder::Builder;
 use crate::cost::Cost;
 use crate::counts::Counts;
@@ -14,7 +14,10 @@ use crate::error::Unsuitable;
 use crate::patterns::{KnomialTree, Rotation};
 use crate::shape::{Collective, Shape};
 
-pub(crate) struct ScatterAllgather;
+pub(super) static KIND: Kind = Kind::plain::<ScatterAllgather>("scatter-allgather");
+
+#[derive(Default)]
+struct ScatterAllgather;
 
 impl Generator for ScatterAllgather {
     fn suits(&self, shape: &Shape) -> Result<(), Unsuitable> {

@@ -6,8 +6,7 @@
 
 use super::linear::place_own;
 use super::recursive_doubling::exchange;
-use super::{Generator, foreign, grouped};
-use crate::algorithm::at_least;
+use super::{Generator, Kind, foreign, grouped};
 use crate::builder::{Accumulator, Builder};
 use crate::cost::Cost;
 use crate::counts::Counts;
@@ -15,13 +14,23 @@ use crate::error::Unsuitable;
 use crate::patterns::{Digit, power_of};
 use crate::shape::{Collective, Shape};
 
-pub(crate) struct StandardExchange {
-    pub(crate) ports: u32,
+pub(super) static KIND: Kind = Kind {
+    name: "standard-exchange",
+    takes: "1 to 4096 ports",
+    usual: &[1],
+    make: |parameters| match *parameters {
+        [ports] if ports > 0 => Some(Box::new(StandardExchange { ports })),
+        _ => None,
+    },
+    tries: |_| [1, 2, 3, 7].map(|ports| vec![ports]).into(),
+};
+
+struct StandardExchange {
+    ports: u32,
 }
 
 impl Generator for StandardExchange {
     fn suits(&self, shape: &Shape) -> Result<(), Unsuitable> {
-        at_least(1, self.ports, "an exchange has one port or more")?;
         match shape.collective {
             Collective::Barrier | Collective::Allgather { .. } => {}
             Collective::Allreduce { order, .. } => grouped(order)?,

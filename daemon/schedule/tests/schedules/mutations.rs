@@ -97,7 +97,7 @@ fn a_slice_that_is_too_short_is_found() {
 #[test]
 fn an_operand_on_the_wrong_side_is_found_if_the_operator_does_not_commute() {
     let shape = Shape::new(6, Collective::Allreduce { count: 3, order: Order::Rank });
-    let schedules = build_all(&shape, &Algorithm::RecursiveDoubling).unwrap();
+    let schedules = build_all(&shape, &"recursive-doubling".parse().unwrap()).unwrap();
     let mut mutated = schedules.clone();
     mutated[1] = rewrite(&schedules[1], |_, action| match action {
         Action::Combine { from, into, side } => {

@@ -1,0 +1,289 @@
+//! Collectives between neighbours, called just so: a message to each destination and one from each source.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::attachment::Attachment;
+use crate::neighbor_collective::one_behind_the_other;
+use crate::operation::Operation;
+use crate::pending::{begin_recv, begin_send};
+use crate::running::{Run, Running};
+use crate::topology::Edge;
+use crate::wait::Event;
+use crate::wires::Reach;
+use crate::{Buffer, Error, Neighborhood, Plain, Status, buffer};
+
+/// A running call, such as an [`ineighbor_alltoall`](Neighborhood::ineighbor_alltoall), which fills its output as messages come.
+///
+/// Once it was begun this rank is not needed any more: the input may be changed, and the program may compute. Dropping it lets the
+/// messages travel on, as long as there is the neighbourhood; what has come by then is in the output.
+///
+/// It can be waited for [beside others](crate::wait_any).
+#[must_use = "the output is filled by `wait`"]
+pub struct PendingNeighborCollective<'a, T: Plain> {
+    neighborhood: &'a Neighborhood,
+    /// Those that have not ended.
+    messages: Vec<Message>,
+    output: &'a mut [T],
+    is_over: bool,
+}
+
+/// A message under way.
+pub(crate) struct Message {
+    operation: Operation,
+    /// Where in the output it comes, if it comes.
+    block: Option<Range<usize>>,
+}
+
+/// What goes to a neighbour, or comes from one.
+struct Block<T: Plain> {
+    edge: Edge,
+    /// Where it is in the array.
+    place: Range<usize>,
+    buffer: Buffer<T>,
+}
+
+/// Calls of collectives between neighbours: as those that are registered, but every message is matched when it is sent, and copied on
+/// both sides. All ranks call them, in the same order; calls that block and calls that only begin may meet.
+///
+/// Arrays are made of blocks, in the order of [`destinations`](Self::destinations) and [`sources`](Self::sources). Counts are elements,
+/// and may be 0. Blocks of missing neighbours go nowhere, or stay as they are.
+///
+/// ```no_run
+/// # fn example() -> Result<(), ropeway::Error> {
+/// let world = ropeway::init()?.world();
+/// let ring = world.cartesian(&[world.size()], &[true])?;
+/// let mut beside = [0; 2];
+/// ring.neighbor_allgather(&[world.rank()], &mut beside)?;
+/// let exchanging = ring.ineighbor_alltoall(&[10, 20], &mut beside)?;
+/// // … compute …
+/// exchanging.wait()?;
+/// assert_eq!(beside, [20, 10]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// Before anything is sent: [`Error::BadCollective`] if there are more or fewer counts than neighbours, [`Error::WrongLength`] if an array's
+/// length does not fit, [`Error::OutOfMemory`] if there is no room for copies. Later: [`Error::Truncated`] if a block is longer than
+/// expected, and what a neighbour's end means for every message.
+impl Neighborhood {
+    /// The input goes to all destinations; the output has a block as long for each source.
+    pub fn neighbor_allgather<T: Plain>(&self, input: &[T], output: &mut [T]) -> Result<(), Error> {
+        self.ineighbor_allgather(input, output)?.wait()
+    }
+
+    /// Begins [`neighbor_allgather`](Self::neighbor_allgather).
+    pub fn ineighbor_allgather<'a, T: Plain>(
+        &'a self,
+        input: &[T],
+        output: &'a mut [T],
+    ) -> Result<PendingNeighborCollective<'a, T>, Error> {
+        self.ineighbor_allgatherv(input, output, &vec![input.len(); self.edges_in().len()])
+    }
+
+    /// As [`neighbor_allgather`](Self::neighbor_allgather) where ranks have inputs of different lengths: `from`, one for each source.
+    pub fn neighbor_allgatherv<T: Plain>(&self, input: &[T], output: &mut [T], from: &[usize]) -> Result<(), Error> {
+        self.ineighbor_allgatherv(input, output, from)?.wait()
+    }
+
+    /// Begins [`neighbor_allgatherv`](Self::neighbor_allgatherv).
+    pub fn ineighbor_allgatherv<'a, T: Plain>(
+        &'a self,
+        input: &[T],
+        output: &'a mut [T],
+        from: &[usize],
+    ) -> Result<PendingNeighborCollective<'a, T>, Error> {
+        self.exchange(input, &vec![0..input.len(); self.edges_out().len()], output, from)
+    }
+
+    /// A block of the input goes to each destination, and one as long comes from each source. How long is said by the length of the input,
+    /// or, without destinations, of the output.
+    pub fn neighbor_alltoall<T: Plain>(&self, input: &[T], output: &mut [T]) -> Result<(), Error> {
+        self.ineighbor_alltoall(input, output)?.wait()
+    }
+
+    /// Begins [`neighbor_alltoall`](Self::neighbor_alltoall).
+    pub fn ineighbor_alltoall<'a, T: Plain>(
+        &'a self,
+        input: &[T],
+        output: &'a mut [T],
+    ) -> Result<PendingNeighborCollective<'a, T>, Error> {
+        let (destinations, sources) = (self.edges_out().len(), self.edges_in().len());
+        let of_input = input.len().checked_div(destinations);
+        let count = of_input.or(output.len().checked_div(sources)).unwrap_or(0);
+        self.ineighbor_alltoallv(input, output, &vec![count; destinations], &vec![count; sources])
+    }
+
+    /// As [`neighbor_alltoall`](Self::neighbor_alltoall), with a count for each destination (`to`) and for each source (`from`).
+    pub fn neighbor_alltoallv<T: Plain>(
+        &self,
+        input: &[T],
+        output: &mut [T],
+        to: &[usize],
+        from: &[usize],
+    ) -> Result<(), Error> {
+        self.ineighbor_alltoallv(input, output, to, from)?.wait()
+    }
+
+    /// Begins [`neighbor_alltoallv`](Self::neighbor_alltoallv).
+    pub fn ineighbor_alltoallv<'a, T: Plain>(
+        &'a self,
+        input: &[T],
+        output: &'a mut [T],
+        to: &[usize],
+        from: &[usize],
+    ) -> Result<PendingNeighborCollective<'a, T>, Error> {
+        let (sent, length) = one_behind_the_other(to);
+        self.check_blocks(sent.len(), from.len())?;
+        check_length("input", input.len(), length)?;
+        self.exchange(input, &sent, output, from)
+    }
+
+    /// Begins to send these blocks of the input, and to receive blocks of these lengths.
+    fn exchange<'a, T: Plain>(
+        &'a self,
+        input: &[T],
+        sent: &[Range<usize>],
+        output: &'a mut [T],
+        from: &[usize],
+    ) -> Result<PendingNeighborCollective<'a, T>, Error> {
+        let (received, length) = one_behind_the_other(from);
+        self.check_blocks(sent.len(), received.len())?;
+        check_length("output", output.len(), length)?;
+        // Whoever has begun a part of it could not go back.
+        let arriving = self.buffers::<T>(self.edges_in(), &received)?;
+        let leaving = self.buffers::<T>(self.edges_out(), sent)?;
+        self.leave([]);
+        let mut messages = Vec::with_capacity(arriving.len() + leaving.len());
+        for Block { edge, place, buffer } in arriving {
+            let operation = begin_recv(self.membership(), buffer, self.internal(edge.rank, edge.tag))?;
+            messages.push(Message { operation, block: Some(place) });
+        }
+        for Block { edge, place, mut buffer } in leaving {
+            buffer.copy_from_slice(&input[place]);
+            let terms = self.send_terms::<T>(edge.tag, buffer.bytes());
+            let operation = begin_send(self.membership(), buffer, self.internal(edge.rank, edge.tag), terms)?;
+            messages.push(Message { operation, block: None });
+        }
+        Ok(PendingNeighborCollective { neighborhood: self, messages, output, is_over: false })
+    }
+
+    /// Memory for the blocks of the neighbours that there are.
+    fn buffers<T: Plain>(&self, edges: &[Option<Edge>], blocks: &[Range<usize>]) -> Result<Vec<Block<T>>, Error> {
+        let there = edges.iter().zip(blocks).filter_map(|(edge, place)| Some(((*edge)?, place.clone())));
+        there.map(|(edge, place)| Ok(Block { edge, buffer: self.alloc(place.len())?, place })).collect()
+    }
+}
+
+fn check_length(array: &'static str, elements: usize, expected: usize) -> Result<(), Error> {
+    if elements == expected { Ok(()) } else { Err(Error::WrongLength { array, elements, expected }) }
+}
+
+impl<T: Plain> PendingNeighborCollective<'_, T> {
+    /// Waits until all messages have come and gone.
+    pub fn wait(mut self) -> Result<(), Error> {
+        crate::wait_any(&mut [&mut self]).map(drop)
+    }
+
+    /// Whether all messages have come and gone. If so, the output is filled, and [`wait`](Self::wait) returns at once.
+    pub fn test(&mut self) -> Result<bool, Error> {
+        if !self.is_over {
+            self.take_outcome()?;
+        }
+        Ok(self.is_over)
+    }
+
+    /// Takes what has ended.
+    fn take_ended(&mut self) -> Result<(), Error> {
+        let mut index = 0;
+        while let Some(message) = self.messages.get_mut(index) {
+            match message.operation.test()? {
+                Some(status) => {
+                    message.deliver(status, self.output);
+                    self.messages.swap_remove(index);
+                }
+                None => index += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Message {
+    /// Whether it has not ended.
+    pub(crate) fn is_under_way(&mut self) -> bool {
+        matches!(self.operation.test(), Ok(None))
+    }
+
+    /// Puts what has come where it belongs.
+    fn deliver<T: Plain>(&self, status: Status, output: &mut [T]) {
+        if let (Some(block), Some(memory)) = (&self.block, self.operation.memory()) {
+            output[block.clone()][..status.count].copy_from_slice(buffer::elements(memory, status.count));
+        }
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        if self.operation.is_active() {
+            self.operation.withdraw();
+        }
+    }
+}
+
+impl<T: Plain> Running for PendingNeighborCollective<'_, T> {}
+
+impl<T: Plain> Run for PendingNeighborCollective<'_, T> {
+    fn is_running(&self) -> bool {
+        !self.is_over
+    }
+
+    fn attachment(&self) -> &Arc<Attachment> {
+        self.neighborhood.attachment()
+    }
+
+    fn event(&self) -> &dyn Event {
+        self
+    }
+
+    fn take_outcome(&mut self) -> Result<Option<Status>, Error> {
+        let taken = self.take_ended();
+        self.is_over = taken.is_err() || self.messages.is_empty();
+        taken?;
+        let status = Status { source: self.neighborhood.rank(), tag: 0, bytes: 0, count: 0 };
+        Ok(self.is_over.then_some(status))
+    }
+}
+
+/// Happens when a message gets on.
+impl<T: Plain> Event for PendingNeighborCollective<'_, T> {
+    fn has_happened(&self) -> bool {
+        self.messages.iter().any(|message| message.operation.has_happened())
+    }
+
+    fn arm(&self, doorbell: u32) {
+        self.messages.iter().for_each(|message| message.operation.arm(doorbell));
+    }
+
+    fn disarm(&self) {
+        self.messages.iter().for_each(|message| message.operation.disarm());
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        self.messages.iter().map(|message| message.operation.reach()).fold(Reach::Nowhere, Reach::and)
+    }
+}
+
+impl<T: Plain> Drop for PendingNeighborCollective<'_, T> {
+    fn drop(&mut self) {
+        self.neighborhood.leave(self.messages.drain(..));
+    }
+}
+
+impl<T: Plain> fmt::Debug for PendingNeighborCollective<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingNeighborCollective").field("is_over", &self.is_over).finish_non_exhaustive()
+    }
+}

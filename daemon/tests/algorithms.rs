@@ -1,0 +1,104 @@
+//! Every algorithm by its name, for every operation: it gives what any other gives, or says why it can't.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use common::{everybody, uneven};
+use ropeway::{Collective, Communicator, Error, Operator, Plain};
+use ropeway_schedule::Algorithm;
+
+/// Nodes and ranks: of one rank each, of several, of as many on each node or not.
+const PLACES: [(usize, u32); 4] = [(4, 4), (3, 7), (2, 4), (4, 8)];
+/// Fewer elements than nodes, and a number that nothing divides.
+const COUNTS: [usize; 2] = [3, 1009];
+/// Beside those that stand for a name alone.
+const FURTHER: [&str; 7] =
+    ["k-nomial:3", "standard-exchange:3", "radix-k:2,2", "bruck:3", "linear-pipeline:2", "dissemination:3", "cayley:2"];
+
+/// What a rank gets in a round in which everybody brings something else.
+fn round<T: Plain>(mut collective: Collective<T>, element: impl Fn(usize) -> T) -> Vec<T> {
+    collective.input_mut().iter_mut().enumerate().for_each(|(index, place)| *place = element(index));
+    collective.start().unwrap().wait().unwrap();
+    collective.output().to_vec()
+}
+
+/// One of each operation, by name.
+fn operations(world: &Communicator, count: usize) -> Vec<(&'static str, Result<Vec<u64>, Error>)> {
+    let rank = u64::from(world.rank());
+    let run = |made: Result<Collective<u64>, Error>| {
+        made.map(|collective| round(collective, |index| (rank + 1) * 1_000_003 + index as u64 * 31))
+    };
+    let (last, sum) = (world.size() - 1, Operator::Sum);
+    let counts = uneven(world.size() as usize, count);
+    vec![
+        ("barrier", world.barrier_init().map(|barrier| round(barrier, |_| 0)).map(|_| Vec::new())),
+        ("bcast", run(world.bcast_init(count, last))),
+        ("reduce", run(world.reduce_init(count, sum, last))),
+        ("allreduce", run(world.allreduce_init(count, sum))),
+        ("reduce-scatter", run(world.reduce_scatter_init(&counts, sum))),
+        ("scan", run(world.scan_init(count, sum))),
+        ("exscan", run(world.exscan_init(count, sum))),
+        ("gather", run(world.gatherv_init(&counts, last))),
+        ("scatter", run(world.scatterv_init(&counts, last))),
+        ("allgather", run(world.allgatherv_init(&counts))),
+        ("alltoall", run(world.alltoall_init(count))),
+    ]
+}
+
+/// The pairs of algorithm and operation that were done.
+fn done(place: (usize, u32)) -> BTreeSet<(String, &'static str)> {
+    let done = Mutex::new(BTreeSet::new());
+    let names = Algorithm::all().into_iter().map(|algorithm| algorithm.to_string());
+    let names: Vec<String> = names.chain(FURTHER.map(str::to_owned)).collect();
+    everybody(place, |world| {
+        for count in COUNTS {
+            let expected = operations(&world, count);
+            for name in &names {
+                for ((operation, found), (_, expected)) in
+                    operations(&world.with_algorithm(name), count).into_iter().zip(&expected)
+                {
+                    match found {
+                        Ok(found) => {
+                            assert_eq!(
+                                found,
+                                *expected.as_ref().unwrap(),
+                                "{operation} of {count} by {name} on {place:?}"
+                            );
+                            done.lock().unwrap().insert((name.clone(), operation));
+                        }
+                        Err(error) => {
+                            let why = error.to_string();
+                            assert!(why.contains(&format!("{name} can't be used for this")), "{operation}: {why}");
+                        }
+                    }
+                }
+            }
+        }
+    });
+    done.into_inner().unwrap()
+}
+
+#[test]
+fn every_algorithm_gives_what_any_other_gives() {
+    let all: BTreeSet<_> = PLACES.into_iter().flat_map(done).collect();
+    let names: BTreeSet<_> = all.iter().map(|(name, _)| name.split(':').next().unwrap()).collect();
+    assert_eq!(names, Algorithm::names().map(|(name, _)| name).collect());
+    let of = |name: &str| all.iter().filter(|(by, _)| by == name).map(|(_, operation)| *operation).collect::<Vec<_>>();
+    assert_eq!(of("linear").len(), 11);
+    assert_eq!(of("bruck:3"), ["allgather", "alltoall"]);
+    assert_eq!(of("pairwise"), ["allgather", "allreduce", "alltoall", "reduce-scatter"]);
+}
+
+#[test]
+fn names_that_nothing_has_are_refused_with_those_there_are() {
+    for place in [(1, 2), (3, 7)] {
+        everybody(place, |world| {
+            let error = world.with_algorithm("rng").barrier_init().unwrap_err();
+            assert!(error.to_string().contains("no algorithm is called rng: take one of linear"), "{error}");
+            let one_shot = world.with_algorithm("dissemination").allreduce(&[1u8], &mut [0], Operator::Sum);
+            assert_eq!(one_shot.is_err(), place.0 > 1, "signals combine nothing");
+        });
+    }
+}
