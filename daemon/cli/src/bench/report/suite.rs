@@ -7,7 +7,7 @@ use clap::Parser;
 use super::machine::Machine;
 use super::records::{MACHINE, PART, Part, line};
 use crate::bench::ticker::Ticker;
-use crate::bench::{Flags, Found, measure};
+use crate::bench::{Command, Found, measure};
 use crate::failure::Failure;
 use crate::launch::{Events, Outcome};
 
@@ -21,7 +21,7 @@ pub(super) struct Suite {
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
-    flags: Flags,
+    command: Command,
 }
 
 /// What came of a suite.
@@ -89,8 +89,11 @@ fn subject(command: &str) -> impl Iterator<Item = &str> {
 
 /// Measures what a command line asks for.
 fn run(command: &str, events: &Events, progress: &Ticker) -> Found {
-    let found = Line::try_parse_from(command.split(' ').skip(1)).map_err(Failure::other);
-    let found = found.and_then(|line| measure(&line.flags, events, progress));
+    let line = Line::try_parse_from(command.split(' ').skip(1)).map_err(Failure::other);
+    let found = line.and_then(|line| match line.command {
+        Command::One(flags) => measure(&flags, events, progress),
+        Command::Report(_) => unreachable!("a report is no part of a report"),
+    });
     found.unwrap_or_else(|failure| Found { cut_short: Some(failure), ..Found::default() })
 }
 
@@ -176,10 +179,11 @@ mod tests {
         for suite in [Suite::QUICK, Suite::FULL] {
             for (command, _) in suite.parts {
                 let line = Line::try_parse_from(["bench"].into_iter().chain(command.split(' ')));
-                let is_understood = |flags: &Flags| {
-                    flags.check_options().is_ok() && (flags.procedure().is_some() || flags.plan().is_ok())
-                };
-                assert!(line.is_ok_and(|line| is_understood(&line.flags)), "{command}");
+                let is_understood = line.is_ok_and(|line| match line.command {
+                    Command::One(flags) => flags.is_understood(),
+                    Command::Report(_) => false,
+                });
+                assert!(is_understood, "{command}");
             }
             let total: u64 = suite.parts.iter().map(|(_, seconds)| seconds).sum();
             assert!(Duration::from_secs(total) <= suite.limit);
