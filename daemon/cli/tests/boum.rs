@@ -97,7 +97,9 @@ fn parameters_are_those_of_the_sizes_asked_for_and_of_the_programs() {
         sizes.extend([32 * 4, 32 * 8, 16, 512 * 8]);
         sizes.sort();
     }
-    for (metric, modes) in [("o_s", 1), ("b", 1), ("d_p", 1), ("d_o", 2), ("d_a", 2), ("availability", 2)] {
+    for (metric, modes) in
+        [("o_s", 1), ("o", 1), ("b", 1), ("d_p", 1), ("E_8", 1), ("d_o", 2), ("d_a", 2), ("availability", 2)]
+    {
         let bytes: Vec<_> =
             with_metric(&records, metric).iter().map(|record| record["bytes"].as_u64().unwrap()).collect();
         assert_eq!(bytes, sizes.iter().flat_map(|&size| vec![size; modes]).collect::<Vec<_>>(), "{metric}");

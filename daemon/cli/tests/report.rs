@@ -236,6 +236,31 @@ fn a_page_needs_nothing_else_and_carries_its_records() {
 }
 
 #[test]
+fn doubts_and_symbols_are_explained() {
+    let Page { html, .. } = page_of(&format!("{MEASURED}{PREDICTED}"));
+    let section = |id: &str| {
+        let (_, rest) = html.split_once(&format!("<section id=\"{id}\">")).expect(id);
+        rest.split_once("</section>").unwrap().0.to_owned()
+    };
+    let (_, table) = html.split_once("<h3>Parameters of the model</h3>").unwrap();
+    let (heading, _) = table.split_once("</thead>").unwrap();
+    let symbols: Vec<_> = heading.split("<th>").skip(3).map(|cell| cell.split([',', '<']).next().unwrap()).collect();
+    assert!(symbols.contains(&"o_s") && symbols.contains(&"d_p"), "{symbols:?}");
+    let words = section("words");
+    for symbol in symbols.into_iter().chain(["d_o", "d_a", "s_best", "S_c"]) {
+        assert!(
+            words.contains(&format!("<td>{symbol}")) || words.contains(&format!(", {symbol}")),
+            "{symbol}: {words}"
+        );
+    }
+    let reading = section("reading");
+    for doubt in ["spread", "oversubscribed", "drift", "correlated"] {
+        assert!(reading.contains(&format!("<td>{doubt}</td>")), "{doubt}: {reading}");
+    }
+    assert!(html.contains("<a href=\"#reading\">"));
+}
+
+#[test]
 fn figures_without_records_are_left_out_with_a_reason() {
     let late = r#"{"bench":"report","metric":"part","command":"ropeway bench compare","seconds":0.0,"why":"no time was left: it is late"}"#;
     let alone = r#"{"bench":"report","metric":"part","command":"ropeway bench transparency","seconds":0.0,"why":"no MPI library found"}"#;

@@ -99,8 +99,8 @@ fn run(command: &str, events: &Events, progress: &Ticker) -> Found {
 
 /// The status of what can't run on this machine.
 const CANNOT_RUN: u8 = 3;
-const NO_TIME: &str = "there was no time left for it";
-const SHORTENED: &str = "--quick leaves it out, and measures fewer sizes and runs of the others";
+const NO_TIME: &str = "there was no time left: run it by itself";
+const SHORTENED: &str = "not with --quick";
 
 /// Seconds that each takes, with room to spare; the most telling first, in case there is no time for all.
 const QUICK: [(&str, u64); 22] = [
