@@ -107,6 +107,23 @@ fn parameters_are_those_of_the_sizes_asked_for_and_of_the_programs() {
 }
 
 #[test]
+fn sizes_go_from_none_to_sixteen_mebibytes() {
+    let program = ["--unknowns", "8", "--points", "1K", "-n", "1", "--wait", "blocking", "--json"];
+    let output = bench(&[&["boum", "--sizes", "0,16M"][..], &program].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let records = records(&output);
+    let sizes = |metric: &str| {
+        let records = with_metric(&records, metric);
+        records.iter().map(|record| record["bytes"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    for metric in ["o_s", "o", "d_p"] {
+        assert_eq!(sizes(metric), [0, 16 << 20], "{metric}");
+    }
+    // Empty messages have no bytes to take time.
+    assert_eq!(sizes("b"), [16 << 20]);
+}
+
+#[test]
 fn tables_say_what_was_predicted_and_why_not() {
     let output =
         bench(&["boum", "-n", "1024", "--unknowns", "1K", "--points", "2K", "--sizes", "8", "--wait", "adaptive"]);

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -29,7 +30,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     pub(super) nodes: u32,
     /// Bytes of a message, with suffixes K, M, G for powers of 1024.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     pub(super) sizes: Option<Vec<Size>>,
     /// How ranks wait: polling, blocking or adaptive.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -246,6 +247,11 @@ impl Flags {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
+}
+
+/// A size, or none: some measure what a message costs besides its bytes.
+fn size(word: &str) -> Result<Size, String> {
+    if word == "0" { Ok(Size(0)) } else { word.parse().map_err(|error: <Size as FromStr>::Err| error.to_string()) }
 }
 
 fn check_wakeup(wait: WaitMode, sizes: &[Size]) -> Result<(), Failure> {

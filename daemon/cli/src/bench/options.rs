@@ -47,6 +47,12 @@ fn of_amounts(name: Name) -> Vec<Rule> {
     let takes_turns = is_contest || matches!(name, Name::Asynchrony | Name::Overlap | Name::Boum);
     vec![
         rule("--sizes", &["sizes"], |flags| flags.sizes.is_some(), (!is_idle && name != Name::Segments, sizes)),
+        rule(
+            "--sizes 0",
+            &[],
+            |flags| flags.sizes.iter().flatten().any(|size| size.0 == 0),
+            (matches!(name, Name::Boum | Name::Overhead), "use 1 or more, or see overhead and boum"),
+        ),
         rule("--iters", &["iters"], |flags| flags.iters.is_some(), (has_rounds, rounds)),
         rule("--warmup", &["warmup"], |flags| flags.warmup.is_some(), (has_rounds, rounds)),
         rule(
