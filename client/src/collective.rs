@@ -13,6 +13,7 @@ mod nonblocking;
 mod operator;
 mod pending;
 mod registration;
+mod roomy;
 
 use std::fmt;
 use std::marker::PhantomData;

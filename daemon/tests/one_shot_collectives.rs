@@ -260,6 +260,32 @@ fn calls_alike_register_once() {
     assert_eq!(registered(), 2 + 2 * 8 + 2);
 }
 
+/// A program that deals its data sends about as much to each rank, but never quite the same; or a few elements to some.
+#[test]
+fn exchanges_of_counts_that_change_a_little_register_once() {
+    let places = [(1, 2), (1, 5), (2, 3), (3, 7)];
+    for ((nodes, size), (least, more)) in places.into_iter().flat_map(|place| [(place, (3000, 60)), (place, (9, 8))]) {
+        let cluster = Cluster::start(nodes, size);
+        let ranks = size as usize;
+        everybody_of(&cluster, size, |world| {
+            let rank = world.rank() as usize;
+            for round in 0..20 {
+                let counts: Vec<usize> =
+                    (0..ranks * ranks).map(|pair| least + (pair * 7 + round * 13) % more).collect();
+                let row = |from: usize| &counts[from * ranks..][..ranks];
+                let all = |from: usize| input(from, row(from).iter().sum());
+                let expected: Vec<u64> =
+                    (0..ranks).flat_map(|from| all(from)[part(row(from), rank)].to_vec()).collect();
+                let mut output = vec![0; expected.len()];
+                world.alltoallv(&all(rank), &mut output, &counts).unwrap();
+                assert!(output == expected, "rank {rank} of {size} on {nodes} nodes, round {round}");
+            }
+        });
+        let registered: u64 = (0..nodes).map(|node| cluster.counter(node, "collectives_registered")).sum();
+        assert_eq!(registered, u64::from(size));
+    }
+}
+
 #[test]
 fn more_may_be_on_their_way_than_are_registered() {
     everybody((1, 3), |world| {
@@ -409,6 +435,9 @@ fn arrays_that_do_not_fit_are_refused_before_anything_is_sent() {
         assert_eq!(wrong, "no such collective: 3 counts where 2 are needed");
         let wrong = refused(world.alltoallv(&[1u8; 2], &mut [0; 2], &[1]));
         assert_eq!(wrong, "no such collective: 1 counts where 4 are needed");
+        let wrong = refused(world.alltoallv(&[1u8; 4], &mut [0; 4], &[1, 3, 2, 2]));
+        let elements = if world.rank() == 0 { 3 } else { 5 };
+        assert_eq!(wrong, format!("the collective has an output of {elements} elements, not of 4"));
         let wrong = refused(world.bcast(&mut [1u8], 2));
         assert_eq!(wrong, "root 2 is out of range in a communicator of 2");
         // What one rank alone gets wrong and mends costs the others nothing.

@@ -19,10 +19,10 @@ use ropeway_proto::collective::CollectiveKind;
 use ropeway_proto::limits::{ONE_SHOT_BYTES_MAX, ONE_SHOT_LANES_MAX, ONE_SHOT_LANES_MIN, ONE_SHOT_SHAPES_MAX};
 
 use super::call::Call;
-use super::form::{Extent, Form};
+use super::form::Extent;
 use super::lane::Lane;
 use super::registration::{Placement, check};
-use crate::{Communicator, Error, Plain};
+use crate::{Communicator, Error};
 
 /// What all handles of a communicator know of its collectives.
 #[derive(Default)]
@@ -65,25 +65,26 @@ struct Ring {
 }
 
 impl Cache {
-    /// The lane on which a call has its turn, and how its arrays fit in. Registers it if need be.
-    pub(super) fn turn<T: Plain>(
+    /// The lane on which a call has its turn, and how its arrays fit in, once they were checked. Registers it if need be.
+    pub(super) fn turn(
         &mut self,
         communicator: &Communicator,
-        form: &Form<'_, '_, T>,
+        call: &Call<'_>,
         is_blocking: bool,
+        check_arrays: impl FnOnce(&Extent) -> Result<(), Error>,
     ) -> Result<(Arc<Lane>, Extent), Error> {
-        let is_alike = |ring: &Ring| ring.is_blocking == is_blocking && ring.call == form.call;
+        let is_alike = |ring: &Ring| ring.is_blocking == is_blocking && ring.call == *call;
         match self.rings.iter().rposition(is_alike) {
             Some(found) => {
-                self.rings[found].extent.check(form)?;
+                check_arrays(&self.rings[found].extent)?;
                 self.rings[found..].rotate_left(1);
             }
             None => {
-                let shape = form.call.shape(communicator.members());
+                let shape = call.shape(communicator.members());
                 check(&shape)?;
                 let extent = Extent::of(&shape, communicator.rank());
-                extent.check(form)?;
-                self.rings.push(Ring::new(form.call.clone(), is_blocking, extent, communicator.size()));
+                check_arrays(&extent)?;
+                self.rings.push(Ring::new(call.clone(), is_blocking, extent, communicator.size()));
             }
         }
         self.last_lane(communicator)

@@ -55,11 +55,11 @@ impl Lane {
         &self.attachment
     }
 
-    /// Starts a turn with this input, once the turn before has ended. Its number.
-    pub(super) fn start(&self, input: &[u8]) -> Result<u64, Error> {
+    /// Starts a turn, once the turn before has ended and its input was filled in. Its number.
+    pub(super) fn start(&self, fill: impl FnOnce(&mut [u8])) -> Result<u64, Error> {
         let mut state = self.lock();
         self.make_way(&mut state);
-        state.collective.input_mut().copy_from_slice(input);
+        fill(state.collective.input_mut());
         // It runs on without its `Active`.
         drop(state.collective.start()?);
         state.turn += 1;

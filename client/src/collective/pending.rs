@@ -137,12 +137,16 @@ impl<T: Plain> fmt::Debug for PendingCollective<'_, T> {
 impl Communicator {
     /// Starts a call on a lane of its own.
     pub(super) fn begin<'o, T: Plain>(&self, form: Form<'_, 'o, T>) -> Result<PendingCollective<'o, T>, Error> {
-        self.start_call(form, false)
+        self.start_call(Form { call: form.call.by(self.algorithm()), ..form }, false)
     }
 
     /// Starts a call and waits for its end.
     pub(super) fn call<T: Plain>(&self, form: Form<'_, '_, T>) -> Result<(), Error> {
-        self.start_call(form, true)?.wait()
+        let mut form = Form { call: form.call.by(self.algorithm()), ..form };
+        match self.call_in_rooms(&mut form) {
+            Some(called) => called,
+            None => self.start_call(form, true)?.wait(),
+        }
     }
 
     fn start_call<'o, T: Plain>(
@@ -150,10 +154,10 @@ impl Communicator {
         form: Form<'_, 'o, T>,
         is_blocking: bool,
     ) -> Result<PendingCollective<'o, T>, Error> {
-        let form = Form { call: form.call.by(self.algorithm()), ..form };
         // The lock ends here: waiting for a lane is nobody else's business.
-        let (lane, extent) = self.collectives().cache().turn(self, &form, is_blocking)?;
-        let turn = lane.start(extent.input(&form).as_bytes())?;
+        let (lane, extent) =
+            self.collectives().cache().turn(self, &form.call, is_blocking, |extent| extent.check(&form))?;
+        let turn = lane.start(|memory| memory.copy_from_slice(extent.input(&form).as_bytes()))?;
         let output = extent.output(form.input.is_none());
         Ok(PendingCollective { lane, turn, output: &mut form.output[output], is_over: false })
     }
