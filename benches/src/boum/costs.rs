@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::model::Message;
 use crate::Measured;
-use crate::statistics::Summary;
+use crate::statistics::{Doubts, Summary};
 
 /// What of a record the model can use.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -14,12 +14,14 @@ pub struct Figure {
     mode: Option<Mode>,
     bytes: Option<usize>,
     median: f64,
+    #[serde(default)]
+    doubts: Doubts,
 }
 
 impl From<&Measured> for Figure {
     fn from(measured: &Measured) -> Self {
         let Measured { metric, mode, bytes, summary, .. } = measured;
-        Self { metric: metric.clone(), mode: *mode, bytes: *bytes, median: summary.median }
+        Self { metric: metric.clone(), mode: *mode, bytes: *bytes, median: summary.median, doubts: summary.doubts }
     }
 }
 
@@ -48,6 +50,7 @@ pub struct Costs {
     d_o: Line,
     /// Seconds that a one-shot message takes, by size.
     one_shot: Line,
+    doubts: Doubts,
 }
 
 impl Costs {
@@ -62,7 +65,9 @@ impl Costs {
         let some = |line: Line, metric| if line.0.is_empty() { Err(NotMeasured(metric)) } else { Ok(line) };
         // An empty message has no bytes; noise is no gain.
         let of_bytes = of("b").map(|(bytes, ns_per_byte)| (bytes, (ns_per_byte * bytes as f64 * NS).max(0.0)));
+        let used = figures.iter().filter(|figure| figure.is_parameter());
         Ok(Self {
+            doubts: used.map(|figure| figure.doubts).fold(Doubts::default(), Doubts::union),
             initiate: if initiate.is_empty() { Err(NotMeasured("o_i")) } else { Ok(Summary::of(&initiate).median) }?,
             set_up: some(Line::through(of("o_s").map(|(bytes, ns)| (bytes, ns * NS))), "o_s")?,
             bytes: some(Line::through(of_bytes.chain([(0, 0.0)]).filter(|_| of("b").next().is_some())), "b")?,
@@ -77,6 +82,11 @@ impl Costs {
         let parts = Message { set_up: self.set_up.at(bytes), initiate: self.initiate, bytes: of_bytes, detour: 0.0 };
         let one_shot = self.one_shot.at(bytes) * self.one_shot.beyond(bytes);
         Message { detour: (one_shot - parts.time()).max(0.0), ..parts }
+    }
+
+    /// Why the figures, and so what is predicted from them, can't be trusted.
+    pub fn doubts(&self) -> Doubts {
+        self.doubts
     }
 
     /// How much of a message of so many bytes hides behind computation; nothing if that was not measured.
@@ -123,7 +133,13 @@ mod tests {
     use super::*;
 
     fn figure(metric: &str, bytes: usize, median: f64) -> Figure {
-        Figure { metric: metric.into(), mode: Some(Mode::Persistent), bytes: Some(bytes), median }
+        Figure {
+            metric: metric.into(),
+            mode: Some(Mode::Persistent),
+            bytes: Some(bytes),
+            median,
+            doubts: Doubts::default(),
+        }
     }
 
     fn measured() -> Vec<Figure> {

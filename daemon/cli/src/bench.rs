@@ -6,7 +6,9 @@ mod command;
 mod compare;
 mod comparison;
 mod flags;
+mod help;
 mod lab;
+mod name;
 mod options;
 mod peer;
 mod programs;
@@ -27,7 +29,7 @@ use crate::steps::{Steps, Told};
 pub(crate) use self::command::Command;
 use self::flags::Flags;
 pub(crate) use self::lab::{Crew, Lab, costs, in_order};
-pub(crate) use self::table::{counted_nodes, digits};
+pub(crate) use self::table::{counted_nodes, digits, footnote};
 pub(crate) use self::ticker::Ticker;
 
 pub(crate) fn run(command: &Command) -> Result<(), Failure> {

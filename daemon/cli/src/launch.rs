@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A job ends when all ranks have, or when the first of them fails, time is up, or the user interrupts: then all groups get
-//! SIGTERM, and half a second later SIGKILL. Ranks are started by the main thread, because they are bound to die with the
+//! SIGTERM, and half a second later SIGKILL; launchers of other libraries get it alone, and more time. Ranks are started by the main thread, because they are bound to die with the
 //! thread that started them.
 
 mod daemons;
@@ -33,4 +33,4 @@ pub(crate) use logs::Logs;
 pub(crate) use network::{Network, Rate};
 pub(crate) use outcome::Outcome;
 pub(crate) use program::Program;
-pub(crate) use running::{Input, Launch, Next, Output, Running};
+pub(crate) use running::{Ending, Input, Launch, Next, Output, Running};

@@ -10,7 +10,7 @@ use ropeway::WaitMode;
 
 use self::logged::Wanted;
 use crate::failure::Failure;
-use crate::launch::{Daemons, Events, Input, Launch, Outcome, Output, Program, Running};
+use crate::launch::{Daemons, Ending, Events, Input, Launch, Outcome, Output, Program, Running};
 
 /// Starts the ranks of a job and waits for them.
 ///
@@ -63,6 +63,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
         timeout: flags.timeout,
         input: Input::User,
         output: if flags.tag_output { Output::Tagged } else { Output::User },
+        ending: Ending::Together,
     };
     let logged = flags.wanted.open(flags.ranks, &daemons)?;
     let running = Running::start_logged(&launch, &daemons, &events, logged.as_ref().map(|logged| &logged.logs))?;

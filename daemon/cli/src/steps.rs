@@ -9,7 +9,7 @@ use ropeway_bench::Line;
 use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
-use crate::launch::{Daemons, Events, Input, Launch, Next, Outcome, Output, Running};
+use crate::launch::{Daemons, Ending, Events, Input, Launch, Next, Outcome, Output, Running};
 use crate::rank::Task;
 
 /// A job that does a task.
@@ -50,6 +50,7 @@ impl Steps<'_> {
             timeout: None,
             input: Input::Tool,
             output: Output::Tool,
+            ending: Ending::Together,
         };
         let mut running = Running::start(&launch, self.daemons, self.events)?;
         let mut before = self.look()?;

@@ -97,11 +97,30 @@ fn parameters_are_those_of_the_sizes_asked_for_and_of_the_programs() {
         sizes.extend([32 * 4, 32 * 8, 16, 512 * 8]);
         sizes.sort();
     }
-    for (metric, modes) in [("o_s", 1), ("b", 1), ("d_p", 1), ("d_o", 2), ("d_a", 2), ("availability", 2)] {
+    for (metric, modes) in
+        [("o_s", 1), ("o", 1), ("b", 1), ("d_p", 1), ("E_8", 1), ("d_o", 2), ("d_a", 2), ("availability", 2)]
+    {
         let bytes: Vec<_> =
             with_metric(&records, metric).iter().map(|record| record["bytes"].as_u64().unwrap()).collect();
         assert_eq!(bytes, sizes.iter().flat_map(|&size| vec![size; modes]).collect::<Vec<_>>(), "{metric}");
     }
+}
+
+#[test]
+fn sizes_go_from_none_to_sixteen_mebibytes() {
+    let program = ["--unknowns", "8", "--points", "1K", "-n", "1", "--wait", "blocking", "--json"];
+    let output = bench(&[&["boum", "--sizes", "0,16M"][..], &program].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let records = records(&output);
+    let sizes = |metric: &str| {
+        let records = with_metric(&records, metric);
+        records.iter().map(|record| record["bytes"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    for metric in ["o_s", "o", "d_p"] {
+        assert_eq!(sizes(metric), [0, 16 << 20], "{metric}");
+    }
+    // Empty messages have no bytes to take time.
+    assert_eq!(sizes("b"), [16 << 20]);
 }
 
 #[test]

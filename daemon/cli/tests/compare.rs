@@ -6,12 +6,20 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
 use tool::{records, ropeway, stderr};
 
-/// A library in `prefix`. Its compiler makes a program that prints what `program` says, and its launcher runs that.
+/// A library in `prefix`. Its compiler makes a program that does what `program` says, and its launcher runs that.
 fn install(prefix: &Path, program: &str) {
+    install_with(prefix, program, "exec \"$@\"");
+}
+
+/// The same with a launcher that does what `launch` says with the command `$@`.
+fn install_with(prefix: &Path, program: &str, launch: &str) {
     let bin = prefix.join("bin");
     fs::create_dir_all(&bin).unwrap();
     let write = |name: &str, text: String| {
@@ -21,7 +29,7 @@ fn install(prefix: &Path, program: &str) {
     };
     // mpicc -O2 -o PROGRAM SOURCE
     write("mpicc", format!("#!/bin/sh\nprintf '#!/bin/sh\\n{program}\\n' > \"$3\" && chmod +x \"$3\"\n"));
-    let run = "while [ ! -x \"$1\" ]; do shift; done; exec \"$@\"";
+    let run = format!("while [ ! -x \"$1\" ]; do shift; done; {launch}");
     write("mpiexec", format!("#!/bin/sh\n[ \"$1\" = --version ] && echo 'HYDRA\nVersion: 9.8.7' && exit\n{run}\n"));
 }
 
@@ -31,13 +39,23 @@ fn compare(prefix: &Path) -> Output {
 }
 
 fn bench(what: &[&str], prefix: &Path) -> Output {
+    let tools = tools();
+    command(what, prefix, tools.path()).output().unwrap()
+}
+
+/// Programs that scripts need, and no MPI library.
+fn tools() -> TempDir {
     let tools = tempfile::tempdir().unwrap();
-    for tool in ["sh", "env", "chmod"] {
+    for tool in ["sh", "env", "chmod", "rm", "sleep"] {
         symlink(Path::new("/bin").join(tool), tools.path().join(tool)).unwrap();
     }
+    tools
+}
+
+fn command(what: &[&str], prefix: &Path, tools: &Path) -> Command {
     let mut command = ropeway(&[&["bench"], what, &["--runs", "2", "--sizes", "8,64", "--json"]].concat());
-    command.env("PATH", tools.path()).env_remove("ROPEWAY_PEERS").arg("--peer").arg(prefix);
-    command.output().unwrap()
+    command.env("PATH", tools).env_remove("ROPEWAY_PEERS").arg("--peer").arg(prefix);
+    command
 }
 
 #[test]
@@ -107,6 +125,31 @@ fn a_peer_that_fails_is_left_out_and_named() {
     assert!(output.status.success(), "{output:?}");
     assert!(records(&output).is_empty());
     assert!(stderr(&output).contains("MPICH 9.8.7 (persistent) is left out"), "{output:?}");
+}
+
+#[test]
+fn an_interrupt_lets_launchers_clear_up_behind_their_ranks() {
+    for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        let prefix = tempfile::tempdir().unwrap();
+        let [segment, started] = ["segment", "started"].map(|name| prefix.path().join(name));
+        // A rank that is asked to end by its launcher removes its segment, and by SIGTERM does not.
+        let rank = format!("trap \"rm {0}; exit\" USR1; : > {0}; sleep 3600 & wait", segment.display());
+        let launcher = format!(
+            "trap \"kill -USR1 \\$rank; wait \\$rank; exit 1\" TERM; \"$@\" & rank=$!; : > {}; wait $rank",
+            started.display()
+        );
+        install_with(prefix.path(), &rank, &launcher);
+        let tools = tools();
+        let mut tool =
+            command(&["compare", "--of", "latency", "--quiet"], prefix.path(), tools.path()).spawn().unwrap();
+        while !(segment.exists() && started.exists()) {
+            assert_eq!(tool.try_wait().unwrap(), None, "it ended before it was interrupted");
+            std::thread::yield_now();
+        }
+        kill(Pid::from_raw(tool.id() as i32), signal).unwrap();
+        assert_eq!(tool.wait().unwrap().code(), Some(status));
+        assert!(!segment.exists(), "a segment was left behind by {signal}");
+    }
 }
 
 #[test]

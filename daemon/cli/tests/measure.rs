@@ -143,12 +143,23 @@ fn the_rate_is_that_of_all_pairs() {
 fn overhead_is_measured_call_by_call() {
     let parameters = [("o_s", "ns"), ("o_i", "ns"), ("b", "ns/byte"), ("R", "ratio"), ("d_p", "ratio")];
     let calls = ["start_send", "start_recv", "wait_done"].map(|call| (call, "ns"));
-    let expected: Vec<_> = parameters.into_iter().chain(calls).collect();
-    let args = ["overhead", "--sizes", "256K", "--iters", "3", "--mode", "persistent", "--counters"];
-    measures(&args, &expected, |record| {
-        assert!(record["max"].as_f64().unwrap() > 0.0, "{record}");
-        assert_eq!(record["bytes"], if record["metric"] == "o_i" { 0 } else { 256 << 10 });
-    });
+    for nodes in ["1", "2"] {
+        let args = ["overhead", "--sizes", "256K", "--iters", "3", "--mode", "persistent", "--counters"];
+        let output = bench(&[&args[..], &["--nodes", nodes]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let records = records(&output);
+        let is_above_0 = |record: &Value| record["max"].as_f64().unwrap() > 0.0;
+        // If something comes between in every run, even so many bytes take less than none, and there is no ratio to their time.
+        let has_ratio = records.iter().any(|record| record["metric"] == "b" && is_above_0(record));
+        let expected = parameters.into_iter().filter(|&(metric, _)| metric != "R" || has_ratio).chain(calls);
+        let expected: Vec<_> = expected.map(|(metric, unit)| (metric.to_owned(), unit.to_owned())).collect();
+        assert_eq!(metrics(&output), expected);
+        for record in records {
+            assert!(is_above_0(&record) || record["metric"] == "b", "{record}");
+            assert_eq!(record["bench"], "overhead");
+            assert_eq!(record["bytes"], if record["metric"] == "o_i" { 0 } else { 256 << 10 });
+        }
+    }
     let output = bench(&["overhead", "--sizes", "8", "--iters", "3", "--mode", "oneshot"]);
     assert_eq!(metrics(&output), calls.map(|(metric, unit)| (metric.to_owned(), unit.to_owned())));
 }

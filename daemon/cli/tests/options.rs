@@ -5,7 +5,7 @@ mod tool;
 use tool::{ropeway, stderr, stdout};
 
 /// What is said of a benchmark with an option that means nothing to it.
-const REFUSED: [(&str, &str); 35] = [
+const REFUSED: [(&str, &str); 37] = [
     ("compare --mode persistent", "--mode means nothing to compare: our messages are persistent"),
     (
         "compare --iters 3",
@@ -26,6 +26,7 @@ const REFUSED: [(&str, &str); 35] = [
     ("compare --of barrier --touch", "a barrier has no size and no data: leave --sizes and --touch out"),
     ("transparency --mode oneshot", "its programs use blocking calls; for persistent messages see compare"),
     ("transparency --touch", "--touch means nothing to transparency: see compare"),
+    ("latency --sizes 8,0", "--sizes 0 means nothing to latency: use 1 or more, or see overhead and boum"),
     ("latency --of cg", "--of means nothing to latency: see overlap, compare and transparency"),
     ("latency --peer /opt/mpi", "--peer means nothing to latency: see compare and transparency"),
     ("latency --touch", "--touch means nothing to latency: see compare"),
@@ -33,6 +34,7 @@ const REFUSED: [(&str, &str); 35] = [
     ("latency --progress both", "--progress means nothing to latency: see overlap and asynchrony"),
     ("latency --wait polling,blocking", "more than one --wait means nothing to latency: ask for one at a time"),
     ("latency --points 1K", "--points means nothing to latency: see boum and segments"),
+    ("coll bcast --progress both", "--progress means nothing to coll: ranks drive collectives with --division flat"),
     ("coll bcast --of bcast", "--of means nothing to coll"),
     ("coll barrier --sizes 8", "a barrier has no size: leave --sizes out"),
     ("overlap --of barrier --sizes 8", "a barrier has no size: leave --sizes out"),
@@ -59,5 +61,40 @@ fn what_means_nothing_is_refused_with_the_way_out() {
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(3), ""), "{line}");
         assert!(stderr(&output).contains(why), "{line}: {}", stderr(&output));
         assert_eq!(stderr(&output).lines().count(), 1, "{line}");
+    }
+}
+
+#[test]
+fn the_help_of_a_benchmark_shows_what_it_heeds() {
+    let shows = |name: &str, option: &str| {
+        let output = ropeway(&["bench", name, "--help"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let help = stdout(&output);
+        assert!(help.contains(&format!("Usage: ropeway bench {name}")), "{help}");
+        help.lines().any(|line| line.trim_start().split(' ').next() == Some(option))
+    };
+    for (line, why) in REFUSED {
+        let Some((refused, _)) = why.split_once(" means nothing to ") else { continue };
+        let Some(option) =
+            refused.split([',', ' ']).next().filter(|_| refused != "--sizes 0" && refused.starts_with("--"))
+        else {
+            continue;
+        };
+        assert!(!shows(line.split(' ').next().unwrap(), option), "{line}");
+    }
+    for (name, option) in [("overlap", "--of"), ("coll", "<OPERATION>"), ("boum", "--unknowns"), ("idle", "--seconds")]
+    {
+        assert!(shows(name, option), "{name}: {option}");
+    }
+}
+
+#[test]
+fn the_overview_names_all_benchmarks_and_what_they_share() {
+    let overview = stdout(&ropeway(&["bench", "--help"]).output().unwrap());
+    for shown in ["\n  latency ", "\n  segments ", "\n  report ", "--sizes", "--json"] {
+        assert!(overview.contains(shown), "{shown}: {overview}");
+    }
+    for special in ["--unknowns", "--touch", "--division"] {
+        assert!(!overview.contains(special), "{special}: {overview}");
     }
 }

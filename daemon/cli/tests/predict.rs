@@ -59,6 +59,23 @@ fn the_way_of_waiting_can_be_chosen() {
 }
 
 #[test]
+fn what_to_do_and_whether_to_believe_it_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("parameters");
+    let said = |parameters: &str| {
+        fs::write(&file, parameters).unwrap();
+        let program = ["predict", "--compute", "1ms", "--message", "8K", "--parameters"];
+        stdout(&ropeway(&program).arg(&file).output().unwrap())
+    };
+    let (some, none) = (said(&parameters("polling", 0.804)), said(&parameters("polling", -0.3)));
+    assert!(some.contains("80 % hides behind computation: start them early") && !some.contains("in doubt"), "{some}");
+    assert!(none.contains("nothing hides behind computation here: wait for them before you compute"), "{none}");
+    let doubtful = parameters("polling", 0.8).replace("\"metric\":\"b\"", "\"metric\":\"b\",\"doubts\":[\"spread\"]");
+    assert!(said(&doubtful).ends_with("~ in doubt (spread): the median is uncertain by more than 10 %\n"));
+    assert_eq!(predicted(&["--compute", "1ms", "--message", "8K"], &doubtful)["doubts"], json!(["spread"]));
+}
+
+#[test]
 fn a_description_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("program.toml");
@@ -92,6 +109,7 @@ fn what_can_not_be_predicted_is_named() {
     refused(&["--compute", "5 parsecs", "--message", "8"], 2, "5 parsecs");
     let program = ["--compute", "5ms", "--message", "8", "--parameters"];
     refused(&[&program[..], &["/nonexistent"]].concat(), 1, "can't read /nonexistent");
+    refused(&["--description", "/nonexistent.toml"], 1, "can't read /nonexistent.toml");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("parameters");
     fs::write(&file, parameters("polling", 0.5)).unwrap();

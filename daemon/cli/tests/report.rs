@@ -91,12 +91,12 @@ fn every_figure_is_drawn_within_its_bounds() {
     for drawing in &drawings {
         check(&Document::parse(drawing).unwrap());
     }
-    for width in [1400, 400] {
-        let Some(verdict) = see(&page, width) else {
+    for (width, scheme) in [(1400, "light"), (400, "light"), (1400, "dark")] {
+        let Some(verdict) = see(&page, width, scheme) else {
             eprintln!("no browser to look at it: install chromium");
             return;
         };
-        assert_eq!(verdict, format!("{} figures", drawings.len()), "{width} wide");
+        assert_eq!(verdict, format!("{} figures, {scheme}", drawings.len()), "{width} wide");
     }
 }
 
@@ -140,8 +140,9 @@ fn check(drawing: &Document<'_>) {
 /// About the width of one, in units of the drawings.
 const CHARACTER: f64 = 7.0;
 
-/// What a browser finds: the number of figures that have drawn, or what is wrong. `None` if there is no browser.
-fn see(page: &Page, width: u32) -> Option<String> {
+/// What a browser finds whose user prefers a light or a dark page: how many figures have drawn and in which colours, or what is
+/// wrong. `None` if there is no browser.
+fn see(page: &Page, width: u32, scheme: &str) -> Option<String> {
     let browser = browser()?;
     let path = page.folder.path().join("looked-at.html");
     fs::write(&path, format!("{}<pre id=\"verdict\"></pre><script>{LOOK}</script>", page.html)).unwrap();
@@ -154,6 +155,7 @@ fn see(page: &Page, width: u32) -> Option<String> {
         "--disable-dev-shm-usage",
         "--dump-dom",
     ]);
+    command.arg(format!("--blink-settings=preferredColorScheme={}", u8::from(scheme == "light")));
     command.arg(format!("--window-size={width},1000")).arg(format!("--user-data-dir={}", profile.display()));
     let output = command.arg(format!("file://{}", path.display())).output().unwrap();
     let seen = String::from_utf8(output.stdout).unwrap();
@@ -174,13 +176,27 @@ const LOOK: &str = r#"
 const wrong = [];
 const page = document.documentElement;
 if (page.scrollWidth > page.clientWidth) wrong.push(`the page is ${page.scrollWidth} wide and the window ${page.clientWidth}`);
+const light = (colour) => {
+  const [r, g, b] = colour.match(/[\d.]+/g).map((part) => (part / 255) ** 2.2);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const readable = (colour, ground) => {
+  const [low, high] = [light(colour), light(ground)].sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05) >= 3;
+};
+const paper = getComputedStyle(document.body).backgroundColor;
+for (const words of document.querySelectorAll("h1, h2, p, dd, td, th, a"))
+  if (!words.closest("figure") && !readable(getComputedStyle(words).color, paper)) wrong.push(`${words.textContent} can't be read`);
 const plots = [...document.querySelectorAll("svg.plot")];
 for (const plot of plots) {
   const name = plot.querySelector("title").textContent, bounds = plot.getBoundingClientRect();
   const say = (what) => wrong.push(`${plot.getAttribute("aria-labelledby")}: ${what}`);
   const marks = [...plot.querySelectorAll(".mark, .curve")];
   if (marks.length === 0) say("nothing is drawn");
+  const card = getComputedStyle(plot.closest("figure")).backgroundColor;
+  for (const words of plot.querySelectorAll("text")) if (!readable(getComputedStyle(words).fill, card)) say(`${words.textContent} can't be read`);
   for (const mark of marks) {
+    if (!readable(getComputedStyle(mark).stroke.replace("none", getComputedStyle(mark).fill), card)) say("a mark can't be seen");
     const box = mark.getBBox();
     if (!(box.width > 0 || box.height > 0)) say("a mark or a curve is empty");
   }
@@ -193,7 +209,8 @@ for (const plot of plots) {
     for (const { name, value } of element.attributes)
       if (/NaN|Infinity|undefined/.test(value)) say(`${name} is ${value}`);
 }
-document.getElementById("verdict").textContent = wrong.length ? wrong.join("\n") : `${plots.length} figures`;
+document.getElementById("verdict").textContent = wrong.length ? wrong.join("\n")
+  : `${plots.length} figures, ${matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"}`;
 "#;
 
 #[test]
@@ -233,6 +250,31 @@ fn a_page_needs_nothing_else_and_carries_its_records() {
     assert_eq!(html.matches("%22predicted%22").count(), PREDICTED.matches("predicted").count());
     let mode = fs::metadata(folder.path().join("page.html")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o644);
+}
+
+#[test]
+fn doubts_and_symbols_are_explained() {
+    let Page { html, .. } = page_of(&format!("{MEASURED}{PREDICTED}"));
+    let section = |id: &str| {
+        let (_, rest) = html.split_once(&format!("<section id=\"{id}\">")).expect(id);
+        rest.split_once("</section>").unwrap().0.to_owned()
+    };
+    let (_, table) = html.split_once("<h3>Parameters of the model</h3>").unwrap();
+    let (heading, _) = table.split_once("</thead>").unwrap();
+    let symbols: Vec<_> = heading.split("<th>").skip(3).map(|cell| cell.split([',', '<']).next().unwrap()).collect();
+    assert!(symbols.contains(&"o_s") && symbols.contains(&"d_p"), "{symbols:?}");
+    let words = section("words");
+    for symbol in symbols.into_iter().chain(["d_o", "d_a", "s_best", "S_c"]) {
+        assert!(
+            words.contains(&format!("<td>{symbol}")) || words.contains(&format!(", {symbol}")),
+            "{symbol}: {words}"
+        );
+    }
+    let reading = section("reading");
+    for doubt in ["spread", "oversubscribed", "drift", "correlated"] {
+        assert!(reading.contains(&format!("<td>{doubt}</td>")), "{doubt}: {reading}");
+    }
+    assert!(html.contains("<a href=\"#reading\">"));
 }
 
 #[test]

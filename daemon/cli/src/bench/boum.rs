@@ -143,11 +143,12 @@ impl Report {
     }
 
     fn add_parameters(&mut self, parameters: &[Measured], costs: &Costs, setting: &Setting) {
-        for measured in parameters {
+        let parameters = [parameters, &derived(parameters, costs)].concat();
+        for measured in &parameters {
             let record = Record::new("boum", setting, measured);
             self.lines += &(serde_json::to_string(&record).expect("records are plain structures") + "\n");
         }
-        let table = parameter_table(parameters, costs);
+        let table = parameter_table(&parameters, costs);
         let all = parameters.iter().map(|measured| measured.summary.doubts);
         let footnote = footnote(all.fold(Doubts::default(), Doubts::union));
         self.text += &format!("{}{table}{footnote}\n", heading("parameters, us", setting));
@@ -174,6 +175,26 @@ impl Report {
             );
         }
     }
+}
+
+/// What follows from the parameters of each size: all overhead, and how efficient eight segments are (3.44).
+fn derived(parameters: &[Measured], costs: &Costs) -> Vec<Measured> {
+    let set_ups = parameters.iter().filter(|measured| measured.metric == "o_s");
+    let of_size = |set_up: &Measured| {
+        let bytes = set_up.bytes.unwrap_or_default();
+        let is_part = |part: &&Measured| part.bytes == Some(bytes) && matches!(&*part.metric, "o_s" | "b");
+        let doubts = parameters.iter().filter(is_part).map(|part| part.summary.doubts);
+        let doubts = doubts.fold(Doubts::default(), Doubts::union);
+        let one = |metric, unit, value| {
+            let summary = Summary { doubts, ..Summary::of(&[value]) };
+            Measured { mode: set_up.mode, bytes: Some(bytes), ..Measured::new(metric, unit, summary, set_up.runs) }
+        };
+        let [whole, eighth] = [bytes, bytes / 8].map(|bytes| costs.message(bytes));
+        let efficiency = || model::segmentation_efficiency(whole.bound().time(), eighth.bound().time(), 8);
+        let overhead = one("o", "ns", (whole.set_up + whole.initiate) / NS);
+        [Some(overhead), (bytes >= 8).then(|| one("E_8", "ratio", efficiency()))].into_iter().flatten()
+    };
+    set_ups.flat_map(of_size).collect()
 }
 
 /// A row for each size.
@@ -205,9 +226,7 @@ fn parameter_table(parameters: &[Measured], costs: &Costs) -> Table {
         // What is not left of the processor while messages travel.
         let taken = |summary: Summary| Summary { median: 1.0 - summary.median, ..summary };
         cells.extend(both.map(|mode| shown(found("availability", mode).map(taken))));
-        let times = [size.0, size.0 / 8].map(|bytes| costs.message(bytes).bound().time());
-        let efficiency = model::segmentation_efficiency(times[0], times[1], 8);
-        cells.push(if size.0 < 8 { "-".to_owned() } else { digits(efficiency) });
+        cells.push(shown(found("E_8", Mode::Persistent)));
         cells.push(digits(message.binding_speed_up()));
         table.push(cells);
     }

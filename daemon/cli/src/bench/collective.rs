@@ -11,8 +11,8 @@ use crate::words::one_of;
 /// Which collective, and how it is called.
 #[derive(Args)]
 pub(super) struct CollectiveFlags {
-    /// coll: the collective to measure.
-    #[arg(value_name = "OPERATION", value_parser = one_of::<Operation>(Operation::ALL.map(Operation::name)), required_if_eq("name", "coll"))]
+    /// The collective to measure.
+    #[arg(value_name = "OPERATION", value_parser = one_of::<Operation>(Operation::ALL.map(Operation::name)))]
     pub(super) operation: Option<Operation>,
     /// Collectives with a root: the rank that sends, or gets the result [default: 0].
     #[arg(long, value_name = "RANK")]

@@ -16,7 +16,7 @@ use super::ticker::Ticker;
 use super::verdict::{Verdict, is_time, verdict};
 use super::{Flags, Found};
 use crate::failure::Failure;
-use crate::launch::{Daemons, Events, Input, Launch, Next, Outcome, Output, Program, Running};
+use crate::launch::{Daemons, Ending, Events, Input, Launch, Next, Outcome, Output, Program, Running};
 use crate::rank::Task;
 use crate::steps::{Steps, Told};
 
@@ -257,6 +257,7 @@ impl Arena<'_> {
             timeout: Some(PATIENCE),
             input: Input::Tool,
             output: Output::Tool,
+            ending: Ending::ByLaunchers,
         };
         let mut running = Running::start(&launch, self.starter, self.events)?;
         let mut figures = Vec::new();

@@ -1,8 +1,8 @@
 //! What `ropeway bench` can be asked.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -10,105 +10,63 @@ use ropeway::WaitMode;
 use ropeway_bench::{Bench, CollectiveCall, Kind, Mode, Notification, Operation, Plan, Progress, Setting, Size};
 
 use super::collective::{CollectiveFlags, check_sizes, usual_sizes};
+use super::name::{Defaults, Name};
 use super::programs::ProgramFlags;
 use super::{Found, Ticker, boum, compare, segments};
 use crate::failure::Failure;
 use crate::launch::{Events, Network, Rate};
 use crate::run::{NODES_MAX, RANKS_MAX, seconds};
 
-/// Measures messages and collectives, and beside messages the floor: what the machine can do without Ropeway.
-///
-/// Persistent messages, one-shot messages and the floor take turns in one run, so that they can be compared. Data is checked
-/// wherever it arrives; a wrong byte ends the benchmark with exit status 1. One that can't run here ends with 3.
+/// What a benchmark can be asked. Where one understands something else by an option than most, its [help](super::help) says so.
 #[derive(Args)]
-#[command(after_help = "\
-Examples:
-  ropeway bench latency --sizes 8,1K --wait polling
-  ropeway bench bandwidth --nodes 2 --sizes 1M --counters
-  ropeway bench message-rate -n 8 --sizes 8
-  ropeway bench overhead --nodes 2 --sizes 8,1M
-  ropeway bench skew --seconds 0.2 --sizes 8,4M
-  ropeway bench idle -n 8 --json
-  ropeway bench coll allreduce -n 4 --sizes 8,64K,1M --op max
-  ropeway bench coll allgather -n 8 --nodes 2 --division two-level,flat,multileader:2,multigroup:2
-  ropeway bench coll allreduce -n 4 --division two-level,flat --algorithm ring --mode persistent
-  ropeway bench asynchrony --nodes 2 --wait polling,blocking --progress both
-  ropeway bench overlap --of allgather,alltoall -n 4 --sizes 64K
-  ropeway bench compare --nodes 2 --of latency --sizes 8,1M
-  ropeway bench transparency --nodes 2 --wait polling
-  ropeway bench boum -n 8 --wait polling
-  ropeway bench segments --nodes 2 --netns --rate 1gbit --points 1M
-  ropeway bench report --quick
-
-A collective's size is that of the vector (bcast, reductions, scans), of each rank's block (gather, scatter, allgather,
-reduce-scatter), or of the block for each rank (alltoall). All ranks begin at the same moment of the machine's clock; what
-counts is when the last has its result. With more ranks than cores not all can begin at once: windows that somebody comes late
-to are left out and counted (missed).
-
-A size of transparency is that of a rank's keys (is), or of its part of the solution (cg).
-
-Ropeway's daemons drive what was started, whatever programs do (progress: independent). Beside that, baselines can be measured
-whose programs drive it themselves, so that nothing moves unless they wait (progress: client): messages with --progress both, and
-collectives as schedules of messages between ranks with --division flat, multileader or multigroup. These copy what they send
-and receive once more. With --wait polling,blocking that makes the four combinations of notification and progress, in turns in one
-run: overlap or asynchrony with --progress both, overlap --of with --division two-level,flat.
-
-An option that would change nothing in a benchmark is refused.
-
-The records of --json have one line each on standard output; the table then goes to standard error.")]
 pub(crate) struct Flags {
-    /// What to measure.
-    #[arg(value_enum, value_name = "NAME")]
+    /// What to measure: not an option, but the name of the subcommand.
+    #[arg(skip = Name::Latency)]
     pub(super) name: Name,
-    /// Ranks; the first and the last of them exchange messages (message-rate: each of the lower half with one of the upper;
-    /// collectives, segments: all; boum: 1, 2, 4, 8 … up to so many).
+    /// Ranks; the first and the last of them exchange messages.
     #[arg(short = 'n', long, value_name = "P", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     pub(super) ranks: u32,
     /// Nodes: 1 is shared memory; more are so many daemons, joined by TCP on loopback.
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     pub(super) nodes: u32,
-    /// Bytes of a message, a collective or a program (see below), with suffixes K, M, G for powers of 1024 [default: 8,1K,64K,1M;
-    /// message-rate: 8,64,1K; wakeup: 8; skew: 1,64,1K,8K,64K,512K,4M; overlap: 64K,256K,1M,4M; asynchrony: 8,1K,64K,1M,4M;
-    /// transparency: 8K,64K,1M; boum: 0,8,1K,64K,1M and those of its programs].
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Bytes of a message, with suffixes K, M, G for powers of 1024.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     pub(super) sizes: Option<Vec<Size>>,
-    /// How ranks wait: polling, blocking or adaptive. Overlap and asynchrony take several, in turns; boum, compare and transparency
-    /// one after the other [default: adaptive; wakeup: blocking; boum: blocking,polling; exchanges of compare: all three;
-    /// transparency: polling,blocking].
+    /// How ranks wait: polling, blocking or adaptive.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) wait: Vec<WaitMode>,
     /// Only persistent or only oneshot messages or collectives.
     #[arg(long, value_name = "MODE")]
     pub(super) mode: Option<Mode>,
-    /// Rounds in a run: round trips, windows, whatever is measured [default: about a second for all runs of a size; skew: 1].
+    /// Rounds in a run: round trips, windows, whatever is measured [default: about a second for all runs of a size].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) iters: Option<u64>,
     /// Rounds before each run.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) warmup: Option<u64>,
-    /// Runs [default: 5; idle, skew: 1].
+    /// Runs: a figure is the median of them.
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
-    /// How long to be idle (idle) or late (skew) [default: idle: 5; skew: 1].
+    /// How long to be idle.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(super) seconds: Option<Duration>,
     #[command(flatten)]
     pub(super) collective: CollectiveFlags,
     #[command(flatten)]
     pub(super) programs: ProgramFlags,
-    /// overlap and asynchrony of messages: who drives them once they are started: daemons (independent), the programs while they
-    /// wait (client; a baseline), or both in turns [default: independent].
+    /// Who drives messages once they are started: daemons (independent), the programs while they wait (client; a baseline), or
+    /// both in turns [default: independent].
     #[arg(long, value_enum, value_name = "WHO")]
     pub(super) progress: Option<Drivers>,
-    /// compare: what to compare, of latency, bandwidth, exchange, barrier, bcast, allreduce, allgather, alltoall, is and cg
-    /// [default: the first three]. transparency: is, cg [default: both]. overlap: the collectives to hide [default: messages].
+    /// What to compare, of latency, bandwidth, exchange, barrier, bcast, allreduce, allgather, alltoall, is and cg [default: the
+    /// first three].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) of: Vec<Kind>,
-    /// compare, transparency: an MPI library to compare with besides those on PATH and in ROPEWAY_PEERS: its mpicc, or where
-    /// it is installed. May be repeated.
+    /// An MPI library to compare with besides those on PATH and in ROPEWAY_PEERS: its mpicc, or where it is installed. May be
+    /// repeated.
     #[arg(long = "peer", value_name = "PATH")]
     pub(super) peers: Vec<PathBuf>,
-    /// compare: write messages anew before each send.
+    /// Write messages anew before each send.
     #[arg(long)]
     pub(super) touch: bool,
     /// Each node in a network namespace of its own, joined by veth pairs. Needs root and iproute2, and leaves nothing.
@@ -126,55 +84,12 @@ pub(crate) struct Flags {
     /// Also show what the daemons have counted.
     #[arg(long, conflicts_with = "attach")]
     pub(super) counters: bool,
-    /// One JSON object a line on standard output.
+    /// One JSON object a line on standard output; the table then goes to standard error.
     #[arg(long)]
     pub(super) json: bool,
     /// No table when there is JSON, and no progress.
     #[arg(long)]
     pub(super) quiet: bool,
-}
-
-/// A benchmark's name.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Name {
-    /// Half a round trip, in microseconds.
-    Latency,
-    /// A hundred sends and one reply: the time for each, in microseconds.
-    Stream,
-    /// Windows of 64 messages, one way and both ways, in 10^6 bytes a second.
-    Bandwidth,
-    /// Windows of 64 small messages, of 1, 2, 4 … pairs of ranks at once, in messages a second.
-    MessageRate,
-    /// Set-up (o_s), start to end of an empty message (o_i), start and wait alone, in nanoseconds; time for a byte (b),
-    /// overhead to that of all bytes (R), and the share of set-up in it (d_p).
-    Overhead,
-    /// The share of set-up in a message's overhead, which persistent messages save (d_p).
-    Persistence,
-    /// CPU time of ranks and of daemons, in seconds for each GiB moved.
-    Cpu,
-    /// CPU time of ranks blocked in wait, and of their daemons, in percent of a core.
-    Idle,
-    /// From a start until a receiver that slept in the kernel runs again, in microseconds.
-    Wakeup,
-    /// What a sender notices of a receiver that pauses between start and wait, in percent of the pause.
-    Skew,
-    /// How much of the communication hides behind computation: 1 is all. Of messages, or with --of of collectives.
-    Overlap,
-    /// How much of a receive goes on while the program computes: 1 is all.
-    Asynchrony,
-    /// A collective of all ranks, named by OPERATION: until the last has its result, in microseconds, and how much of it hides
-    /// behind computation (d_o).
-    Coll,
-    /// Latency, bandwidth and a ring exchange beside every MPI library found, in turns: the ratio to each.
-    Compare,
-    /// Programs of blocking calls that register nothing and overlap nothing, an integer sort and conjugate gradients, beside every
-    /// MPI library found, in turns: the ratio to each.
-    Transparency,
-    /// The parameters of the model BOUM (t_c, o_s, o_i, b, R, d_p, d_o, d_a), and its predictions beside what Jacobi's method,
-    /// conjugate gradients and a transform take.
-    Boum,
-    /// A transform whose messages are cut in 1, 2, 4 … 64 segments, beside the prediction.
-    Segments,
 }
 
 /// All of a benchmark that is more than a job.
@@ -188,57 +103,6 @@ pub(super) enum Drivers {
     Both,
 }
 
-/// What a benchmark needs, and does if it is not told otherwise.
-struct Defaults {
-    bench: Bench,
-    ranks_min: u32,
-    runs: u32,
-    seconds: u32,
-    wait: WaitMode,
-    sizes: &'static [usize],
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.to_possible_value().expect("no benchmark is hidden").get_name())
-    }
-}
-
-impl Name {
-    /// Whether it is about Ropeway and other libraries, in turns.
-    pub(super) fn is_contest(self) -> bool {
-        matches!(self, Self::Compare | Self::Transparency)
-    }
-
-    fn defaults(self) -> Defaults {
-        let pair = |bench| Defaults { ranks_min: 2, ..Defaults::of_one(bench) };
-        match self {
-            Self::Latency => pair(Bench::Latency),
-            Self::Stream => pair(Bench::Stream),
-            Self::Bandwidth => pair(Bench::Bandwidth),
-            Self::MessageRate => Defaults { sizes: &[8, 64, 1 << 10], ..pair(Bench::MessageRate) },
-            Self::Overhead => pair(Bench::Overhead),
-            Self::Persistence => pair(Bench::Persistence),
-            Self::Cpu => pair(Bench::Cpu),
-            Self::Idle => Defaults { runs: 1, seconds: 5, ..Defaults::of_one(Bench::Idle) },
-            Self::Wakeup => Defaults { wait: WaitMode::Blocking, sizes: &[8], ..pair(Bench::Wakeup) },
-            Self::Skew => Defaults { runs: 1, seconds: 1, sizes: &SKEW_SIZES, ..pair(Bench::Skew) },
-            Self::Overlap => Defaults { sizes: &OVERLAP_SIZES, ..pair(Bench::Overlap) },
-            Self::Asynchrony => Defaults { sizes: &ASYNCHRONY_SIZES, ..pair(Bench::Asynchrony) },
-            Self::Coll => pair(Bench::Coll),
-            Self::Compare | Self::Transparency => pair(Bench::Compare),
-            Self::Boum => Defaults { sizes: &BOUM_SIZES, ..Defaults::of_one(Bench::Boum) },
-            Self::Segments => pair(Bench::Boum),
-        }
-    }
-}
-
-impl Defaults {
-    fn of_one(bench: Bench) -> Self {
-        Self { bench, ranks_min: 1, runs: 5, seconds: 0, wait: WaitMode::Adaptive, sizes: &SIZES }
-    }
-}
-
 impl Flags {
     /// What is more than one job of one plan, and goes by a procedure of its own.
     pub(super) fn procedure(&self) -> Option<Procedure> {
@@ -249,6 +113,12 @@ impl Flags {
             Name::Segments => Some(segments::measure),
             _ => None,
         }
+    }
+
+    /// Whether it can be measured as far as the command line says.
+    #[cfg(test)]
+    pub(super) fn is_understood(&self) -> bool {
+        self.check_options().is_ok() && (self.procedure().is_some() || self.plan().is_ok())
     }
 
     /// To measure the parameters of the model, of messages of all kinds.
@@ -279,6 +149,11 @@ impl Flags {
         }
         if self.netns && self.nodes < 2 {
             return Err(Failure::CannotRun("--netns joins nodes, so it needs at least two: use --nodes 2".into()));
+        }
+        if self.rate.is_some() && !self.netns {
+            return Err(Failure::CannotRun(
+                "--rate is that of lines between namespaces, so add --nodes 2 --netns".into(),
+            ));
         }
         let collectives = self.collectives(bench)?;
         let sizes = self.sizes.clone().unwrap_or_else(|| usual_sizes(&collectives, sizes));
@@ -374,6 +249,11 @@ impl Flags {
     }
 }
 
+/// A size, or none: some measure what a message costs besides its bytes.
+fn size(word: &str) -> Result<Size, String> {
+    if word == "0" { Ok(Size(0)) } else { word.parse().map_err(|error: <Size as FromStr>::Err| error.to_string()) }
+}
+
 fn check_wakeup(wait: WaitMode, sizes: &[Size]) -> Result<(), Failure> {
     if wait == WaitMode::Polling {
         return Err(Failure::CannotRun("ranks that poll never sleep: use --wait blocking".to_owned()));
@@ -386,10 +266,5 @@ fn check_wakeup(wait: WaitMode, sizes: &[Size]) -> Result<(), Failure> {
     }
 }
 
-const SIZES: [usize; 4] = [8, 1 << 10, 64 << 10, 1 << 20];
-const OVERLAP_SIZES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
-const ASYNCHRONY_SIZES: [usize; 5] = [8, 1 << 10, 64 << 10, 1 << 20, 4 << 20];
-const BOUM_SIZES: [usize; 5] = [0, 8, 1 << 10, 64 << 10, 1 << 20];
-const SKEW_SIZES: [usize; 7] = [1, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20];
 /// Of the time that wakeup's messages bring.
 const TIME_BYTES: usize = size_of::<u64>();

@@ -9,13 +9,13 @@ use crate::failure::Failure;
 /// Which programs to run.
 #[derive(Args)]
 pub(super) struct ProgramFlags {
-    /// boum: unknowns of the systems that are solved [default: 1024,2048,4096].
+    /// Unknowns of the systems that are solved [default: 1024,2048,4096].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) unknowns: Vec<Size>,
-    /// boum, segments: points of the transforms, powers of two [default: 512K].
+    /// Points of the transforms, powers of two [default: 512K].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) points: Vec<Size>,
-    /// segments: pieces to cut messages in [default: 1,2,4,8,16,32,64].
+    /// Pieces to cut messages in [default: 1,2,4,8,16,32,64].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) segments: Vec<u32>,
 }

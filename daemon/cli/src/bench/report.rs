@@ -25,9 +25,9 @@ use self::records::Records;
 use self::suite::{Measured, Suite};
 use crate::failure::{Failure, print};
 
-/// Measures everything, and writes a page about it that a stranger can read: one HTML file, which needs nothing else.
+/// Measures everything, and writes a page about it that a stranger can read.
 ///
-/// It begins with a sentence, explains every figure, and carries the raw records. What can't run here (--netns without root,
+/// The page is one HTML file, which needs nothing else. It begins with a sentence, explains every figure, and carries the raw records. What can't run here (--netns without root,
 /// comparisons without another library) is left out with the reason. With Ctrl-C the page has what was measured until then.
 #[derive(Args)]
 #[command(after_help = "\

@@ -183,7 +183,7 @@ pub(super) fn median(summary: &Summary) -> String {
 }
 
 /// What these doubts mean, a line for each.
-pub(super) fn footnote(doubts: Doubts) -> String {
+pub(crate) fn footnote(doubts: Doubts) -> String {
     doubts.iter().map(|doubt| format!("~ in doubt ({doubt}): {}\n", doubt.explanation())).collect()
 }
 

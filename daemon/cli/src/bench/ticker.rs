@@ -34,7 +34,9 @@ impl Ticker {
         }
         let style = ProgressStyle::with_template("[{bar:24}] {left}  {wide_msg}").expect("the template is valid");
         let style = style.progress_chars("=> ").with_key("left", move |state: &ProgressState, line: &mut dyn Write| {
-            let left_s = left_s(state).min(limit.saturating_sub(state.elapsed()).as_secs());
+            let all = Duration::from_millis(state.len().unwrap_or_default());
+            let left_s = left_s(Duration::from_millis(state.pos()), all, state.elapsed())
+                .min(limit.saturating_sub(state.elapsed()).as_secs());
             // The line is text in memory.
             let _ = write!(line, "{}:{:02} left", left_s / 60, left_s % 60);
         });
@@ -67,11 +69,27 @@ impl Ticker {
     }
 }
 
-/// If it goes on as slowly as until now.
-fn left_s(state: &ProgressState) -> u64 {
-    let left_ms = state.len().unwrap_or_default().saturating_sub(state.pos()) as f64;
-    let slowness = (state.elapsed().as_millis() as f64 / state.pos().max(1000) as f64).max(1.0);
-    (left_ms * slowness / 1000.0).ceil() as u64
+/// If it goes on as slowly as until now: so much of all should be done by now, but it took the time that has elapsed.
+fn left_s(done: Duration, all: Duration, elapsed: Duration) -> u64 {
+    let slowness = elapsed.as_secs_f64() / done.as_secs_f64().max(1.0);
+    (all.saturating_sub(done).as_secs_f64() * slowness.max(1.0)).ceil() as u64
 }
 
 const TICK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_slow_stays_slow() {
+        let left =
+            |done, elapsed| left_s(Duration::from_secs(done), Duration::from_secs(100), Duration::from_secs(elapsed));
+        assert_eq!(left(0, 0), 100);
+        assert_eq!(left(40, 40), 60);
+        assert_eq!(left(40, 80), 120);
+        // What was faster than it should be need not stay so.
+        assert_eq!(left(40, 20), 60);
+        assert_eq!(left(110, 120), 0);
+    }
+}

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 use nix::sys::prctl::set_child_subreaper;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, dup};
 
@@ -68,6 +68,14 @@ impl Ranks {
         for (_, child) in &self.running {
             // Fails only if the group is gone, which is what we want in the end.
             let _ = killpg(group_of(child), signal);
+        }
+    }
+
+    /// Sends a signal to the first process of each rank alone.
+    pub(super) fn signal_first(&self, signal: Signal) {
+        for (_, child) in &self.running {
+            // Fails only if it is gone: until it is reaped, which we do, nobody else has its number.
+            let _ = kill(group_of(child), signal);
         }
     }
 

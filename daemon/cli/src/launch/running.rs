@@ -22,6 +22,17 @@ pub(crate) struct Launch {
     pub(crate) timeout: Option<Duration>,
     pub(crate) input: Input,
     pub(crate) output: Output,
+    pub(crate) ending: Ending,
+}
+
+/// Who is asked to end when a job has to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// All processes of all ranks, at once.
+    Together,
+    /// Each rank's first process: it is a launcher, which ends what it has started and clears up behind it. It can't if that is
+    /// asked to end at the same time. What outlives it is killed.
+    ByLaunchers,
 }
 
 /// Where rank 0's input comes from. The others have none.
@@ -63,6 +74,7 @@ pub(crate) struct Running<'a> {
     answers: Option<ChildStdin>,
     open_outputs: usize,
     timeout_at: Option<Instant>,
+    ending: Ending,
     /// When patience ends: with ranks that were asked to end, then with outputs that outlive them.
     kill_at: Option<Instant>,
 }
@@ -97,6 +109,7 @@ impl<'a> Running<'a> {
             answers: started.0,
             open_outputs: started.1,
             timeout_at: launch.timeout.map(|timeout| Instant::now() + timeout),
+            ending: launch.ending,
             kill_at: None,
         })
     }
@@ -156,18 +169,31 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Asks all ranks to end, the first time it is called.
+    /// Asks the job to end, the first time it is called.
     fn end(&mut self, outcome: Outcome) {
         if self.outcome.is_none() {
             self.outcome = Some(outcome);
             self.timeout_at = None;
-            self.kill_at = Some(Instant::now() + PATIENCE);
-            self.ranks.signal(Signal::SIGTERM);
+            self.kill_at = Some(Instant::now() + self.ending.patience());
+            match self.ending {
+                Ending::Together => self.ranks.signal(Signal::SIGTERM),
+                Ending::ByLaunchers => self.ranks.signal_first(Signal::SIGTERM),
+            }
         }
     }
 
     fn is_past(&self, moment: Option<Instant>) -> bool {
         moment.is_some_and(|moment| Instant::now() >= moment)
+    }
+}
+
+impl Ending {
+    /// How long to wait for those who were asked to end.
+    fn patience(self) -> Duration {
+        match self {
+            Self::Together => PATIENCE,
+            Self::ByLaunchers => PATIENCE_WITH_LAUNCHERS,
+        }
     }
 }
 
@@ -224,5 +250,6 @@ impl Launch {
     }
 }
 
-/// How long to wait for ranks that were asked to end.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Open MPI's launcher itself waits a second for its ranks before it kills them.
+const PATIENCE_WITH_LAUNCHERS: Duration = Duration::from_secs(5);

@@ -17,7 +17,8 @@ pub(super) fn simple(compute: Duration, (bytes, count): (usize, u64), iterations
 /// A program from a file in TOML.
 pub(super) fn read(path: &Path) -> Result<Workload, Failure> {
     let wrong = |error: &dyn std::fmt::Display| Failure::Other(format!("{}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Other(format!("can't read {}: {error}", path.display())))?;
     parse(&text).map_err(|error| wrong(&error))
 }
 

@@ -1,10 +1,10 @@
 //! What the model says about a program.
 
 use ropeway_bench::boum::{Costs, Messages, Prediction, Workload, model};
-use ropeway_bench::{Mode, Size, Table, significant};
+use ropeway_bench::{Doubts, Mode, Size, Table, significant};
 use serde::Serialize;
 
-use crate::bench::digits;
+use crate::bench::{digits, footnote};
 
 /// Times of all iterations in seconds, and what is gained.
 #[derive(Debug, Serialize)]
@@ -24,6 +24,9 @@ pub(super) struct Outlook {
     overlap_speed_up: f64,
     d_o: f64,
     messages: Vec<Cut>,
+    /// Of the parameters.
+    #[serde(skip_serializing_if = "Doubts::is_empty")]
+    doubts: Doubts,
 }
 
 /// Messages of a size, cut in segments that travel while others are computed.
@@ -62,6 +65,7 @@ impl Outlook {
             overlap_speed_up: significant(total_persistent / found.overlapped()),
             d_o: significant(d_o),
             messages: workload.messages.iter().map(|messages| Cut::of(workload, costs, *messages)).collect(),
+            doubts: costs.doubts(),
         }
     }
 
@@ -80,15 +84,25 @@ impl Outlook {
         table.push(row("bound, and computing meanwhile", self.total_overlapped, both));
         format!(
             "{} iterations, {} s of computation\n\n{table}\n\
-             Early binding makes messages {} times as fast, set-up of {} ms included. Of bound messages {} % hides behind\n\
-             computation.\n\n{}",
+             Early binding makes messages {} times as fast, set-up of {} ms included.\n{}\n\n{}{}",
             self.iterations,
             digits(self.computation),
             digits(self.binding_speed_up),
             digits(self.set_up * 1e3),
-            digits((self.d_o * 100.0).clamp(0.0, 100.0)),
+            self.hiding(),
             self.cuts(),
+            footnote(self.doubts),
         )
+    }
+
+    /// What to do about it.
+    fn hiding(&self) -> String {
+        let percent = (self.d_o * 100.0).round().min(100.0);
+        if percent > 0.0 {
+            format!("Of bound messages {percent} % hides behind computation: start them early, and wait late.")
+        } else {
+            "Of bound messages nothing hides behind computation here: wait for them before you compute.".to_owned()
+        }
     }
 
     fn cuts(&self) -> String {

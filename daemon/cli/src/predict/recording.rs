@@ -136,6 +136,44 @@ impl fmt::Display for Prediction {
             "ranks: {ranks}, nodes: {nodes}, cores: {cores}, {seconds:.3} s, ropeway {version}; times in ms\n"
         )?;
         writeln!(f, "{}", self.table())?;
-        self.notes().iter().try_for_each(|note| writeln!(f, "{note}"))
+        self.notes().iter().try_for_each(|note| writeln!(f, "{note}"))?;
+        writeln!(f, "\n{}", advice(&Account::sum(&self.ranks)))
+    }
+}
+
+/// What to do first: about the largest part of what is not computing.
+fn advice(all: &Account) -> &'static str {
+    let parts = [
+        (all.late_ns, "Late partners take most: divide the work more evenly, or start earlier what others wait for."),
+        (
+            all.transfer_ns,
+            "Transfer takes most: start it as soon as its data is there, and wait when its result is needed.",
+        ),
+        (all.overhead_ns, "Calls take most: register what is repeated, and send fewer and larger messages."),
+    ];
+    let (most, what) = parts.into_iter().max_by_key(|&(ns, _)| ns).expect("there are three");
+    if most < all.total_ns / LITTLE {
+        "Nearly all of the time is computing: there is little to gain here."
+    } else {
+        what
+    }
+}
+
+/// The share of the time that is not worth the work: one in so many.
+const LITTLE: u64 = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_most_is_to_be_changed_first() {
+        let spent = |late_ns, transfer_ns, overhead_ns| {
+            advice(&Account { total_ns: 1000, late_ns, transfer_ns, overhead_ns, ..Account::default() })
+        };
+        assert!(spent(100, 50, 20).contains("divide the work"));
+        assert!(spent(10, 50, 20).contains("start it as soon"));
+        assert!(spent(10, 50, 60).contains("register what is repeated"));
+        assert!(spent(10, 10, 19).contains("little to gain"));
     }
 }

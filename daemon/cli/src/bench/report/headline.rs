@@ -77,7 +77,8 @@ fn hiding(records: &Records) -> Option<String> {
 fn standing(records: &Records) -> Option<String> {
     let rows = best_forms(records, |of| of == "latency");
     let Some(first) = rows.iter().min_by_key(|row| (row.nodes, row.ranks, row.bytes)) else {
-        return (!records.rows.is_empty()).then(|| "no other library was measured beside it".to_owned());
+        let is_alone = !records.rows.is_empty() && records.rows.iter().all(|row| row.peer.is_empty());
+        return is_alone.then(|| "no other library was measured beside it".to_owned());
     };
     let alike: Vec<_> =
         rows.iter().filter(|row| (row.setting(), row.bytes) == (first.setting(), first.bytes)).collect();
@@ -139,6 +140,9 @@ mod tests {
         assert!(of(0.4, 0.2).contains("adds 100 % to its time"));
         assert!(of(0.2, 0.201).contains("makes no difference"));
         assert!(of(0.2, 0.4).ends_with("no other library was measured beside it."));
+        let beside =
+            "{\"bench\":\"transparency\",\"of\":\"cg\",\"metric\":\"time\",\"peer\":\"MPICH 5\",\"median\":1.0}";
+        assert!(headline(&(latency("persistent", 0.2) + &latency("oneshot", 0.4) + beside)).ends_with("to 0.200 µs."));
         assert_eq!(headline(""), "There are no figures to speak of.");
     }
 

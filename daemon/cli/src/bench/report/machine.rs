@@ -19,6 +19,8 @@ pub(super) struct Machine {
     pub(super) memory_gib: Option<f64>,
     pub(super) kernel: Option<String>,
     pub(super) system: Option<String>,
+    /// How many threads wanted to run in the minute before, on average.
+    pub(super) load: Option<f64>,
 }
 
 impl Machine {
@@ -35,6 +37,7 @@ impl Machine {
             memory_gib: memory_kib.map(|kib| (kib / 104_857.6).round() / 10.0),
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned()),
             system: field("/etc/os-release", "PRETTY_NAME", '='),
+            load: fs::read_to_string("/proc/loadavg").ok().and_then(|text| text.split(' ').next()?.parse().ok()),
         }
     }
 }

@@ -18,7 +18,8 @@ pub(super) fn html(records: &Records) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
          <header>\n<h1>{title}</h1>\n<p class=\"headline\">{}</p>\n</header>\n<main>\n",
-        escape(&headline::of(records)),
+        // A number and its unit stay together.
+        escape(&headline::of(records)).replace(" %", "&nbsp;%").replace(" µs", "&nbsp;µs"),
     );
     html += &contents(&sections);
     html += &machine(records);
@@ -56,11 +57,16 @@ fn machine(records: &Records) -> String {
 }
 
 fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
-    let Machine { date: _, version, optimized, cores, cpu, memory_gib, kernel, system } = machine.clone();
+    let Machine { date: _, version, optimized, cores, cpu, memory_gib, kernel, system, load } = machine.clone();
     let build = if optimized { "" } else { ", built without optimizations: figures mean little" };
     let cores = format!("{cores} cores");
     let memory = memory_gib.map(|gib| format!("{gib} GiB"));
-    vec![
+    let load = load.map(|load| {
+        let busy =
+            if load < QUIET { "" } else { ": others were computing, so measure again when the machine is quiet" };
+        ("Busy cores before", format!("{load}{busy}"))
+    });
+    let mut facts = vec![
         ("Ropeway", format!("{version}{build}")),
         ("Processor", [cpu, Some(cores)].into_iter().flatten().collect::<Vec<_>>().join(", ")),
         ("Memory", memory.unwrap_or_else(|| "unknown".to_owned())),
@@ -72,7 +78,9 @@ fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
                 .collect::<Vec<_>>()
                 .join(", "),
         ),
-    ]
+    ];
+    facts.extend(load);
+    facts
 }
 
 /// What was run, so that everybody can run it again.
@@ -82,7 +90,8 @@ fn parts(records: &Records) -> String {
     }
     let row = |part: &super::records::Part| {
         let outcome = part.why.clone().unwrap_or_else(|| "measured".to_owned());
-        vec![part.command.clone(), part.seconds.to_string(), outcome]
+        let seconds = if part.seconds > 0.0 { part.seconds.to_string() } else { String::new() };
+        vec![part.command.clone(), seconds, outcome]
     };
     let heading = ["command", "seconds", "outcome"].map(str::to_owned).into();
     let cells = Cells { title: String::new(), heading, rows: records.parts.iter().map(row).collect() };
@@ -131,6 +140,8 @@ fn percent_encoded(text: &str) -> String {
     encoded
 }
 
+/// So few busy cores disturb nobody.
+const QUIET: f64 = 0.5;
 const STYLE: &str = include_str!("style.css");
 
 #[cfg(test)]
@@ -140,6 +151,17 @@ mod tests {
     #[test]
     fn records_survive_a_link() {
         assert_eq!(percent_encoded("{\"µ\":\"50 %\"}\n"), "{%22%C2%B5%22:%2250%20%25%22}%0A");
+    }
+
+    #[test]
+    fn a_machine_that_was_busy_is_said_to_be() {
+        let load = |load: Option<f64>| {
+            let machine = Machine { load, ..Machine::look() };
+            facts(&machine).into_iter().find(|(name, _)| *name == "Busy cores before").map(|(_, said)| said)
+        };
+        assert_eq!(load(Some(0.12)).as_deref(), Some("0.12"));
+        assert!(load(Some(4.9)).is_some_and(|said| said.starts_with("4.9: others were computing")));
+        assert_eq!(load(None), None);
     }
 
     #[test]

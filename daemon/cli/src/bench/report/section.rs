@@ -122,7 +122,10 @@ impl Drawing {
         }
         doubts.sort_unstable();
         doubts.dedup();
-        format!("<p class=\"doubts\">Hollow marks are not to be trusted: {}.</p>\n", escape(&doubts.join(", ")))
+        format!(
+            "<p class=\"doubts\">Hollow marks are not to be trusted: {}. <a href=\"#reading\">What to do</a></p>\n",
+            escape(&doubts.join(", "))
+        )
     }
 
     fn cells(&self) -> Cells {

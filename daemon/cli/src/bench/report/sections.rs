@@ -6,6 +6,7 @@ mod costs;
 mod hiding;
 mod others;
 mod predictions;
+mod reading;
 mod rivals;
 mod segments;
 mod speed;
@@ -15,6 +16,7 @@ use super::section::Section;
 
 pub(super) fn of(records: &Records) -> Vec<Section> {
     vec![
+        reading::marks(),
         speed::latency(records),
         speed::bandwidth(records),
         rivals::section(records),
@@ -28,6 +30,7 @@ pub(super) fn of(records: &Records) -> Vec<Section> {
         predictions::section(records),
         segments::section(records),
         others::section(records),
+        reading::words(),
     ]
 }
 

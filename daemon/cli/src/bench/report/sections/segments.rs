@@ -7,7 +7,6 @@ use super::super::records::{Records, Row, groups};
 use super::super::ruler::Scale;
 use super::super::section::{Drawing, Figure, Section};
 use super::missing;
-use crate::bench::digits;
 
 pub(super) fn section(records: &Records) -> Section {
     let rows: Vec<_> = records.of("segments", "global_phase").into_iter().map(Row::in_ms).collect();
@@ -42,6 +41,6 @@ fn figure(setting: &str, points: Option<usize>, rows: &[&Row]) -> Figure {
         around_equal: None,
     };
     let points = points.map(|points| format!(", {} points", Size(points))).unwrap_or_default();
-    let note = best.map(|best| format!("The model's best number is {}.", digits(best))).unwrap_or_default();
+    let note = best.map(|best| format!("The model's best number is {best:.0}.")).unwrap_or_default();
     Figure { title: format!("{setting}{points}"), note, drawing: Drawing::Chart(chart) }
 }

@@ -1,0 +1,213 @@
+//! What the help of each benchmark says: what it measures, the options that it heeds, and examples.
+
+use clap::{Args, Command};
+use ropeway_bench::Size;
+
+use super::flags::Flags;
+use super::name::Name;
+use super::options::ignored;
+
+pub(super) const ABOUT: &str = "Measures messages, collectives and programs";
+
+pub(super) const LONG_ABOUT: &str = "\
+Measures messages, collectives and programs, beside the floor: what the machine can do without Ropeway.
+
+Persistent messages, one-shot messages and the floor take turns in one run, so that they can be compared. Data is checked
+wherever it arrives; a wrong byte ends the benchmark with exit status 1. One that can't run here ends with 3.";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ropeway bench report --quick                           all of it on a page, in less than three minutes
+  ropeway bench latency --sizes 8,1K --wait polling
+  ropeway bench bandwidth --nodes 2 --sizes 1M --counters
+  ropeway bench coll allreduce -n 4 --sizes 8,64K,1M
+  ropeway bench compare --nodes 2 --of latency
+
+`ropeway bench NAME --help` says what a benchmark measures, and shows its own options. Those that would change nothing in it are
+refused.";
+
+/// The subcommand of a benchmark. Options that it ignores are hidden; they are still read, so that what to do instead can be said.
+pub(super) fn command(name: Name) -> Command {
+    let about = name.about();
+    let Page { more, examples, .. } = PAGES.iter().find(|page| page.name == name).expect("every benchmark has one");
+    let ignored: Vec<_> = ignored(name).collect();
+    Flags::augment_args(Command::new(name.to_string()))
+        .mut_args(|arg| {
+            let id = arg.get_id().as_str().to_owned();
+            let words = own_words(name, &id).map(str::to_owned).or_else(|| arg.get_help().map(ToString::to_string));
+            let words = words.unwrap_or_default() + &usual(name, &id);
+            let arg = arg.required(name == Name::Coll && id == "operation");
+            arg.hide(ignored.contains(&id.as_str())).help(words)
+        })
+        .long_about(format!("{about}.\n\n{more}"))
+        .about(about)
+        .after_help(examples.iter().fold("Examples:".to_owned(), |all, example| all + "\n  ropeway bench " + example))
+}
+
+/// What an option means to a benchmark, where that is not what it means to most.
+fn own_words(name: Name, id: &str) -> Option<&'static str> {
+    use Name::{Asynchrony, Boum, Coll, Compare, Idle, MessageRate, Overlap, Segments, Skew, Transparency};
+    Some(match (name, id) {
+        (MessageRate, "ranks") => "Ranks: each of the lower half sends to one of the upper",
+        (Idle | Coll | Segments | Transparency, "ranks") => "Ranks, all of which take part",
+        (Overlap, "ranks") => "Ranks: messages go between the first and the last, and all take part in collectives",
+        (Compare, "ranks") => "Ranks: messages go between pairs of them, and all take part in the rest",
+        (Boum, "ranks") => "Ranks at most: programs run on 1, 2, 4, 8 … up to so many",
+        (Coll, "sizes") => {
+            "Bytes of the vector (bcast, reductions, scans), of each rank's block (gather, scatter, allgather, reduce-scatter), or of \
+             the block for each rank (alltoall)"
+        }
+        (Overlap, "sizes") => "Bytes of a message; with --of as those of coll",
+        (Compare, "sizes") => "Bytes of a message; of collectives as those of coll [default: what is telling of each]",
+        (Transparency, "sizes") => {
+            "Bytes of a rank's keys (is), or of its part of the solution (cg) [default: 8K,64K,1M]"
+        }
+        (Boum, "sizes") => "Bytes of messages to measure the parameters with, besides those of the programs",
+        (Overlap | Asynchrony, "wait") => "How ranks wait: polling, blocking or adaptive; several take turns",
+        (Boum, "wait") => {
+            "How ranks wait: polling, blocking or adaptive, one after the other [default: blocking,polling]"
+        }
+        (Compare, "wait") => {
+            "How our ranks wait: polling, blocking or adaptive, one after the other [default: adaptive; exchange: all three; is, cg: \
+             polling,blocking]"
+        }
+        (Transparency, "wait") => {
+            "How our ranks wait: polling, blocking or adaptive, one after the other [default: polling,blocking]"
+        }
+        (Skew, "iters") => "Rounds in a run [default: 1]",
+        (Skew, "seconds") => "How long the receiver is late",
+        (Overlap, "of") => "Collectives to hide instead of messages",
+        (Transparency, "of") => "Programs to compare: is, cg [default: both]",
+        _ => return None,
+    })
+}
+
+/// What a benchmark does if an option is not given.
+fn usual(name: Name, id: &str) -> String {
+    let defaults = name.defaults();
+    let value = match id {
+        "sizes" if !name.is_contest() => {
+            defaults.sizes.iter().map(|&size| Size(size).to_string()).collect::<Vec<_>>().join(",")
+        }
+        "wait" if !name.is_contest() && name != Name::Boum => defaults.wait.to_string(),
+        "runs" => defaults.runs.to_string(),
+        "seconds" => defaults.seconds.to_string(),
+        _ => return String::new(),
+    };
+    format!(" [default: {value}]")
+}
+
+/// What is to be known about a benchmark besides its options.
+struct Page {
+    name: Name,
+    more: &'static str,
+    /// As they are typed behind `ropeway bench`.
+    examples: &'static [&'static str],
+}
+
+const PAGES: [Page; 17] = [
+    Page {
+        name: Name::Latency,
+        more: "A message goes to and fro between two ranks; the floor is two processes that pass a word, or a bare TCP connection.",
+        examples: &["latency --sizes 8,1K --wait polling", "latency --nodes 2 --mode persistent --json"],
+    },
+    Page {
+        name: Name::Stream,
+        more: "The floor is as many messages through memory that two processes share, or through a bare TCP connection.",
+        examples: &["stream --sizes 8,1K", "stream --nodes 2"],
+    },
+    Page {
+        name: Name::Bandwidth,
+        more: "A window is started at once and then waited for, so that latency does not count.",
+        examples: &["bandwidth --sizes 64K,1M", "bandwidth --nodes 2 --sizes 1M --counters"],
+    },
+    Page {
+        name: Name::MessageRate,
+        more: "The rate is that of all pairs together.",
+        examples: &["message-rate -n 8 --sizes 8", "message-rate -n 4 --nodes 2 --mode persistent"],
+    },
+    Page {
+        name: Name::Overhead,
+        more: "Set-up and release (o_s), start to end of an empty message (o_i), start and wait alone; the time for a byte (b),
+overhead to the time of all bytes (R), and the share of set-up in it (d_p). Sizes whose bytes take no time that can be
+measured have no R.",
+        examples: &["overhead --sizes 8,1M", "overhead --nodes 2 --mode persistent"],
+    },
+    Page {
+        name: Name::Persistence,
+        more: "d_p = o_s / (o_s + o_i): what is done once, at init and free, beside what each start and wait still takes.",
+        examples: &["persistence --sizes 8,64K", "persistence --nodes 2"],
+    },
+    Page {
+        name: Name::Cpu,
+        more: "What moving data costs those who compute beside it.",
+        examples: &["cpu --sizes 64K,1M", "cpu --nodes 2 --wait polling"],
+    },
+    Page {
+        name: Name::Idle,
+        more: "All ranks wait for a message that does not come until the time is over.",
+        examples: &["idle -n 64", "idle -n 8 --seconds 2 --wait polling --json"],
+    },
+    Page {
+        name: Name::Wakeup,
+        more: "The floor is a futex that wakes a thread of another process.",
+        examples: &["wakeup", "wakeup --nodes 2 --wait adaptive"],
+    },
+    Page {
+        name: Name::Skew,
+        more: "0 is what there should be: the receiver's buffer was released by its start, so nobody needs to wait for it.",
+        examples: &["skew --seconds 0.2 --sizes 8,4M", "skew --nodes 2"],
+    },
+    Page {
+        name: Name::Overlap,
+        more: "Messages or, with --of, collectives are started, and waited for after a computation that takes as long as they do: one
+that keeps the core busy, and one that sleeps.
+
+Ropeway's daemons drive what was started, whatever programs do. Beside that, baselines can be measured whose programs drive
+it themselves, so that nothing moves unless they wait: messages with --progress both, and collectives as schedules of messages
+between ranks with --division two-level,flat. These copy what they send and receive once more. With --wait polling,blocking that
+makes the four combinations of notification and progress, in turns in one run.",
+        examples: &["overlap --nodes 2 --netns --rate 1gbit", "overlap --nodes 2 --wait polling,blocking --progress both --sizes 1M", "overlap --of allgather,alltoall -n 4 --sizes 64K"],
+    },
+    Page {
+        name: Name::Asynchrony,
+        more: "A receive alone, with a computation much longer than the message. With --progress both beside a baseline whose programs
+drive messages while they wait; with --wait polling,blocking that makes the four combinations of notification and progress, in
+turns in one run.",
+        examples: &["asynchrony --sizes 64K,1M", "asynchrony --nodes 2 --wait polling,blocking --progress both"],
+    },
+    Page {
+        name: Name::Coll,
+        more: "All ranks begin at the same moment of the machine's clock; what counts is when the last has its result. With more ranks
+than cores not all can begin at once: windows that somebody comes late to are left out and counted (missed). How much hides
+behind computation (d_o) is measured beside it.
+
+Baselines whose programs drive collectives themselves, as schedules of messages between ranks, are measured in turns with
+--division two-level,flat.",
+        examples: &["coll allreduce -n 4 --sizes 8,64K,1M --op max", "coll allgather -n 8 --nodes 2 --division two-level,flat,multileader:2,multigroup:2", "coll allreduce -n 4 --division two-level,flat --algorithm ring --mode persistent"],
+    },
+    Page {
+        name: Name::Compare,
+        more: "Each library's launcher runs the same as Ropeway, run by run in turns. Our messages are persistent; theirs are blocking,
+nonblocking and persistent, and the table has the best of them. A difference counts if a permutation test says so.",
+        examples: &["compare --of latency,bandwidth", "compare --nodes 2 --of latency --sizes 8,1M --peer /opt/mpich", "compare -n 4 --of barrier,bcast,allreduce,allgather,alltoall"],
+    },
+    Page {
+        name: Name::Transparency,
+        more: "An integer sort (is) and conjugate gradients (cg), after the NAS Parallel Benchmarks, register nothing and overlap nothing:
+what a program gains or loses that is moved to Ropeway and left as it is.",
+        examples: &["transparency", "transparency --nodes 2 --of cg --wait polling"],
+    },
+    Page {
+        name: Name::Boum,
+        more: "The parameters are t_c, o_s, o_i, b, R, d_p, d_o and d_a; the programs Jacobi's method, conjugate gradients and a transform,
+on 1, 2, 4, 8 … ranks. With more ranks than cores nothing can be predicted, which it says. docs/boum.md says how.",
+        examples: &["boum", "boum -n 8 --wait polling --unknowns 1024 --points 512K"],
+    },
+    Page {
+        name: Name::Segments,
+        more: "A transform by binary exchange sends each segment as soon as it is computed. More segments hide more and cost more; the model
+says which number is best.",
+        examples: &["segments", "segments --nodes 2 --netns --rate 1gbit --points 1M --segments 1,4,16"],
+    },
+];
