@@ -34,14 +34,25 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
 
 /// CPU time this process has used.
 pub fn cpu_time() -> io::Result<Duration> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    cpu_time_of(UsageWho::RUSAGE_SELF)
+}
+
+/// The same without this thread.
+fn cpu_time_of_others() -> io::Result<Duration> {
+    let this = cpu_time_of(UsageWho::RUSAGE_THREAD)?;
+    Ok(cpu_time()?.saturating_sub(this))
+}
+
+fn cpu_time_of(who: UsageWho) -> io::Result<Duration> {
+    let usage = getrusage(who)?;
     let duration = |time: nix::sys::time::TimeVal| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000);
     Ok(duration(usage.user_time()) + duration(usage.system_time()))
 }
 
 /// How many percent of a core this process used while a thread of it was blocked in `wait`.
 ///
-/// Falling asleep and waking up are not what idling costs, so only the time between counts.
+/// Falling asleep and waking up are not what idling costs, nor is looking at the clocks, so only the time between counts, of all
+/// threads but the one that looks.
 fn wait(
     console: &Console,
     recv: &mut RecvRequest<u8>,
@@ -52,9 +63,9 @@ fn wait(
         let waiter = scope.spawn(|| recv.start()?.wait());
         thread::sleep(SETTLING);
         let percent = console.lone_step(LABEL, || {
-            let (begin, before) = (Instant::now(), cpu_time()?);
+            let (begin, before) = (Instant::now(), cpu_time_of_others()?);
             thread::sleep(time);
-            let used = cpu_time()? - before;
+            let used = cpu_time_of_others()?.saturating_sub(before);
             Ok::<_, BenchError>(used.as_secs_f64() / begin.elapsed().as_secs_f64() * 100.0)
         })?;
         start_all(sends)?.wait_all()?;
