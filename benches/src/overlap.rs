@@ -62,6 +62,7 @@ pub(crate) fn run_messages(
             compute,
             Turns {
                 label: format!("floor, {side}, {compute}"),
+                // Its threads sleep, however the ranks wait for each other.
                 notification: plan.notification[0],
                 hiding: Hiding::new(compute, plan, contestants),
                 communication: transfer,
