@@ -1,7 +1,7 @@
 //! A wire: a connection between two nodes of a job for the small messages of bound channels, worked by whoever has time.
 //!
 //! ```text
-//!  0       64      128    192        256      320           2368            + 64 KiB        + 64 KiB
+//!  0       64      128    192        256      320           2368            + 2 × 64 KiB    + 2 × 64 KiB
 //!  +-------+-------+------+----------+--------+-------------+---------------+---------------+
 //!  | out   | in    | due  | starving | watch  | channels    | bytes to be   | bytes that    |
 //!  |       |       |      |          |        | 256 × u64   | sent          | have come     |
@@ -11,7 +11,8 @@
 //! Everything that is known of the connection lies in the job segment, so it does not matter who goes on with it: a rank that
 //! waits, for itself and its neighbours, or the daemon while they compute or sleep. Each direction has a [`Turn`]. The
 //! connection's bytes are `proto::wire`; a message is taken out of its sender's channel when it is put into the buffer, and
-//! put into its receiver's channel when it is there as a whole.
+//! put into its receiver's channel when it is there as a whole. Between two turns a buffer is most often empty, so there are two
+//! of each kind, and who begins takes the one of his core: its lines are in his cache.
 
 use std::hint;
 use std::io;
@@ -21,6 +22,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use nix::sched::sched_getcpu;
 use ropeway_proto::limits::{WIRE_BYTES_MAX, WIRE_CHANNELS};
 use ropeway_proto::wire::WIRE_HEADER_BYTES;
 use ropeway_proto::{End, Status, WireFrame};
@@ -44,7 +46,7 @@ pub(crate) struct WireWords {
     channels: [AtomicU64; WIRE_CHANNELS],
 }
 
-/// One direction: the part of its buffer that holds bytes.
+/// One direction: the part of its buffers that holds bytes, all in one of them.
 #[repr(C, align(64))]
 struct Stream {
     turn: Turn,
@@ -73,6 +75,9 @@ struct WatchWords {
 
 const WORDS_BYTES: u64 = size_of::<WireWords>() as u64;
 const BUFFER_BYTES: u32 = 64 << 10;
+/// For each direction.
+const BUFFERS: u32 = 2;
+const BUFFERS_BYTES: u64 = BUFFERS as u64 * BUFFER_BYTES as u64;
 const HEADER_BYTES: u32 = WIRE_HEADER_BYTES as u32;
 /// Looks at somebody who receives; longer than that takes unless his core is taken away.
 const RECEIVE_SPINS: u32 = 40;
@@ -86,7 +91,7 @@ const _: () = assert!(WIRE_BYTES_MAX + WIRE_HEADER_BYTES as u64 <= BUFFER_BYTES 
 pub struct Wire {
     /// In `job`.
     words: NonNull<WireWords>,
-    /// `BUFFER_BYTES` each, in `job`.
+    /// `BUFFERS` of `BUFFER_BYTES` each, in `job`.
     out: NonNull<u8>,
     input: NonNull<u8>,
     block: u64,
@@ -136,16 +141,22 @@ impl Stream {
         [frames, bytes].iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// The filled part of the buffer, whatever others have written there.
+    /// The filled part of a buffer, whatever others have written there. If it is empty, of the buffer of this core.
     fn filled(&self) -> Range<u32> {
-        let end = self.end.load(Ordering::Relaxed).min(BUFFER_BYTES);
-        self.start.load(Ordering::Relaxed).min(end)..end
+        let start = self.start.load(Ordering::Relaxed).min(BUFFERS * BUFFER_BYTES - 1);
+        let end = self.end.load(Ordering::Relaxed).clamp(start, buffer_of(start).end);
+        if start < end {
+            return start..end;
+        }
+        let front = sched_getcpu().map_or(0, |core| core as u32 % BUFFERS) * BUFFER_BYTES;
+        front..front
     }
 
     /// Notes which part is filled. An empty one begins anew at the front.
     fn set_filled(&self, filled: &mut Range<u32>) {
         if filled.start == filled.end {
-            *filled = 0..0;
+            let front = buffer_of(filled.start.saturating_sub(1)).start;
+            *filled = front..front;
         }
         self.start.store(filled.start, Ordering::Relaxed);
         self.end.store(filled.end, Ordering::Relaxed);
@@ -167,16 +178,15 @@ impl Stream {
 
 impl Wire {
     /// What a wire needs.
-    pub const FOOTPRINT: u64 = WORDS_BYTES + 2 * BUFFER_BYTES as u64;
+    pub const FOOTPRINT: u64 = WORDS_BYTES + 2 * BUFFERS_BYTES;
 
     /// The wire at `block`. `None` if there is no room for one. `local_rank`: who works it; `None` is the daemon.
     pub fn open(job: &Arc<JobSegment>, block: u64, local_rank: Option<u32>) -> Option<Self> {
-        let buffer =
-            |number: u64| job.range(block + WORDS_BYTES + number * u64::from(BUFFER_BYTES), u64::from(BUFFER_BYTES));
+        let buffers = |direction: u64| job.range(block + WORDS_BYTES + direction * BUFFERS_BYTES, BUFFERS_BYTES);
         Some(Self {
             words: NonNull::from(WireWords::at(job, block)?),
-            out: buffer(0)?,
-            input: buffer(1)?,
+            out: buffers(0)?,
+            input: buffers(1)?,
             block,
             holder: holder(local_rank),
             socket: OnceLock::new(),
@@ -411,15 +421,16 @@ impl Wire {
             return Received { is_busy: true, ..nothing };
         }
         // What was left was moved to the front.
-        let end = input.filled().end;
+        let Range { start, end } = input.filled();
+        let room = buffer_of(start).end - end;
         // SAFETY: the range is the free part of our mapped buffer, of which nobody holds a reference.
         let received = unsafe {
             let to = self.input.add(end as usize).as_ptr().cast();
-            libc::recv(socket.as_raw_fd(), to, (BUFFER_BYTES - end) as usize, libc::MSG_DONTWAIT)
+            libc::recv(socket.as_raw_fd(), to, room as usize, libc::MSG_DONTWAIT)
         };
         let result = match u32::try_from(received) {
             Ok(0) => Err(WireViolation),
-            Ok(received) => self.take_in(end + received, channels),
+            Ok(received) => self.take_in(start..end + received, channels),
             Err(_) => match io::Error::last_os_error().kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(nothing),
                 _ => Err(WireViolation),
@@ -432,10 +443,11 @@ impl Wire {
         })
     }
 
-    /// Makes of the bytes up to `end` what can be made of them, and moves the rest to the front.
-    fn take_in(&self, end: u32, channels: &mut impl WireChannels) -> Result<Received, WireViolation> {
-        let mut received = Received { is_full: end == BUFFER_BYTES, ..Received::default() };
-        let mut at = 0;
+    /// Makes of these bytes what can be made of them, and moves the rest to the front.
+    fn take_in(&self, filled: Range<u32>, channels: &mut impl WireChannels) -> Result<Received, WireViolation> {
+        let (front, end) = (buffer_of(filled.start).start, filled.end);
+        let mut received = Received { is_full: end == front + BUFFER_BYTES, ..Received::default() };
+        let mut at = filled.start;
         while end - at >= HEADER_BYTES {
             let mut header = [0; WIRE_HEADER_BYTES];
             // SAFETY: the range is filled, and the header is ours.
@@ -449,7 +461,7 @@ impl Wire {
                 WireFrame::Message { channel, number, bytes } => {
                     // SAFETY: the message is all there.
                     let from = unsafe { self.input.add(payload as usize) };
-                    let offset = self.block + WORDS_BYTES + u64::from(BUFFER_BYTES) + u64::from(payload);
+                    let offset = self.block + WORDS_BYTES + BUFFERS_BYTES + u64::from(payload);
                     channels.find(channel).ok_or(WireViolation)?.deliver(number, bytes, (from, offset))?;
                     at = payload + bytes;
                 }
@@ -467,10 +479,10 @@ impl Wire {
             received.frames += u32::from(at > before);
         }
         // SAFETY: both ranges lie in the buffer, and a copy to lower addresses may overlap.
-        unsafe { mapped::copy(self.input.add(at as usize), self.input, (end - at) as usize) };
+        unsafe { mapped::copy(self.input.add(at as usize), self.input.add(front as usize), (end - at) as usize) };
         let input = &self.words().input;
-        input.set_filled(&mut (0..end - at));
-        input.count(received.frames, at);
+        input.set_filled(&mut (front..front + end - at));
+        input.count(received.frames, at - filled.start);
         Ok(received)
     }
 
@@ -600,7 +612,13 @@ pub struct Received {
 
 /// Whether the buffer has room for a header and so many bytes.
 fn has_room(filled: &Range<u32>, bytes: u32) -> bool {
-    BUFFER_BYTES - filled.end >= HEADER_BYTES + bytes
+    buffer_of(filled.start).end - filled.end >= HEADER_BYTES + bytes
+}
+
+/// The buffer that has this byte.
+fn buffer_of(at: u32) -> Range<u32> {
+    let front = at / BUFFER_BYTES * BUFFER_BYTES;
+    front..front + BUFFER_BYTES
 }
 
 fn holder(local_rank: Option<u32>) -> u32 {
