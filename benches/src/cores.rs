@@ -26,6 +26,11 @@ pub(crate) fn settle(core: Option<usize>) {
     }
 }
 
+/// Lets this thread use all cores of the tool that has started this rank, which may itself be pinned to one.
+pub(crate) fn roam() {
+    let _ = sched_getaffinity(Pid::parent()).and_then(|cores| sched_setaffinity(Pid::from_raw(0), &cores));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +54,19 @@ mod tests {
         };
         assert_eq!(thread::spawn(pinned).join().unwrap(), (vec![first], vec![second]));
         assert_eq!(cores_of(Pid::from_raw(0)), cores);
+    }
+
+    #[test]
+    fn a_thread_of_a_rank_that_is_pinned_gets_free() {
+        let all = cores_of(Pid::parent());
+        let pinned = || {
+            settle(two_cores()[0]);
+            let roaming = || {
+                roam();
+                cores_of(Pid::from_raw(0))
+            };
+            thread::spawn(roaming).join().unwrap()
+        };
+        assert_eq!(thread::spawn(pinned).join().unwrap(), all);
     }
 }

@@ -4,10 +4,13 @@
 //! messages move in the same way, but only while their programs wait. A library without independent progress may do a little more
 //! at once, such as to announce a message or to send a short one.
 
+use std::net::TcpStream;
+
 use ropeway::{Buffer, Pending, RecvRequest, SendRequest};
 use ropeway_examples::Mode;
 
 use crate::BenchError;
+use crate::mover::Mover;
 use crate::pair::Pair;
 use crate::pattern;
 use crate::progress::Progress;
@@ -18,7 +21,8 @@ pub(crate) struct Exchange {
     outgoing: Option<Outgoing>,
     incoming: Option<Incoming>,
     pair: Pair,
-    mode: Mode,
+    /// For messages about it.
+    name: String,
     progress: Progress,
     bytes: usize,
     /// Exchanges so far, the same number on both sides.
@@ -28,11 +32,13 @@ pub(crate) struct Exchange {
 enum Outgoing {
     Persistent(SendRequest<u8>),
     OneShot(Message),
+    Bare(Mover),
 }
 
 enum Incoming {
     Persistent(RecvRequest<u8>),
     OneShot(Message),
+    Bare(Mover),
 }
 
 /// A one-shot message, which is here or on its way.
@@ -51,15 +57,10 @@ impl Exchange {
         bytes: usize,
         side: Side,
     ) -> Result<Self, BenchError> {
-        let Pair { world, peer, leads } = pair;
-        let (sends, recvs) = match side {
-            Side::Send => (*leads, !leads),
-            Side::Recv => (!leads, *leads),
-            Side::Both => (true, true),
-        };
+        let Pair { world, peer, .. } = pair;
         let message = |buffer| Message { here: Some(buffer), away: None };
-        let mut exchange =
-            Self { outgoing: None, incoming: None, pair: pair.clone(), mode, progress, bytes, number: 0 };
+        let mut exchange = Self::of_nothing(pair, &mode.to_string(), progress, bytes);
+        let [sends, recvs] = ways(pair, side);
         if sends {
             let buffer = world.alloc(bytes)?;
             exchange.outgoing = Some(match mode {
@@ -77,6 +78,24 @@ impl Exchange {
         Ok(exchange)
     }
 
+    /// The same without Ropeway: by threads at a connection between the two.
+    pub(crate) fn bare(pair: &Pair, stream: &TcpStream, bytes: usize, side: Side) -> Result<Self, BenchError> {
+        let mut exchange = Self::of_nothing(pair, BARE, Progress::Independent, bytes);
+        let [sends, recvs] = ways(pair, side);
+        if sends {
+            exchange.outgoing = Some(Outgoing::Bare(Mover::sending(stream.try_clone()?, bytes)?));
+        }
+        if recvs {
+            exchange.incoming = Some(Incoming::Bare(Mover::receiving(stream.try_clone()?, bytes)?));
+        }
+        Ok(exchange)
+    }
+
+    fn of_nothing(pair: &Pair, name: &str, progress: Progress, bytes: usize) -> Self {
+        let (pair, name) = (pair.clone(), name.to_owned());
+        Self { outgoing: None, incoming: None, pair, name, progress, bytes, number: 0 }
+    }
+
     /// New data, before anything is started.
     pub(crate) fn prepare(&mut self) {
         self.number += 1;
@@ -84,6 +103,7 @@ impl Exchange {
             None => return,
             Some(Outgoing::Persistent(send)) => send.buffer_mut(),
             Some(Outgoing::OneShot(message)) => message.here.as_deref_mut().expect(NOT_STARTED),
+            Some(Outgoing::Bare(mover)) => mover.message_mut().expect(NOT_STARTED),
         };
         pattern::stamp(message, self.number);
         pattern::fill(message, 2 * self.number + u64::from(self.pair.leads));
@@ -105,6 +125,7 @@ impl Exchange {
                 let buffer = message.here.take().expect(NOT_STARTED);
                 message.away = Some(self.pair.world.irecv(buffer, self.pair.peer, EXCHANGE)?);
             }
+            Some(Incoming::Bare(mover)) => mover.start()?,
         }
         Ok(())
     }
@@ -117,6 +138,7 @@ impl Exchange {
                 let buffer = message.here.take().expect(NOT_STARTED);
                 message.away = Some(self.pair.world.isend(buffer, self.pair.peer, EXCHANGE)?);
             }
+            Some(Outgoing::Bare(mover)) => mover.start()?,
         }
         Ok(())
     }
@@ -133,6 +155,7 @@ impl Exchange {
                 recv.active().map_or(Ok(()), |active| active.wait().map(drop))?;
             }
             Some(Incoming::OneShot(message)) => message.wait()?,
+            Some(Incoming::Bare(mover)) => mover.wait()?,
         }
         match &mut self.outgoing {
             None => {}
@@ -140,6 +163,7 @@ impl Exchange {
                 send.active().map_or(Ok(()), |active| active.wait().map(drop))?;
             }
             Some(Outgoing::OneShot(message)) => message.wait()?,
+            Some(Outgoing::Bare(mover)) => mover.wait()?,
         }
         Ok(())
     }
@@ -150,12 +174,13 @@ impl Exchange {
             None => return Ok(()),
             Some(Incoming::Persistent(recv)) => recv.buffer(),
             Some(Incoming::OneShot(message)) => message.here.as_deref().expect(NOT_STARTED),
+            Some(Incoming::Bare(mover)) => mover.message().expect(NOT_STARTED),
         };
         let stamp = (!pattern::has_stamp(message, self.number)).then_some(0);
         let seed = 2 * self.number + u64::from(!self.pair.leads);
         match stamp.or_else(|| pattern::first_wrong(message, seed)) {
             None => Ok(()),
-            Some(byte) => Err(BenchError::WrongData { contestant: self.mode.to_string(), bytes: self.bytes, byte }),
+            Some(byte) => Err(BenchError::WrongData { contestant: self.name.clone(), bytes: self.bytes, byte }),
         }
     }
 }
@@ -169,6 +194,17 @@ impl Message {
     }
 }
 
+/// Whether this rank sends, and whether it receives, if the one that leads has this side.
+fn ways(pair: &Pair, side: Side) -> [bool; 2] {
+    match side {
+        Side::Send => [pair.leads, !pair.leads],
+        Side::Recv => [!pair.leads, pair.leads],
+        Side::Both => [true; 2],
+    }
+}
+
+/// What an exchange without Ropeway is made of.
+pub(crate) const BARE: &str = "sockets and threads";
 const EXCHANGE: i32 = 3;
 const NOT_STARTED: &str = "a message is waited for before it is used again";
 
@@ -176,6 +212,7 @@ const NOT_STARTED: &str = "a message is waited for before it is used again";
 mod tests {
     use super::*;
     use crate::cluster::everywhere;
+    use crate::floors::connection;
 
     #[test]
     fn what_clients_drive_is_started_by_the_wait() {
@@ -201,6 +238,27 @@ mod tests {
                 assert_eq!(has_started, [progress == Progress::Independent; 2], "{mode}");
                 exchange.wait().unwrap();
                 exchange.verify().unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_bare_brings_its_data_each_time() {
+        let (near, far) = connection().unwrap();
+        everywhere(2, |world| {
+            let pair = Pair::of(&world).unwrap();
+            let stream = if pair.leads { &near } else { &far };
+            for side in [Side::Send, Side::Recv, Side::Both] {
+                let mut exchange = Exchange::bare(&pair, stream, 100_000, side).unwrap();
+                for _ in 0..2 {
+                    exchange.prepare();
+                    let is_old = exchange.verify();
+                    assert_eq!(is_old.is_err(), ways(&pair, side)[1], "{is_old:?}");
+                    exchange.start_recv().unwrap();
+                    exchange.start_send().unwrap();
+                    exchange.wait().unwrap();
+                    exchange.verify().unwrap();
+                }
             }
         });
     }

@@ -119,7 +119,8 @@ fn of_many<T>(call: impl Fn() -> T) -> f64 {
     begin.elapsed().as_nanos() as f64 / f64::from(CALLS)
 }
 
-fn connection() -> io::Result<(TcpStream, TcpStream)> {
+/// Both ends of a loopback connection.
+pub(crate) fn connection() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     let (far, _) = listener.accept()?;

@@ -36,6 +36,7 @@ mod link;
 mod message_rate;
 mod method;
 pub mod micro;
+mod mover;
 mod notification;
 mod operation;
 mod overhead;
@@ -75,7 +76,7 @@ pub use notification::Notification;
 pub use operation::{CollectiveCall, Operation};
 pub use plan::{Bench, Plan};
 pub use progress::Progress;
-pub use record::{Floor, Measured, Record, Setting, Side};
+pub use record::{Floor, Measured, Ratio, Record, Setting, Side};
 pub use ropeway_examples::{Mode, Size, Table};
 pub use statistics::{Doubt, Doubts, Summary, permutation_test, significant};
 

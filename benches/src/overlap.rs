@@ -6,14 +6,14 @@ use ropeway_examples::Mode;
 
 use crate::clock::{Span, now_ns};
 use crate::computation::Compute;
-use crate::exchange::Exchange;
+use crate::exchange::{BARE, Exchange};
 use crate::hiding::{Communication, Hiding};
 use crate::joint::Joint;
 use crate::method::Method;
 use crate::notification::Notification;
 use crate::operation::CollectiveCall;
 use crate::pair::Pair;
-use crate::plan::Class;
+use crate::plan::{Bench, Class};
 use crate::progress::Progress;
 use crate::record::{Floor, Side};
 use crate::statistics::Summary;
@@ -37,7 +37,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
     Ok(())
 }
 
-/// All kinds of messages, classes and these kinds of computation take turns.
+/// All kinds of messages, classes and these kinds of computation take turns; between nodes with what hides without Ropeway.
 pub(crate) fn run_messages(
     (session, pair): (&Session, Option<&Pair>),
     console: &mut Console,
@@ -45,15 +45,31 @@ pub(crate) fn run_messages(
     (bytes, side): (usize, Side),
     computations: &[Compute],
 ) -> Result<(), BenchError> {
-    let mut entrants = Vec::new();
-    let contestants = CONTESTANTS * plan.classes().count();
+    let (mut entrants, mut floors) = (Vec::new(), Vec::new());
+    // The parameters of a model do without.
+    let with_floors = plan.crosses_nodes && plan.bench == Bench::Overlap;
+    let contestants = CONTESTANTS * plan.classes().count() + if with_floors { FLOORS } else { 0 };
     for (mode, compute, Class { notification, progress }) in plan.kinds(computations) {
         let what = What::Message { side, progress };
-        let transfer = pair.map(|pair| Transfer::new(pair, mode, progress, bytes, side)).transpose()?;
+        let transfer = Transfer::of(pair, side, |pair| Exchange::new(pair, mode, progress, bytes, side))?;
         let case = Case { mode, notification, compute, bytes: Some(bytes), what };
-        entrants.push(Entrant { case, hiding: Hiding::new(compute, plan, contestants), communication: transfer });
+        let hiding = Hiding::new(compute, plan, contestants);
+        entrants.push((case.turns(hiding, transfer), case));
     }
-    take_turns(session, console, plan, &mut entrants)
+    for &compute in computations.iter().filter(|_| with_floors) {
+        let transfer = Transfer::of(pair, side, |pair| Exchange::bare(pair, &pair.connect(plan)?, bytes, side))?;
+        floors.push((
+            compute,
+            Turns {
+                label: format!("floor, {side}, {compute}"),
+                // Its threads sleep, however the ranks wait for each other.
+                notification: plan.notification[0],
+                hiding: Hiding::new(compute, plan, contestants),
+                communication: transfer,
+            },
+        ));
+    }
+    take_turns((session, console), plan, &mut entrants, &mut floors)
 }
 
 /// All methods, forms of the call, ways to wait and kinds of computation take turns.
@@ -73,11 +89,12 @@ fn run_collective(
                 let joint = Some(Joint::new(world, &method, mode, call, bytes)?);
                 let what = What::Collective { call, method: method.clone() };
                 let case = Case { mode, notification, compute, bytes: (bytes > 0).then_some(bytes), what };
-                entrants.push(Entrant { case, hiding: Hiding::new(compute, plan, contestants), communication: joint });
+                let hiding = Hiding::new(compute, plan, contestants);
+                entrants.push((case.turns(hiding, joint), case));
             }
         }
     }
-    take_turns(session, console, plan, &mut entrants)
+    take_turns((session, console), plan, &mut entrants, &mut [])
 }
 
 struct Case {
@@ -103,8 +120,17 @@ impl Case {
         format!("{mode}, {notification}, {what}, {compute}")
     }
 
-    /// What there is to say about a metric's samples.
-    fn measured(&self, plan: &Plan, (metric, unit): (&str, &str), samples: &[f64]) -> Measured {
+    fn turns<C>(&self, hiding: Hiding, communication: Option<C>) -> Turns<C> {
+        Turns { label: self.label(), notification: self.notification, hiding, communication }
+    }
+
+    /// What there is to say about a metric's samples, given the floor of `d_o`.
+    fn measured(
+        &self,
+        plan: &Plan,
+        (metric, unit, samples): (&str, &str, &[f64]),
+        floor_of_d_o: Option<&Floor>,
+    ) -> Measured {
         let common = Measured {
             mode: Some(self.mode),
             notification: Some(self.notification),
@@ -117,7 +143,11 @@ impl Case {
                 side: Some(*side),
                 progress: Some(*progress),
                 // What of a collective crosses a line depends on its algorithm.
-                floor: self.bytes.filter(|_| metric == "t_y").and_then(|bytes| Floor::of_line(plan, bytes, samples)),
+                floor: match (metric, self.bytes) {
+                    ("d_o", _) => floor_of_d_o.cloned(),
+                    ("t_y", Some(bytes)) => Floor::of_line(plan, bytes, samples),
+                    _ => None,
+                },
                 ..common
             },
             What::Collective { call, method } => Measured {
@@ -131,30 +161,45 @@ impl Case {
     }
 }
 
-/// A case, and this rank's part in it if it has one.
-struct Entrant<C> {
-    case: Case,
+/// What is found out in turns with others, and this rank's part in it if it has one.
+struct Turns<C> {
+    label: String,
+    notification: Notification,
     hiding: Hiding,
     communication: Option<C>,
 }
 
+impl<C: Communication> Turns<C> {
+    /// Does a run.
+    fn take(&mut self, session: &Session, console: &mut Console) -> Result<(), BenchError> {
+        let Self { label, notification, hiding, communication } = self;
+        session.set_wait_mode(notification.0);
+        let run = || communication.as_mut().map_or(Ok(()), |communication| hiding.measure(communication));
+        console.step(label, run)
+    }
+}
+
+/// `floors` are those of `d_o` with each kind of computation, if there are any.
 fn take_turns<C: Communication>(
-    session: &Session,
-    console: &mut Console,
+    (session, console): (&Session, &mut Console),
     plan: &Plan,
-    entrants: &mut [Entrant<C>],
+    entrants: &mut [(Turns<C>, Case)],
+    floors: &mut [(Compute, Turns<C>)],
 ) -> Result<(), BenchError> {
     for _ in 0..plan.runs {
-        for Entrant { case, hiding, communication } in entrants.iter_mut() {
-            session.set_wait_mode(case.notification.0);
-            let run = || communication.as_mut().map_or(Ok(()), |communication| hiding.measure(communication));
-            console.step(&case.label(), run)?;
+        let entrants = entrants.iter_mut().map(|(turns, _)| turns);
+        for turns in entrants.chain(floors.iter_mut().map(|(_, turns)| turns)) {
+            turns.take(session, console)?;
         }
     }
-    for Entrant { case, hiding, .. } in entrants {
-        for (metric, unit, samples) in hiding.batches.metrics() {
+    for (turns, case) in entrants {
+        let bare = floors.iter().find(|(compute, _)| *compute == case.compute);
+        let bare = bare.map(|(_, turns)| turns.hiding.batches.d_o()).filter(|d_o| !d_o.is_empty());
+        let floor = bare.map(|d_o| Floor::of_share(BARE, d_o));
+        for (metric, unit, samples) in turns.hiding.batches.metrics() {
             if !samples.is_empty() {
-                console.outcome(&case.label(), case.measured(plan, (metric, unit), samples))?;
+                let measured = case.measured(plan, (metric, unit, samples), floor.as_ref());
+                console.outcome(&turns.label, measured)?;
             }
         }
     }
@@ -169,8 +214,14 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn new(pair: &Pair, mode: Mode, progress: Progress, bytes: usize, side: Side) -> Result<Self, BenchError> {
-        Ok(Self { pair: pair.clone(), side, exchange: Exchange::new(pair, mode, progress, bytes, side)? })
+    /// `None` in ranks that only look on.
+    fn of(
+        pair: Option<&Pair>,
+        side: Side,
+        exchange: impl FnOnce(&Pair) -> Result<Exchange, BenchError>,
+    ) -> Result<Option<Self>, BenchError> {
+        let transfer = |pair: &Pair| Ok(Self { pair: pair.clone(), side, exchange: exchange(pair)? });
+        pair.map(transfer).transpose()
     }
 }
 
@@ -241,3 +292,5 @@ impl Communication for Transfer {
 
 /// Persistent and one-shot, busy and asleep. Data is written and checked too.
 const CONTESTANTS: usize = 6;
+/// Busy and asleep, with their data.
+const FLOORS: usize = 3;

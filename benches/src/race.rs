@@ -3,7 +3,7 @@
 use ropeway_examples::Mode;
 
 use crate::pair::Pair;
-use crate::record::Floor;
+use crate::record::{Floor, Ratio};
 use crate::statistics::{Summary, significant};
 use crate::{BenchError, Console, Measured, Plan};
 
@@ -125,8 +125,8 @@ impl Series {
     pub(crate) fn above(&self, floor: &Self, name: &str) -> Option<Floor> {
         let ratios: Vec<f64> = self.medians.iter().zip(&floor.medians).map(|(ours, floor)| ours / floor).collect();
         let median = floor.summary()?.median;
-        let Summary { min, median: ratio, max, .. } = (!ratios.is_empty()).then(|| Summary::of(&ratios))?;
-        Some(Floor { name: name.to_owned(), median: significant(median), ratio, ratio_min: min, ratio_max: max })
+        let ratio = (!ratios.is_empty()).then(|| Ratio::of(&ratios))?;
+        Some(Floor { name: name.to_owned(), median: significant(median), ratio: Some(ratio) })
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
             floor.add(&[fast]);
         }
         let above = ours.above(&floor, "tcp").unwrap();
-        assert_eq!((above.median, above.ratio, above.ratio_min, above.ratio_max), (10.0, 3.0, 2.0, 4.0));
+        assert_eq!((above.median, above.ratio), (10.0, Some(Ratio { median: 3.0, min: 2.0, max: 4.0 })));
         assert_eq!(Series::default().summary(), None);
         assert_eq!(ours.above(&Series::default(), "tcp"), None);
     }

@@ -113,22 +113,44 @@ pub struct Floor {
     /// Its median.
     #[serde(rename = "floor")]
     pub median: f64,
-    /// Measured to floor: the median over the runs.
-    pub ratio: f64,
+    /// Measured to floor; `None` of shares, which may be near zero or below.
+    #[serde(flatten)]
+    pub ratio: Option<Ratio>,
+}
+
+/// Measured to floor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The median over the runs.
+    #[serde(rename = "ratio")]
+    pub median: f64,
     /// The smallest of a run.
-    pub ratio_min: f64,
+    #[serde(rename = "ratio_min")]
+    pub min: f64,
     /// The largest of a run.
-    pub ratio_max: f64,
+    #[serde(rename = "ratio_max")]
+    pub max: f64,
+}
+
+impl Ratio {
+    /// Of at least one ratio.
+    pub(crate) fn of(ratios: &[f64]) -> Self {
+        let Summary { min, median, max, .. } = Summary::of(ratios);
+        Self { median, min, max }
+    }
 }
 
 impl Floor {
+    /// Of a share, such as of what is hidden, from at least one sample.
+    pub(crate) fn of_share(name: &str, samples: &[f64]) -> Self {
+        Self { name: name.to_owned(), median: Summary::of(samples).median, ratio: None }
+    }
+
     /// Under times in microseconds of a message between nodes: how long its bytes are on the line.
     pub(crate) fn of_line(plan: &Plan, bytes: usize, times_us: &[f64]) -> Option<Self> {
         let median = bytes as f64 * 8e6 / plan.line_rate? as f64;
-        let Summary { min, median: time, max, .. } = Summary::of(times_us);
-        let ratio = |time: f64| significant(time / median);
-        let (ratio, ratio_min, ratio_max) = (ratio(time), ratio(min), ratio(max));
-        Some(Self { name: "line rate".into(), median: significant(median), ratio, ratio_min, ratio_max })
+        let ratios: Vec<_> = times_us.iter().map(|time| time / median).collect();
+        Some(Self { name: "line rate".into(), median: significant(median), ratio: Some(Ratio::of(&ratios)) })
     }
 }
 
@@ -315,7 +337,8 @@ mod tests {
 
     #[test]
     fn extra_keys_appear_where_they_apply() {
-        let floor = Floor { name: "tcp".into(), median: 3.0, ratio: 2.0, ratio_min: 1.5, ratio_max: 2.5 };
+        let ratio = Ratio { median: 2.0, min: 1.5, max: 2.5 };
+        let floor = Floor { name: "tcp".into(), median: 3.0, ratio: Some(ratio) };
         let measured =
             Measured { side: Some(Side::Both), pairs: Some(4), delay_us: Some(1e6), floor: Some(floor), ..measured() };
         let counters = BTreeMap::from([("frames_sent".to_owned(), 7)]);
@@ -326,6 +349,15 @@ mod tests {
         assert_eq!(json["floor_name"], "tcp");
         assert_eq!(json["ratio_max"], 2.5);
         assert_eq!(json["counters"]["frames_sent"], 7);
+        assert_eq!(serde_json::from_value::<Record>(json).unwrap(), record);
+    }
+
+    #[test]
+    fn the_floor_of_a_share_has_no_ratio() {
+        let floor = Some(Floor { name: "sockets and threads".into(), median: -0.1, ratio: None });
+        let record = Record::new("overlap", &setting(), &Measured { floor, ..measured() });
+        let json = serde_json::to_value(&record).unwrap();
+        assert_eq!((&json["floor"], json.get("ratio")), (&(-0.1).into(), None));
         assert_eq!(serde_json::from_value::<Record>(json).unwrap(), record);
     }
 

@@ -2,7 +2,7 @@
 
 mod tool;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Output};
@@ -34,6 +34,29 @@ fn overlap_is_measured_on_all_sides_with_both_kinds_of_computation() {
         }
         assert!(record["samples"].as_u64().unwrap() >= 2);
     }
+}
+
+#[test]
+fn what_hides_between_nodes_stands_beside_what_hides_without_ropeway() {
+    let args = ["overlap", "--sizes", "1,8K", "-n", "3", "--progress", "both"];
+    let output = bench(&[&args[..], &["--nodes", "2"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let mut floors = BTreeMap::new();
+    for record in records(&output) {
+        if record["metric"] != "d_o" {
+            assert_eq!(record.get("floor"), None, "{record}");
+            continue;
+        }
+        assert_eq!((&record["floor_name"], record.get("ratio")), (&"sockets and threads".into(), None));
+        let floor = record["floor"].as_f64().unwrap();
+        assert!(floor < 10.0, "{record}");
+        // Measured once, whatever kind of messages it is beside.
+        let case = ["bytes", "side", "compute"].map(|key| record[key].to_string());
+        assert_eq!(*floors.entry(case).or_insert(floor), floor, "{record}");
+    }
+    assert_eq!(floors.len(), 2 * 3 * 2);
+    let output = bench(&args);
+    assert!(records(&output).iter().all(|record| record.get("floor").is_none()), "{}", stdout(&output));
 }
 
 #[test]
@@ -144,8 +167,19 @@ fn overlap_in_namespaces_comes_with_its_line_rate() {
     }
     let output = bench(&["overlap", "--nodes", "2", "--netns", "--rate", "1gbit", "--sizes", "125000"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    for record in records(&output).iter().filter(|record| record["metric"] == "t_y") {
-        assert_eq!((&record["floor_name"], &record["floor"]), (&"line rate".into(), &1000.0.into()));
+    for record in records(&output) {
+        match record["metric"].as_str().unwrap() {
+            "t_y" => assert_eq!((&record["floor_name"], &record["floor"]), (&"line rate".into(), &1000.0.into())),
+            // It has to cross the same line.
+            "d_o" => assert_eq!(record["floor_name"], "sockets and threads"),
+            _ => assert_eq!(record.get("floor"), None, "{record}"),
+        }
+    }
+    let line = ["--nodes", "2", "--netns", "--rate", "1gbit", "--sizes", "8K", "--mode", "persistent"];
+    let short = ["--runs", "1", "--iters", "1", "--warmup", "1", "--quiet"];
+    let table = stdout(&ropeway(&[&["bench", "overlap"], &line[..], &short].concat()).output().unwrap());
+    for column in ["floor of d_o", "floor of t_y", "sockets and threads", "line rate: t_y is "] {
+        assert!(table.contains(column), "{table}");
     }
 }
 

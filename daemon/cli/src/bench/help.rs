@@ -161,7 +161,8 @@ measured have no R.",
     Page {
         name: Name::Overlap,
         more: "Messages or, with --of, collectives are started, and waited for after a computation that takes as long as they do: one
-that keeps the core busy, and one that sleeps.
+that keeps the core busy, and one that sleeps. Between nodes the floor of what messages hide (d_o) is what a bare TCP connection
+hides, with a thread that sends and one that receives; the floor of their time (t_y) is the line's rate, if --rate sets one.
 
 Ropeway's daemons drive what was started, whatever programs do. Beside that, baselines can be measured whose programs drive
 it themselves, so that nothing moves unless they wait: messages with --progress both, and collectives as schedules of messages

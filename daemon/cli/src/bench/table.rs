@@ -1,6 +1,8 @@
 //! What a benchmark has found, as a table and as JSON.
 
-use ropeway_bench::{Bench, Doubt, Doubts, Measured, Progress, Record, Setting, Side, Size, Summary, Table, s_per_gib};
+use ropeway_bench::{
+    Bench, Doubt, Doubts, Floor, Measured, Progress, Ratio, Record, Setting, Side, Size, Summary, Table, s_per_gib,
+};
 
 use super::wide;
 use crate::steps::Seen;
@@ -169,9 +171,10 @@ pub(super) fn figures(measured: &Measured) -> Vec<String> {
     let mut cells = vec![size(measured).unwrap_or_default()];
     cells.extend([digits(summary.min), median(summary), digits(summary.p99), digits(summary.max)]);
     cells.push(summary.samples.to_string());
-    if let Some(floor) = floor {
-        let spread = format!("{}-{}", digits(floor.ratio_min), digits(floor.ratio_max));
-        cells.extend([digits(floor.median), digits(floor.ratio), format!("({spread}) of {}", floor.name)]);
+    if let Some(Floor { name, median, ratio }) = floor {
+        let spread = ratio.map(|Ratio { min, max, .. }| format!("({}-{}) of ", digits(min), digits(max)));
+        let ratio = ratio.map(|ratio| digits(ratio.median));
+        cells.extend([digits(*median), ratio.unwrap_or_default(), spread.unwrap_or_default() + name]);
     }
     cells
 }

@@ -1,6 +1,6 @@
 //! Tables of benchmarks with several metrics: a column for each, with its median.
 
-use ropeway_bench::{Bench, Measured, Progress, Table};
+use ropeway_bench::{Bench, Floor, Measured, Progress, Table};
 
 use super::table::{digits, figures, median, size};
 
@@ -23,7 +23,11 @@ pub(super) fn table<'a>(metrics: &[&str], results: impl Iterator<Item = &'a Meas
     heading.extend(how.iter().map(|(name, _)| *name));
     heading.extend([what, "compute", "bytes"]);
     heading.extend(metrics);
-    heading.extend(["min", "max", "samples", "floor", ""]);
+    heading.extend(["min", "max", "samples"]);
+    let has_floor = |column: &usize| results.chunks(metrics.len()).any(|row| row[*column].floor.is_some());
+    let with_floor: Vec<_> = (0..metrics.len()).filter(has_floor).collect();
+    let floors: Vec<_> = with_floor.iter().map(|&column| format!("floor of {}", metrics[column])).collect();
+    heading.extend(floors.iter().flat_map(|floor| [floor, ""]));
     let words = how.len() + if has_collectives { 2 } else { 1 };
     let mut table = Table::with_words(words, &heading);
     for row in results.chunks(metrics.len()) {
@@ -38,15 +42,17 @@ pub(super) fn table<'a>(metrics: &[&str], results: impl Iterator<Item = &'a Meas
         ]);
         cells.extend(row.iter().map(|measured| median(&measured.summary)));
         cells.extend([digits(summary.min), digits(summary.max), summary.samples.to_string()]);
-        if let Some((metric, floor)) = row.iter().find_map(|found| Some((&found.metric, found.floor.as_ref()?))) {
-            cells.extend([
-                digits(floor.median),
-                format!("{}: {metric} is {} times it", floor.name, digits(floor.ratio)),
-            ]);
-        }
+        cells.extend(with_floor.iter().flat_map(|&column| floor(row[column])));
         table.push(cells);
     }
     table
+}
+
+/// The floor of a metric, and what it is.
+fn floor(measured: &Measured) -> [String; 2] {
+    let Some(Floor { name, median, ratio }) = &measured.floor else { return Default::default() };
+    let ratio = ratio.map(|ratio| format!(": {} is {} times it", measured.metric, digits(ratio.median)));
+    [digits(*median), name.clone() + &ratio.unwrap_or_default()]
 }
 
 /// One row for the latency of a collective and the medians of what hides of it, which follow it.

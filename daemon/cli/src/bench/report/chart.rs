@@ -43,8 +43,8 @@ pub(super) enum Look {
     Marked(usize),
     /// Marks without a curve.
     Lone(usize),
-    /// What the machine can do.
-    Floor,
+    /// What the machine can do; if only one of the curves is to be compared with it, which.
+    Floor(Option<usize>),
 }
 
 /// A figure.
@@ -186,7 +186,8 @@ impl Look {
     pub(super) fn class(self) -> String {
         match self {
             Self::Marked(number) | Self::Lone(number) => format!("hue{}", number % Self::COUNT),
-            Self::Floor => "floor".to_owned(),
+            Self::Floor(None) => "floor".to_owned(),
+            Self::Floor(Some(number)) => format!("{} floor", Self::Marked(number).class()),
         }
     }
 
@@ -194,7 +195,7 @@ impl Look {
     pub(super) fn mark(self, (x, y): Place, in_doubt: bool, svg: &mut Svg) {
         let shape = match self {
             Self::Marked(number) | Self::Lone(number) => MARKS[number % Self::COUNT],
-            Self::Floor => {
+            Self::Floor(_) => {
                 return svg.push(&format!("<circle cx=\"{}\" cy=\"{}\" r=\"2\" class=\"mark\"/>", px(x), px(y)));
             }
         };

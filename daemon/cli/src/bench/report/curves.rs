@@ -14,7 +14,7 @@ pub(super) fn figures(
 ) -> Vec<Figure> {
     let figure = |(setting, rows): (String, Vec<&Row>)| {
         let mut curves = curves(&rows, &name);
-        curves.extend(floors(&rows));
+        curves.extend(floors(&rows, |row| curves.iter().position(|curve| curve.name == name(row))));
         Figure { title: setting, note: String::new(), drawing: Drawing::Chart(over_sizes(curves, y, guides)) }
     };
     let with_bytes: Vec<_> = rows.iter().copied().filter(|row| row.bytes.is_some()).collect();
@@ -48,19 +48,19 @@ pub(super) fn points(
     points
 }
 
-/// What the machine can do, of each kind there is.
-fn floors(rows: &[&Row]) -> Vec<Curve> {
+/// What the machine can do, of each kind there is, and with each computation if there is one. `number` is that of a row's curve.
+fn floors(rows: &[&Row], number: impl Fn(&Row) -> Option<usize>) -> Vec<Curve> {
     let with_floor: Vec<_> = rows.iter().copied().filter(|row| row.floor.is_some()).collect();
-    let named = groups(&with_floor, |row| row.floor_name.clone().unwrap_or_default());
-    let curve = |(name, rows): (String, Vec<&Row>)| Curve {
-        name: format!("floor: {name}"),
-        look: Look::Floor,
+    let kind = |row: &Row| (row.floor_name.clone().unwrap_or_default(), row.compute.is_some().then(|| doings(row)));
+    let curve = |((name, doings), rows): ((String, Option<String>), Vec<&Row>)| Curve {
+        look: Look::Floor(doings.as_ref().and_then(|_| number(rows[0]))),
+        name: [Some(format!("floor: {name}")), doings].into_iter().flatten().collect::<Vec<_>>().join(", "),
         points: points(&rows, |row| row.floor.unwrap_or_default(), |_| None)
             .into_iter()
             .map(|point| Point { doubts: Vec::new(), ..point })
             .collect(),
     };
-    named.into_iter().map(curve).collect()
+    groups(&with_floor, kind).into_iter().map(curve).collect()
 }
 
 /// A chart over message sizes.
@@ -108,5 +108,30 @@ pub(super) fn unit(row: &Row) -> &str {
         "us" => "µs",
         "percent" => "%",
         unit => unit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_hides_has_a_floor_for_each_curve() {
+        let row = |compute: &str, floor: f64| -> Row {
+            let row = json!({"bytes": 8, "side": "recv", "compute": compute, "floor_name": "sockets and threads", "floor": floor});
+            serde_json::from_value(row).unwrap()
+        };
+        let (busy, asleep) = (row("busy", 0.25), row("sleep", 0.75));
+        let figures = figures(&[&busy, &asleep], ("d_o", Scale::Linear), &[], circumstances);
+        let Drawing::Chart(chart) = &figures[0].drawing else { panic!("it is a chart") };
+        let floors: Vec<_> =
+            chart.curves[2..].iter().map(|curve| (&*curve.name, curve.look, curve.points[0].y)).collect();
+        let expected = [
+            ("floor: sockets and threads, receiving, busy", Look::Floor(Some(0)), 0.25),
+            ("floor: sockets and threads, receiving, asleep", Look::Floor(Some(1)), 0.75),
+        ];
+        assert_eq!(floors, expected);
     }
 }

@@ -14,7 +14,8 @@ pub(super) fn overlap(records: &Records) -> Section {
         id: "overlap",
         title: "How much of a transfer hides behind computation",
         meaning: "d_o is the share of the transfer's time that computing between start and wait makes disappear, for the side that sends, receives \
-                  or does both. Where it is near 1, start early and wait late; below 0 computing then slows the program down. \
+                  or does both; the floor is what a program hides with a plain socket and threads of its own. \
+                  Where it is near 1, start early and wait late; below 0 computing then slows the program down. \
                   Asleep leaves the core to the daemon, busy does not: with as many busy ranks as cores, leave the daemon one.",
         missing: if figures.is_empty() { vec![missing(records, "the overlap", "overlap")] } else { Vec::new() },
         figures,

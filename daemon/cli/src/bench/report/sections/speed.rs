@@ -52,7 +52,7 @@ fn with_peers(mut figures: Vec<Figure>, rows: &[&Row], records: &Records, of: &s
     for (figure, (setting, _)) in figures.iter_mut().zip(&settings) {
         let Drawing::Chart(chart) = &mut figure.drawing else { continue };
         let there: Vec<_> = best.iter().copied().filter(|row| row.setting() == *setting).collect();
-        let begin = chart.curves.iter().filter(|curve| curve.look != Look::Floor).count();
+        let begin = chart.curves.iter().filter(|curve| !matches!(curve.look, Look::Floor(_))).count();
         for (number, (peer, rows)) in groups(&there, |row| row.peer.clone()).into_iter().enumerate() {
             let points = points(&rows, |row| row.peer_median, |_| None);
             chart.curves.push(Curve { name: peer, look: Look::Marked(begin + number), points });
