@@ -6,12 +6,13 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ropeway::control::ControlSocket;
 use ropeway::{RecvRequest, SendRequest, Session};
-use ropeway_bench::micro::{CommandRing, EnginePair, generate, shapes};
+use ropeway_bench::micro::{Arrays, CommandRing, EnginePair, generate, shapes};
 use ropeway_daemon::{Config, Daemon};
 use ropeway_proto::control::JobSpec;
+use ropeway_proto::operator::{Operator, Scalar};
 use ropeway_proto::{Command, JobId};
 
 fn ring(criterion: &mut Criterion) {
@@ -64,6 +65,29 @@ fn schedule(criterion: &mut Criterion) {
     }
 }
 
+/// In bytes of one of the two arrays a second, beside a copy of as many.
+fn combine(criterion: &mut Criterion) {
+    let arrays = Arrays::create(COMBINED_BYTES).expect("memory for two arrays");
+    let mut group = criterion.benchmark_group("combine 64 KiB");
+    group.throughput(Throughput::Bytes(COMBINED_BYTES));
+    group.bench_function("copy", |bencher| bencher.iter(|| arrays.combine(None, Scalar::F64).expect("it fits")));
+    for (operator, scalar) in COMBINED {
+        let id = BenchmarkId::new(operator.to_string(), format!("{scalar:?}"));
+        group.bench_function(id, |bencher| {
+            bencher.iter(|| arrays.combine(Some(operator), scalar).expect("it fits"));
+        });
+    }
+}
+
+const COMBINED_BYTES: u64 = 64 << 10;
+const COMBINED: [(Operator, Scalar); 6] = [
+    (Operator::Sum, Scalar::F64),
+    (Operator::Sum, Scalar::F32),
+    (Operator::Sum, Scalar::I32),
+    (Operator::Prod, Scalar::F64),
+    (Operator::Max, Scalar::F64),
+    (Operator::BitXor, Scalar::U64),
+];
 const JOB: JobId = JobId(1);
 const MESSAGE_BYTES: [usize; 2] = [8, 4 << 10];
 const PARTICIPANTS: [u32; 3] = [8, 64, 1024];
@@ -77,6 +101,6 @@ fn short() -> Criterion {
 criterion_group! {
     name = micro;
     config = short();
-    targets = ring, start_and_wait, engine, schedule
+    targets = ring, start_and_wait, engine, schedule, combine
 }
 criterion_main!(micro);

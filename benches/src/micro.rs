@@ -11,9 +11,10 @@ use std::hint::black_box;
 use std::io;
 use std::sync::Arc;
 
+use ropeway_proto::operator::{ElementType, Operator, Scalar};
 use ropeway_schedule::{BuildError, Collective, CostTable, Counts, Order, Schedule, Shape, build, select};
 use ropeway_shm::ring::Entry;
-use ropeway_shm::{Consumer, ControlSegment, Producer, RingViolation};
+use ropeway_shm::{Consumer, ControlSegment, JobGeometry, JobSegment, OutOfBounds, Producer, RingViolation};
 
 /// A command ring with both of its ends, in a control segment as clients have one.
 pub struct CommandRing {
@@ -40,6 +41,38 @@ impl CommandRing {
         // Nobody sleeps; but a client asks after every push.
         black_box(self.producer.must_wake());
         self.consumer.pop()
+    }
+}
+
+/// Two arrays of a job segment, which are combined as collectives do it.
+pub struct Arrays {
+    segment: JobSegment,
+    bytes: u64,
+}
+
+impl Arrays {
+    /// Of so many bytes each.
+    ///
+    /// # Errors
+    /// If the system gives no memory for them.
+    pub fn create(bytes: u64) -> io::Result<Self> {
+        let segment = JobSegment::create(JobGeometry { local_ranks: 1, arena_bytes_max: 2 * bytes })?;
+        segment.reserve_arena(0, 2 * bytes)?;
+        Ok(Self { segment, bytes })
+    }
+
+    /// The second becomes both, combined. With no operator it becomes the first.
+    ///
+    /// # Errors
+    /// Never: the arrays lie in the segment.
+    pub fn combine(&self, operator: Option<Operator>, scalar: Scalar) -> Result<(), OutOfBounds> {
+        let element = ElementType { scalar, is_located: false };
+        let first = self.segment.arena(0).start;
+        let second = first + self.bytes;
+        let sources = [first, second];
+        let sources = if operator.is_some() { &sources[..] } else { &sources[..1] };
+        let elements = self.bytes / element.bytes() as u64;
+        self.segment.fold(operator.unwrap_or(Operator::Sum), element, (sources, 0), second, elements)
     }
 }
 

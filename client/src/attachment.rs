@@ -8,7 +8,7 @@ use std::thread;
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::control::{Attached, Reply, Request};
 use ropeway_proto::hello::VersionRange;
-use ropeway_proto::{CommId, Command, Completion, Endpoint, Epoch, EventKind, JobId, Rank, Slot};
+use ropeway_proto::{CommId, Command, Completion, Endpoint, Epoch, EventKind, JobId, Layout, Rank, Slot};
 use ropeway_shm::{Arena, ArenaSlot, ControlSegment, JobGeometry, JobSegment, RequestSlot, SegmentError};
 
 use crate::Error;
@@ -131,6 +131,17 @@ impl Attachment {
     /// The rank with this index among the node's.
     pub(crate) fn local_rank(&self, index: u32) -> Rank {
         self.rank - self.attached.local_index + index
+    }
+
+    /// Whether that rank lives on this node.
+    pub(crate) fn is_local(&self, rank: Rank) -> bool {
+        (self.local_rank(0)..self.local_rank(self.attached.local_ranks)).contains(&rank)
+    }
+
+    /// Copies what another rank of this node shows.
+    pub(crate) fn read(&self, from: &Layout, into: &mut [u8]) -> Result<(), Error> {
+        let read = self.job.read(from, 0, into);
+        read.map_err(|error| Error::BadReply { what: format!("a rank's memory that is none: {error}") })
     }
 
     pub(crate) fn size(&self) -> u32 {

@@ -7,6 +7,7 @@ mod blocking;
 mod cache;
 mod call;
 mod element;
+mod fetch;
 mod form;
 mod lane;
 mod nonblocking;

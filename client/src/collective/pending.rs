@@ -143,7 +143,7 @@ impl Communicator {
     /// Starts a call and waits for its end.
     pub(super) fn call<T: Plain>(&self, form: Form<'_, '_, T>) -> Result<(), Error> {
         let mut form = Form { call: form.call.by(self.algorithm()), ..form };
-        match self.call_in_rooms(&mut form) {
+        match self.call_once(&mut form) {
             Some(called) => called,
             None => self.start_call(form, true)?.wait(),
         }

@@ -2,13 +2,14 @@
 //!
 //! A program that deals its data, such as a sort, calls [`alltoallv`](crate::Communicator::alltoallv) with other counts each time, and
 //! each would have to be registered for a single use. So parts that are short or about equally long are sent in rooms a little longer
-//! than the longest, and the next calls fit into the same. What a rank gives itself it copies by itself. All ranks know all counts, so
+//! than the longest, and the next calls fit into the same. Large ones on one node need none (`fetch`). What a rank gives itself it copies by itself. All ranks know all counts, so
 //! they make the rooms alike.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use ropeway_proto::collective::CollectiveKind;
+use ropeway_proto::limits::ONE_SHOT_BYTES_MAX;
 use zerocopy::IntoBytes;
 
 use super::call::{Call, Counts};
@@ -26,12 +27,11 @@ struct Rooms {
 
 impl Rooms {
     /// Those for a call's parts, unless much of them would be empty.
-    fn of(call: &Call<'_>, ranks: usize) -> Option<Self> {
-        let (CollectiveKind::Alltoall, Counts::Each(counts)) = (call.kind, &call.counts) else { return None };
+    fn of(counts: &[usize], element_bytes: usize, ranks: usize) -> Option<Self> {
         let parts = || (0..counts.len()).filter(|pair| pair / ranks != pair % ranks).map(|pair| counts[pair]);
         let longest = parts().max().filter(|&longest| longest > 0)?;
         let power = longest.checked_next_power_of_two()?;
-        let bytes_of_rank = |length: usize| length.saturating_mul((ranks - 1) * call.element_bytes as usize);
+        let bytes_of_rank = |length: usize| length.saturating_mul((ranks - 1) * element_bytes);
         if bytes_of_rank(power) <= SHORT_BYTES {
             return Some(Self { ranks, length: power });
         }
@@ -50,38 +50,71 @@ impl Rooms {
 }
 
 impl Communicator {
-    /// Makes a call of parts in rooms, if that suits it.
-    pub(super) fn call_in_rooms<T: Plain>(&self, form: &mut Form<'_, '_, T>) -> Option<Result<(), Error>> {
-        let input = form.input?;
-        let rooms = Rooms::of(&form.call, self.size() as usize)?;
-        Some(self.exchange(form, input, &rooms))
+    /// Makes a call whose counts are likely to be others the next time, unless there is nothing to be gained.
+    pub(super) fn call_once<T: Plain>(&self, form: &mut Form<'_, '_, T>) -> Option<Result<(), Error>> {
+        let (CollectiveKind::Alltoall, Counts::Each(counts), Some(input)) =
+            (form.call.kind, &form.call.counts, form.input)
+        else {
+            return None;
+        };
+        let (ranks, element_bytes) = (self.size() as usize, element_bytes::<T>());
+        let sum = |counts: &[usize]| counts.iter().try_fold(0, |sum: usize, &count| sum.checked_add(count));
+        let longest = counts.chunks(ranks).map(sum).max()??.checked_mul(element_bytes)? as u64;
+        if (FETCHED_BYTES_MIN..=ONE_SHOT_BYTES_MAX).contains(&longest) && self.is_on_one_node() {
+            return Some(self.parts(form).and_then(|parts| self.fetch(input, form.output, &parts, longest)));
+        }
+        let rooms = Rooms::of(counts, element_bytes, ranks)?;
+        Some(self.parts(form).and_then(|parts| self.exchange(form, input, &parts, &rooms)))
     }
 
-    fn exchange<T: Plain>(&self, form: &mut Form<'_, '_, T>, input: &[T], rooms: &Rooms) -> Result<(), Error> {
+    /// The parts of a call whose arrays fit.
+    fn parts<T: Plain>(&self, form: &Form<'_, '_, T>) -> Result<Parts, Error> {
         let shape = form.call.shape(self.members());
         check(&shape)?;
         let (rank, ranks) = (self.rank(), self.size());
         Extent::of(&shape, rank).check(form)?;
-        let sent = ranges((0..ranks).map(|to| shape.pair(rank, to)));
-        let received = ranges((0..ranks).map(|from| shape.pair(from, rank)));
+        Ok(Parts {
+            sent: ranges((0..ranks).map(|to| shape.pair(rank, to))),
+            received: ranges((0..ranks).map(|from| shape.pair(from, rank))),
+            begins: (0..ranks).map(|from| (0..rank).map(|to| shape.pair(from, to)).sum()).collect(),
+        })
+    }
 
-        let (me, room_bytes) = (rank as usize, rooms.length * element_bytes::<T>());
+    fn exchange<T: Plain>(
+        &self,
+        form: &mut Form<'_, '_, T>,
+        input: &[T],
+        parts: &Parts,
+        rooms: &Rooms,
+    ) -> Result<(), Error> {
+        let Parts { sent, received, .. } = parts;
+        let (me, room_bytes) = (self.rank() as usize, rooms.length * element_bytes::<T>());
         let (lane, _) = self.collectives().cache().turn(self, &rooms.call(&form.call), true, |_| Ok(()))?;
         let output = &mut *form.output;
         let turn = lane.start(|memory| {
-            for (room, part) in memory.chunks_exact_mut(room_bytes).zip(of_others(&sent, me)) {
+            for (room, part) in memory.chunks_exact_mut(room_bytes).zip(of_others(sent, me)) {
                 let part = input[part].as_bytes();
                 room[..part.len()].copy_from_slice(part);
             }
         })?;
         output[received[me].clone()].copy_from_slice(&input[sent[me].clone()]);
         lane.wait(turn, None, |memory| {
-            for (room, part) in memory.chunks_exact(room_bytes).zip(of_others(&received, me)) {
+            for (room, part) in memory.chunks_exact(room_bytes).zip(of_others(received, me)) {
                 let part = output[part].as_mut_bytes();
                 part.copy_from_slice(&room[..part.len()]);
             }
         })
     }
+}
+
+/// What this rank has to do with the parts of an exchange, in elements.
+pub(super) struct Parts {
+    /// Where that for each rank lies in the input.
+    pub(super) sent: Vec<Range<usize>>,
+    /// Where that of each rank lies in the output.
+    pub(super) received: Vec<Range<usize>>,
+    /// Where this rank's begins in the input of each.
+    pub(super) begins: Vec<u64>,
 }
 
 /// Where parts of these lengths lie, one behind the other.
@@ -105,3 +138,5 @@ const SHORT_BYTES: usize = 4 << 10;
 const STEPS: usize = 16;
 /// How much more must be filled than is left empty.
 const FILLED_TO_EMPTY: usize = 4;
+/// The longest input of an exchange on one node that is worth two barriers.
+const FETCHED_BYTES_MIN: u64 = 64 << 10;
