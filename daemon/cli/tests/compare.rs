@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use tool::{records, ropeway, stderr};
+use tool::{records, ropeway, stderr, stdout};
 
 /// A library in `prefix`. Its compiler makes a program that does what `program` says, and its launcher runs that.
 fn install(prefix: &Path, program: &str) {
@@ -39,6 +39,10 @@ fn compare(prefix: &Path) -> Output {
 }
 
 fn bench(what: &[&str], prefix: &Path) -> Output {
+    bench_as_table(&[what, &["--json"]].concat(), prefix)
+}
+
+fn bench_as_table(what: &[&str], prefix: &Path) -> Output {
     let tools = tools();
     command(what, prefix, tools.path()).output().unwrap()
 }
@@ -53,7 +57,7 @@ fn tools() -> TempDir {
 }
 
 fn command(what: &[&str], prefix: &Path, tools: &Path) -> Command {
-    let mut command = ropeway(&[&["bench"], what, &["--runs", "2", "--sizes", "8,64", "--json"]].concat());
+    let mut command = ropeway(&[&["bench"], what, &["--runs", "2", "--sizes", "8,64"]].concat());
     command.env("PATH", tools).env_remove("ROPEWAY_PEERS").arg("--peer").arg(prefix);
     command
 }
@@ -81,6 +85,24 @@ fn a_peer_is_measured_in_turns_and_the_ratio_reported() {
         assert!(
             ratio("ratio_min") <= ratio("ratio") && ratio("ratio") <= ratio("ratio_max") && ratio("ratio_max") < 1.0
         );
+    }
+}
+
+#[test]
+fn our_daemons_counts_come_with_the_records_of_their_size() {
+    let prefix = tempfile::tempdir().unwrap();
+    install(prefix.path(), "echo 8 1000000; echo 64 2000000");
+    for (what, lines) in [(["compare", "--of", "latency"], 2), (["transparency", "--of", "cg"], 4)] {
+        let output = bench(&[&what[..], &["--counters"]].concat(), prefix.path());
+        assert!(output.status.success(), "{output:?}");
+        for record in records(&output) {
+            let commands = record["counters"]["commands"].as_u64().unwrap();
+            // Small one-shot messages don't need the daemon.
+            assert!(commands > 0 || record["mode"] == "oneshot", "{record}");
+        }
+        // Once for each size and way to wait, whatever the peers did.
+        let table = stdout(&bench_as_table(&[&what[..], &["--counters"]].concat(), prefix.path()));
+        assert_eq!(table.lines().filter(|line| line.starts_with("counted, ")).count(), lines, "{table}");
     }
 }
 

@@ -2,22 +2,23 @@
 
 use ropeway::WaitMode;
 use ropeway_bench::boum::{Algorithm, Application, Costs, Prediction, Run, Sequential, model};
-use ropeway_bench::{Doubt, Doubts, Measured, Mode, Plan, Record, Setting, Size, Summary, Table};
+use ropeway_bench::{Bench, Doubt, Doubts, Measured, Mode, Plan, Setting, Size, Summary, Table};
 
 use super::comparison::{Comparison, MS, doubts};
 use super::lab::{Crew, Lab, costs, in_order};
-use super::table::{carrier, digits, footnote, heading, median};
+use super::table::{Results, carrier, digits, footnote, heading, median};
 use super::{Flags, Found, Ticker};
 use crate::failure::Failure;
 use crate::launch::Events;
+use crate::steps::Seen;
 
 pub(super) fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, Failure> {
     let plan = flags.model_plan()?;
     let programs = flags.programs.all(flags.ranks)?;
-    let lab = Lab { daemons: flags.daemons()?, events, progress };
+    let lab = Lab { daemons: flags.daemons()?, events, progress, with_counters: flags.counters };
     let mut report = Report::default();
     let all = measure_all(flags, &lab, &plan, &programs, &mut report);
-    Ok(Found { records: report.lines, table: report.text, cut_short: all.err(), ..Found::default() })
+    Ok(Found { records: report.lines, table: report.text, counted: report.counted, cut_short: all.err() })
 }
 
 fn measure_all(
@@ -40,12 +41,13 @@ fn measure_all(
     for wait in flags.waits(&[WaitMode::Blocking, WaitMode::Polling]) {
         let ranks = flags.nodes.max(2);
         let setting = Setting { wait: wait.to_string(), ranks, ..setting.clone() };
-        let mut parameters = lab.parameters(Plan { sizes: sizes.clone(), ..plan.clone() }, Crew { ranks, wait })?;
+        let measured = lab.parameters(Plan { sizes: sizes.clone(), ..plan.clone() }, Crew { ranks, wait })?;
+        let (mut parameters, seen): (Vec<_>, Vec<_>) = measured.into_iter().unzip();
         for Measured { summary, .. } in &mut parameters {
             summary.doubts = summary.doubts.and(Doubt::Oversubscribed, setting.is_oversubscribed());
         }
         let costs = costs(&parameters)?;
-        report.add_parameters(&parameters, &costs, &setting);
+        report.add_parameters((&parameters, seen), &costs, &setting);
         let mut comparisons = Vec::new();
         for &(algorithm, size, ref alone) in &programs {
             for &ranks in &few {
@@ -71,8 +73,9 @@ struct Compared {
 }
 
 impl Compared {
-    fn new(program: (Algorithm, usize), setting: &Setting, runs: &[Run], prediction: &Prediction) -> Self {
-        let of = |mode| runs.iter().filter(move |run| run.mode == mode);
+    fn new(program: (Algorithm, usize), setting: &Setting, runs: &[(Run, Seen)], prediction: &Prediction) -> Self {
+        let of = |mode| runs.iter().map(|(run, _)| run).filter(move |run| run.mode == mode);
+        let seen = |mode| runs.iter().filter(move |(run, _)| run.mode == mode).map(|(_, seen)| seen);
         let has_partners = setting.ranks > 1;
         let compare = |(metric, unit), samples: &[f64], predicted| {
             Comparison::new(("boum", metric, unit), program, setting.clone(), samples, Some(predicted))
@@ -81,6 +84,8 @@ impl Compared {
             let [total, communication] = [|run: &Run| run.total, |run: &Run| run.communication]
                 .map(|figure| of(mode).map(figure).collect::<Vec<_>>());
             let total = compare(("execution", "s"), &total, prediction.total(mode));
+            // The same jobs are measured by both times, and counted once.
+            let total = Comparison { counters: Seen::counted(seen(mode)), ..total };
             let predicted = prediction.communication(mode);
             let communication = || compare(("communication", "s"), &communication, predicted);
             let mode_of = |comparison| Comparison { mode: Some(mode), ..comparison };
@@ -125,6 +130,8 @@ struct Report {
     text: String,
     /// JSON.
     lines: String,
+    /// What the daemons have counted, if that is wanted.
+    counted: String,
 }
 
 impl Report {
@@ -142,12 +149,13 @@ impl Report {
         self.text += &format!("sequential runs; t_c is the time of an operation\n{table}\n");
     }
 
-    fn add_parameters(&mut self, parameters: &[Measured], costs: &Costs, setting: &Setting) {
+    fn add_parameters(&mut self, (parameters, seen): (&[Measured], Vec<Seen>), costs: &Costs, setting: &Setting) {
         let parameters = [parameters, &derived(parameters, costs)].concat();
-        for measured in &parameters {
-            let record = Record::new("boum", setting, measured);
-            self.lines += &(serde_json::to_string(&record).expect("records are plain structures") + "\n");
-        }
+        let mut results = Results::new(Bench::Boum, setting.clone(), true);
+        let seen = seen.into_iter().chain(std::iter::repeat(Seen::default()));
+        parameters.iter().cloned().zip(seen).for_each(|(measured, seen)| results.add(measured, seen));
+        self.lines += &results.json();
+        self.counted += &results.counted();
         let table = parameter_table(&parameters, costs);
         let all = parameters.iter().map(|measured| measured.summary.doubts);
         let footnote = footnote(all.fold(Doubts::default(), Doubts::union));
@@ -163,6 +171,7 @@ impl Report {
         compared.iter().flat_map(Compared::rows).for_each(|row| table.push(row));
         let all = || compared.iter().flat_map(Compared::comparisons);
         self.lines.extend(all().map(Comparison::json));
+        self.counted.extend(all().map(Comparison::counted));
         let what = format!("programs; {}, {}", carrier(&first.setting), first.setting.wait);
         self.text += &format!("{what}\n{table}{}\n", footnote(doubts(all())));
     }
