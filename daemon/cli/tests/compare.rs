@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -172,6 +172,33 @@ fn an_interrupt_lets_launchers_clear_up_behind_their_ranks() {
         assert_eq!(tool.wait().unwrap().code(), Some(status));
         assert!(!segment.exists(), "a segment was left behind by {signal}");
     }
+}
+
+#[test]
+fn runs_that_were_complete_before_an_interrupt_are_reported() {
+    let prefix = tempfile::tempdir().unwrap();
+    let [persistent, nonblocking, second] = ["1", "2", "3"].map(|name| prefix.path().join(name));
+    // Answers once to either kind of requests, and then hangs.
+    let figures = "echo 8 1000000; echo 64 2000000";
+    let program = format!(
+        "if [ ! -e {0} ]; then : > {0}; {figures}; elif [ ! -e {1} ]; then : > {1}; {figures}; else : > {2}; exec sleep 3600; fi",
+        persistent.display(),
+        nonblocking.display(),
+        second.display()
+    );
+    install(prefix.path(), &program);
+    let tools = tools();
+    let mut command = command(&["compare", "--of", "latency", "--json", "--quiet"], prefix.path(), tools.path());
+    let mut tool = command.stdout(Stdio::piped()).spawn().unwrap();
+    while !second.exists() {
+        assert_eq!(tool.try_wait().unwrap(), None, "it ended before it was interrupted");
+        std::thread::yield_now();
+    }
+    kill(Pid::from_raw(tool.id() as i32), Signal::SIGINT).unwrap();
+    let output = tool.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let runs: Vec<_> = records(&output).iter().map(|record| record["runs"].as_u64().unwrap()).collect();
+    assert_eq!(runs, [1; 4]);
 }
 
 #[test]

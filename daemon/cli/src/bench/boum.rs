@@ -30,8 +30,8 @@ fn measure_all(
 ) -> Result<(), Failure> {
     let setting = flags.setting();
     let (few, many): (Vec<u32>, Vec<u32>) = flags.rank_counts().partition(|&ranks| ranks as usize <= setting.cores);
-    let alone = |&(algorithm, size): &(Algorithm, usize)| (algorithm, size, lab.alone(algorithm, size, plan.runs));
-    let programs: Vec<_> = programs.iter().map(alone).collect();
+    let alone = |&(algorithm, size)| Ok((algorithm, size, lab.alone(algorithm, size, plan.runs)?));
+    let programs: Vec<_> = programs.iter().map(alone).collect::<Result<_, Failure>>()?;
     report.add_sequential(&programs, &setting);
     let workloads = programs.iter().flat_map(|(.., alone)| few.iter().map(|&ranks| alone.workload(ranks)));
     // A rank alone has none.
@@ -48,17 +48,18 @@ fn measure_all(
         }
         let costs = costs(&parameters)?;
         report.add_parameters((&parameters, seen), &costs, &setting);
-        let mut comparisons = Vec::new();
-        for &(algorithm, size, ref alone) in &programs {
-            for &ranks in &few {
-                let application = Application { algorithm, size, segments: vec![1], runs: plan.runs };
-                let runs = lab.runs(application, Crew { ranks, wait })?;
-                let prediction = alone.workload(ranks).predict(&costs);
-                let setting = Setting { ranks, ..setting.clone() };
-                comparisons.push(Compared::new((algorithm, size), &setting, &runs, &prediction));
-            }
-        }
-        report.add_programs(&comparisons);
+        let mut crews = programs.iter().flat_map(|program| few.iter().map(move |&ranks| (program, ranks)));
+        let mut compared = Vec::new();
+        let all = crews.try_for_each(|(&(algorithm, size, ref alone), ranks)| {
+            let application = Application { algorithm, size, segments: vec![1], runs: plan.runs };
+            let runs = lab.runs(application, Crew { ranks, wait })?;
+            let prediction = alone.workload(ranks).predict(&costs);
+            let setting = Setting { ranks, ..setting.clone() };
+            compared.push(Compared::new((algorithm, size), &setting, &runs, &prediction));
+            Ok::<_, Failure>(())
+        });
+        report.add_programs(&compared);
+        all?;
     }
     report.refuse(&many, setting.cores);
     Ok(())

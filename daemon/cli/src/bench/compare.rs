@@ -48,7 +48,7 @@ fn contend(
     let complaints = folder.path().join("complaints");
     let (mut lines, mut cut_short) = (Vec::new(), None);
     for round in rounds(flags, &kinds) {
-        let mut arena = Arena {
+        let arena = Arena {
             bench,
             flags,
             round,
@@ -58,12 +58,11 @@ fn contend(
             events,
             progress,
         };
-        match arena.compare(&peers, &programs) {
-            Ok(results) => lines.extend(results),
-            Err(failure) => {
-                cut_short = Some(failure);
-                break;
-            }
+        let (of_round, failure) = arena.compare(&peers, &programs);
+        lines.extend(of_round);
+        cut_short = failure;
+        if cut_short.is_some() {
+            break;
         }
     }
     let counted = lines::counted(&lines);
@@ -137,8 +136,8 @@ struct Rival<'a> {
 }
 
 impl Arena<'_> {
-    /// All contestants, run by run in turns.
-    fn compare(&mut self, peers: &[Peer], programs: &[PathBuf]) -> Result<Vec<Line>, Failure> {
+    /// All contestants, run by run in turns: what came of all runs that were complete, and why there are not more.
+    fn compare(&self, peers: &[Peer], programs: &[PathBuf]) -> (Vec<Line>, Option<Failure>) {
         let sizes = self.round.sizes.len();
         let forms = self.round.contest.kind.rival_forms();
         let mut rivals: Vec<_> = peers
@@ -151,28 +150,38 @@ impl Arena<'_> {
             })
             .collect();
         let mut ours = vec![Vec::new(); sizes];
-        for run in 1..=self.flags.runs() {
-            self.say("Ropeway", run);
-            append(&mut ours, self.ours()?);
-            let mut index = 0;
-            while index < rivals.len() {
-                let rival = &mut rivals[index];
-                self.say(&format!("{} {}", rival.peer.name, rival.form), run);
-                match self.theirs(rival)? {
-                    Some(figures) => {
-                        append(&mut rival.figures, figures);
-                        index += 1;
-                    }
-                    None => {
-                        let Rival { peer, form, .. } = rivals.remove(index);
-                        let said = std::fs::read_to_string(self.complaints).unwrap_or_default();
-                        let said = said.lines().next().unwrap_or("it takes too long, or says too little").to_owned();
-                        self.progress.note(&format!("{} ({form}) is left out: {said}", peer.name));
-                    }
+        let mut all = 1..=self.flags.runs();
+        let cut_short = all.find_map(|run| self.take_turns(run, &mut ours, &mut rivals).err());
+        (self.lines(&ours, &rivals), cut_short)
+    }
+
+    /// A run of each. Rivals that fail are left out.
+    fn take_turns(
+        &self,
+        run: u32,
+        ours: &mut Figures<(f64, Seen)>,
+        rivals: &mut Vec<Rival<'_>>,
+    ) -> Result<(), Failure> {
+        self.say("Ropeway", run);
+        append(ours, self.ours()?);
+        let mut index = 0;
+        while index < rivals.len() {
+            let rival = &mut rivals[index];
+            self.say(&format!("{} {}", rival.peer.name, rival.form), run);
+            match self.theirs(rival)? {
+                Some(figures) => {
+                    append(&mut rival.figures, figures);
+                    index += 1;
+                }
+                None => {
+                    let Rival { peer, form, .. } = rivals.remove(index);
+                    let said = std::fs::read_to_string(self.complaints).unwrap_or_default();
+                    let said = said.lines().next().unwrap_or("it takes too long, or says too little").to_owned();
+                    self.progress.note(&format!("{} ({form}) is left out: {said}", peer.name));
                 }
             }
         }
-        Ok(self.lines(&ours, &rivals))
+        Ok(())
     }
 
     fn say(&self, who: &str, run: u32) {
@@ -241,7 +250,7 @@ impl Arena<'_> {
         };
         match outcome {
             Outcome::Success => Ok((figures.len() == sizes.len()).then_some(figures)),
-            Outcome::Interrupted(_) => Err(Failure::Job(outcome)),
+            Outcome::Interrupted(_) | Outcome::OutOfTime => Err(Failure::Job(outcome)),
             _ => Ok(None),
         }
     }
@@ -261,11 +270,13 @@ impl Arena<'_> {
         let Round { contest, wait, sizes } = &self.round;
         let (metric, unit) = contest.metric();
         let mut lines = Vec::new();
-        for (index, size) in sizes.iter().enumerate() {
-            let (ours, seen): (Vec<_>, Vec<_>) = ours[index].iter().cloned().unzip();
+        // Rivals that had no turn in the last run have a figure less.
+        let runs = rivals.iter().flat_map(|rival| &rival.figures).map(Vec::len).min().unwrap_or(0);
+        for (index, size) in sizes.iter().enumerate().filter(|_| runs > 0) {
+            let (ours, seen): (Vec<_>, Vec<_>) = ours[index].iter().take(runs).cloned().unzip();
             let counters = Seen::counted(&seen).filter(|_| self.flags.counters);
             for rival in rivals {
-                let theirs = &rival.figures[index];
+                let theirs = &rival.figures[index][..runs];
                 let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
                 let ratio = Summary::of(&ratios);
                 let summary = Summary::of(&ours);
@@ -281,7 +292,7 @@ impl Arena<'_> {
                     bytes: size.0,
                     touched: contest.touch,
                     summary: Summary { doubts, ..summary },
-                    runs: self.flags.runs(),
+                    runs: runs as u32,
                     peer: rival.peer.name.clone(),
                     peer_mode: rival.form,
                     peer_median: Summary::of(theirs).median,

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::Ticker;
 use crate::failure::Failure;
-use crate::launch::{Daemons, Events};
+use crate::launch::{Daemons, Events, Outcome};
 use crate::rank::Task;
 use crate::steps::{Seen, Steps, Told};
 
@@ -39,10 +39,13 @@ impl Lab<'_> {
         self.job(&format!("{} ranks", crew.ranks), Task::Application(application), crew)
     }
 
-    /// Sequential runs, in this process.
-    pub(super) fn alone(&self, algorithm: Algorithm, size: usize, runs: u32) -> Sequential {
+    /// Sequential runs, in this process, which nobody can end once they have begun.
+    pub(super) fn alone(&self, algorithm: Algorithm, size: usize, runs: u32) -> Result<Sequential, Failure> {
+        if self.events.is_over() {
+            return Err(Failure::Job(Outcome::OutOfTime));
+        }
         self.progress.say(&format!("1 rank: {algorithm} {size}"));
-        Sequential::measure(algorithm, size, runs)
+        Ok(Sequential::measure(algorithm, size, runs))
     }
 
     fn job<T: DeserializeOwned>(&self, what: &str, task: Task, crew: Crew) -> Result<Vec<(T, Seen)>, Failure> {

@@ -38,7 +38,7 @@ fn measure_one(
     segments: &[u32],
 ) -> Result<Vec<Comparison>, Failure> {
     let (setting, crew) = (flags.setting(), Crew { ranks: flags.ranks, wait: flags.wait() });
-    let alone = lab.alone(Algorithm::Fft, points, plan.runs);
+    let alone = lab.alone(Algorithm::Fft, points, plan.runs)?;
     let message = alone.workload(flags.ranks).messages[0].bytes;
     let costs = if setting.is_oversubscribed() {
         None

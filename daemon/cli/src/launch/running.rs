@@ -108,7 +108,12 @@ impl<'a> Running<'a> {
             outcome: None,
             answers: started.0,
             open_outputs: started.1,
-            timeout_at: launch.timeout.map(|timeout| Instant::now() + timeout),
+            timeout_at: launch
+                .timeout
+                .map(|timeout| Instant::now() + timeout)
+                .into_iter()
+                .chain(events.deadline())
+                .min(),
             ending: launch.ending,
             kill_at: None,
         })
@@ -133,6 +138,7 @@ impl<'a> Running<'a> {
                     self.ranks.signal(Signal::SIGKILL);
                     self.kill_at = Some(Instant::now() + PATIENCE);
                 }
+                None if self.events.is_over() => self.end(Outcome::OutOfTime),
                 None => self.end(Outcome::TimedOut),
             }
         }
