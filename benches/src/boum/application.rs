@@ -105,7 +105,8 @@ impl Application {
     ) -> Result<(), BenchError> {
         for run in 0..=self.runs {
             for way in &mut *ways {
-                let label = format!("{} {}", self.algorithm, self.size);
+                let warmup = if run == 0 { ", warm-up" } else { "" };
+                let label = format!("{} {}{warmup}", self.algorithm, self.size);
                 let mine = console.step(&label, || once(way))?;
                 if let Some(together) = mine.together(world)?.filter(|_| run > 0) {
                     console.outcome(&label, together)?;

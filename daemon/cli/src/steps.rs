@@ -12,6 +12,9 @@ use crate::failure::Failure;
 use crate::launch::{Daemons, Ending, Events, Input, Launch, Next, Outcome, Output, Running};
 use crate::rank::Task;
 
+/// What daemons have counted, by its name.
+pub(crate) type Counters = BTreeMap<String, u64>;
+
 /// A job that does a task.
 pub(crate) struct Steps<'a> {
     pub(crate) task: Task,
@@ -29,7 +32,7 @@ pub(crate) struct Seen {
     /// Duration of each step.
     pub(crate) elapsed: Duration,
     /// What the daemons have counted.
-    pub(crate) counters: Option<BTreeMap<String, u64>>,
+    pub(crate) counters: Option<Counters>,
 }
 
 /// What a job tells.
@@ -86,10 +89,19 @@ impl Steps<'_> {
 struct Look {
     at: Instant,
     cpu: Duration,
-    counters: Option<BTreeMap<String, u64>>,
+    counters: Option<Counters>,
 }
 
 impl Seen {
+    /// What the daemons have counted in all of these; `None` if nobody could look.
+    pub(crate) fn counted<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Counters> {
+        let mut sums = None;
+        for (label, count) in all.into_iter().flat_map(|seen| seen.counters.iter().flatten()) {
+            *sums.get_or_insert_with(Counters::new).entry(label.clone()).or_default() += count;
+        }
+        sums
+    }
+
     fn add(&mut self, before: &Look, after: &Look) {
         self.daemon_cpu += after.cpu.saturating_sub(before.cpu);
         self.elapsed += after.at - before.at;
@@ -120,5 +132,7 @@ mod tests {
         assert_eq!(seen.elapsed, Duration::from_millis(30));
         assert_eq!(seen.daemon_cpu, Duration::from_millis(15));
         assert_eq!(seen.counters, Some(BTreeMap::from([("frames".to_owned(), 3)])));
+        assert_eq!(Seen::counted([&seen, &Seen::default(), &seen]).unwrap()["frames"], 6);
+        assert_eq!(Seen::counted([&Seen::default()]), None);
     }
 }

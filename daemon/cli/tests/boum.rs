@@ -174,6 +174,33 @@ fn a_table_names_the_fastest_number_of_segments() {
     );
 }
 
+/// Whether something was counted.
+fn has_counts(record: &Value) -> bool {
+    let counters = record.get("counters").and_then(Value::as_object);
+    counters.is_some_and(|counters| counters.values().any(|count| count.as_u64() > Some(0)))
+}
+
+#[test]
+fn what_the_daemons_count_comes_with_each_program() {
+    let output = bench(&[&SMALL[..], &["--counters"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for record in records(&output).iter().filter(|record| record["metric"] == "execution") {
+        assert!(record["counters"].is_object(), "{record}");
+        // Small one-shot messages don't need the daemon; who is bound to a partner does.
+        let is_bound = record["mode"] == "persistent" && record["ranks"] == 2;
+        assert!(has_counts(record) || !is_bound, "{record}");
+    }
+    // Between nodes daemons move all but small messages.
+    let segments = ["segments", "--nodes", "2", "--points", "8K", "--segments", "1,2", "--counters"];
+    let output = bench(&[&segments[..], &["--json"]].concat());
+    assert!(records(&output).iter().all(has_counts), "{}", stdout(&output));
+    let text = stdout(&bench(&segments));
+    let lines: Vec<_> = text.lines().filter_map(|line| line.split_once(": ")).map(|(what, _)| what).collect();
+    for segments in [1, 2] {
+        assert!(lines.contains(&&*format!("counted, fft, 8K, 2 ranks, adaptive, {segments} segments")), "{text}");
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     for (args, why) in [

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use tool::{records, ropeway, stderr};
+use tool::{records, ropeway, stderr, stdout};
 
 /// A library in `prefix`. Its compiler makes a program that does what `program` says, and its launcher runs that.
 fn install(prefix: &Path, program: &str) {
@@ -39,6 +39,10 @@ fn compare(prefix: &Path) -> Output {
 }
 
 fn bench(what: &[&str], prefix: &Path) -> Output {
+    bench_as_table(&[what, &["--json"]].concat(), prefix)
+}
+
+fn bench_as_table(what: &[&str], prefix: &Path) -> Output {
     let tools = tools();
     command(what, prefix, tools.path()).output().unwrap()
 }
@@ -53,7 +57,7 @@ fn tools() -> TempDir {
 }
 
 fn command(what: &[&str], prefix: &Path, tools: &Path) -> Command {
-    let mut command = ropeway(&[&["bench"], what, &["--runs", "2", "--sizes", "8,64", "--json"]].concat());
+    let mut command = ropeway(&[&["bench"], what, &["--runs", "2", "--sizes", "8,64"]].concat());
     command.env("PATH", tools).env_remove("ROPEWAY_PEERS").arg("--peer").arg(prefix);
     command
 }
@@ -81,6 +85,24 @@ fn a_peer_is_measured_in_turns_and_the_ratio_reported() {
         assert!(
             ratio("ratio_min") <= ratio("ratio") && ratio("ratio") <= ratio("ratio_max") && ratio("ratio_max") < 1.0
         );
+    }
+}
+
+#[test]
+fn our_daemons_counts_come_with_the_records_of_their_size() {
+    let prefix = tempfile::tempdir().unwrap();
+    install(prefix.path(), "echo 8 1000000; echo 64 2000000");
+    for (what, lines) in [(["compare", "--of", "latency"], 2), (["transparency", "--of", "cg"], 4)] {
+        let output = bench(&[&what[..], &["--counters"]].concat(), prefix.path());
+        assert!(output.status.success(), "{output:?}");
+        for record in records(&output) {
+            let commands = record["counters"]["commands"].as_u64().unwrap();
+            // Small one-shot messages don't need the daemon.
+            assert!(commands > 0 || record["mode"] == "oneshot", "{record}");
+        }
+        // Once for each size and way to wait, whatever the peers did.
+        let table = stdout(&bench_as_table(&[&what[..], &["--counters"]].concat(), prefix.path()));
+        assert_eq!(table.lines().filter(|line| line.starts_with("counted, ")).count(), lines, "{table}");
     }
 }
 
@@ -150,6 +172,33 @@ fn an_interrupt_lets_launchers_clear_up_behind_their_ranks() {
         assert_eq!(tool.wait().unwrap().code(), Some(status));
         assert!(!segment.exists(), "a segment was left behind by {signal}");
     }
+}
+
+#[test]
+fn runs_that_were_complete_before_an_interrupt_are_reported() {
+    let prefix = tempfile::tempdir().unwrap();
+    let [persistent, nonblocking, second] = ["1", "2", "3"].map(|name| prefix.path().join(name));
+    // Answers once to either kind of requests, and then hangs.
+    let figures = "echo 8 1000000; echo 64 2000000";
+    let program = format!(
+        "if [ ! -e {0} ]; then : > {0}; {figures}; elif [ ! -e {1} ]; then : > {1}; {figures}; else : > {2}; exec sleep 3600; fi",
+        persistent.display(),
+        nonblocking.display(),
+        second.display()
+    );
+    install(prefix.path(), &program);
+    let tools = tools();
+    let mut command = command(&["compare", "--of", "latency", "--json", "--quiet"], prefix.path(), tools.path());
+    let mut tool = command.stdout(Stdio::piped()).spawn().unwrap();
+    while !second.exists() {
+        assert_eq!(tool.try_wait().unwrap(), None, "it ended before it was interrupted");
+        std::thread::yield_now();
+    }
+    kill(Pid::from_raw(tool.id() as i32), Signal::SIGINT).unwrap();
+    let output = tool.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let runs: Vec<_> = records(&output).iter().map(|record| record["runs"].as_u64().unwrap()).collect();
+    assert_eq!(runs, [1; 4]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod tool;
 use tool::{ropeway, stderr, stdout};
 
 /// What is said of a benchmark with an option that means nothing to it.
-const REFUSED: [(&str, &str); 37] = [
+const REFUSED: [(&str, &str); 35] = [
     ("compare --mode persistent", "--mode means nothing to compare: our messages are persistent"),
     (
         "compare --iters 3",
@@ -14,7 +14,6 @@ const REFUSED: [(&str, &str); 37] = [
     ("compare --warmup 3", "--warmup means nothing to compare"),
     ("compare --seconds 1", "--seconds means nothing to compare: see --runs and --iters"),
     ("compare --pin", "--pin means nothing to compare: both sides are pinned where there are cores"),
-    ("compare --counters", "--counters means nothing to compare"),
     ("compare --attach", "--attach means nothing to compare: it starts its own daemons"),
     ("compare --nodes 2 --netns", "--netns means nothing to compare: others run on loopback"),
     ("compare --progress both", "--progress means nothing to compare: see overlap and asynchrony"),
@@ -46,10 +45,6 @@ const REFUSED: [(&str, &str); 37] = [
     ("idle --iters 8", "--iters means nothing to idle: see --seconds"),
     ("boum --segments 4", "--segments means nothing to boum: see segments"),
     ("boum --pin", "--pin means nothing to boum: its programs are not pinned"),
-    (
-        "boum --counters",
-        "--counters means nothing to boum: counters are those of single benchmarks, such as latency and coll",
-    ),
     ("segments --sizes 8", "--sizes means nothing to segments: sizes follow from --points and --segments"),
     ("segments --unknowns 64", "--unknowns means nothing to segments: see boum"),
 ];
@@ -82,8 +77,13 @@ fn the_help_of_a_benchmark_shows_what_it_heeds() {
         };
         assert!(!shows(line.split(' ').next().unwrap(), option), "{line}");
     }
-    for (name, option) in [("overlap", "--of"), ("coll", "<OPERATION>"), ("boum", "--unknowns"), ("idle", "--seconds")]
-    {
+    for (name, option) in [
+        ("overlap", "--of"),
+        ("coll", "<OPERATION>"),
+        ("boum", "--unknowns"),
+        ("idle", "--seconds"),
+        ("transparency", "--counters"),
+    ] {
         assert!(shows(name, option), "{name}: {option}");
     }
 }

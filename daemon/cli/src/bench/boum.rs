@@ -2,22 +2,23 @@
 
 use ropeway::WaitMode;
 use ropeway_bench::boum::{Algorithm, Application, Costs, Prediction, Run, Sequential, model};
-use ropeway_bench::{Doubt, Doubts, Measured, Mode, Plan, Record, Setting, Size, Summary, Table};
+use ropeway_bench::{Bench, Doubt, Doubts, Measured, Mode, Plan, Setting, Size, Summary, Table};
 
 use super::comparison::{Comparison, MS, doubts};
 use super::lab::{Crew, Lab, costs, in_order};
-use super::table::{carrier, digits, footnote, heading, median};
+use super::table::{Results, carrier, digits, footnote, heading, median};
 use super::{Flags, Found, Ticker};
 use crate::failure::Failure;
 use crate::launch::Events;
+use crate::steps::Seen;
 
 pub(super) fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, Failure> {
     let plan = flags.model_plan()?;
     let programs = flags.programs.all(flags.ranks)?;
-    let lab = Lab { daemons: flags.daemons()?, events, progress };
+    let lab = Lab { daemons: flags.daemons()?, events, progress, with_counters: flags.counters };
     let mut report = Report::default();
     let all = measure_all(flags, &lab, &plan, &programs, &mut report);
-    Ok(Found { records: report.lines, table: report.text, cut_short: all.err(), ..Found::default() })
+    Ok(Found { records: report.lines, table: report.text, counted: report.counted, cut_short: all.err() })
 }
 
 fn measure_all(
@@ -29,8 +30,8 @@ fn measure_all(
 ) -> Result<(), Failure> {
     let setting = flags.setting();
     let (few, many): (Vec<u32>, Vec<u32>) = flags.rank_counts().partition(|&ranks| ranks as usize <= setting.cores);
-    let alone = |&(algorithm, size): &(Algorithm, usize)| (algorithm, size, lab.alone(algorithm, size, plan.runs));
-    let programs: Vec<_> = programs.iter().map(alone).collect();
+    let alone = |&(algorithm, size)| Ok((algorithm, size, lab.alone(algorithm, size, plan.runs)?));
+    let programs: Vec<_> = programs.iter().map(alone).collect::<Result<_, Failure>>()?;
     report.add_sequential(&programs, &setting);
     let workloads = programs.iter().flat_map(|(.., alone)| few.iter().map(|&ranks| alone.workload(ranks)));
     // A rank alone has none.
@@ -40,23 +41,25 @@ fn measure_all(
     for wait in flags.waits(&[WaitMode::Blocking, WaitMode::Polling]) {
         let ranks = flags.nodes.max(2);
         let setting = Setting { wait: wait.to_string(), ranks, ..setting.clone() };
-        let mut parameters = lab.parameters(Plan { sizes: sizes.clone(), ..plan.clone() }, Crew { ranks, wait })?;
+        let measured = lab.parameters(Plan { sizes: sizes.clone(), ..plan.clone() }, Crew { ranks, wait })?;
+        let (mut parameters, seen): (Vec<_>, Vec<_>) = measured.into_iter().unzip();
         for Measured { summary, .. } in &mut parameters {
             summary.doubts = summary.doubts.and(Doubt::Oversubscribed, setting.is_oversubscribed());
         }
         let costs = costs(&parameters)?;
-        report.add_parameters(&parameters, &costs, &setting);
-        let mut comparisons = Vec::new();
-        for &(algorithm, size, ref alone) in &programs {
-            for &ranks in &few {
-                let application = Application { algorithm, size, segments: vec![1], runs: plan.runs };
-                let runs = lab.runs(application, Crew { ranks, wait })?;
-                let prediction = alone.workload(ranks).predict(&costs);
-                let setting = Setting { ranks, ..setting.clone() };
-                comparisons.push(Compared::new((algorithm, size), &setting, &runs, &prediction));
-            }
-        }
-        report.add_programs(&comparisons);
+        report.add_parameters((&parameters, seen), &costs, &setting);
+        let mut crews = programs.iter().flat_map(|program| few.iter().map(move |&ranks| (program, ranks)));
+        let mut compared = Vec::new();
+        let all = crews.try_for_each(|(&(algorithm, size, ref alone), ranks)| {
+            let application = Application { algorithm, size, segments: vec![1], runs: plan.runs };
+            let runs = lab.runs(application, Crew { ranks, wait })?;
+            let prediction = alone.workload(ranks).predict(&costs);
+            let setting = Setting { ranks, ..setting.clone() };
+            compared.push(Compared::new((algorithm, size), &setting, &runs, &prediction));
+            Ok::<_, Failure>(())
+        });
+        report.add_programs(&compared);
+        all?;
     }
     report.refuse(&many, setting.cores);
     Ok(())
@@ -71,8 +74,9 @@ struct Compared {
 }
 
 impl Compared {
-    fn new(program: (Algorithm, usize), setting: &Setting, runs: &[Run], prediction: &Prediction) -> Self {
-        let of = |mode| runs.iter().filter(move |run| run.mode == mode);
+    fn new(program: (Algorithm, usize), setting: &Setting, runs: &[(Run, Seen)], prediction: &Prediction) -> Self {
+        let of = |mode| runs.iter().map(|(run, _)| run).filter(move |run| run.mode == mode);
+        let seen = |mode| runs.iter().filter(move |(run, _)| run.mode == mode).map(|(_, seen)| seen);
         let has_partners = setting.ranks > 1;
         let compare = |(metric, unit), samples: &[f64], predicted| {
             Comparison::new(("boum", metric, unit), program, setting.clone(), samples, Some(predicted))
@@ -81,6 +85,8 @@ impl Compared {
             let [total, communication] = [|run: &Run| run.total, |run: &Run| run.communication]
                 .map(|figure| of(mode).map(figure).collect::<Vec<_>>());
             let total = compare(("execution", "s"), &total, prediction.total(mode));
+            // The same jobs are measured by both times, and counted once.
+            let total = Comparison { counters: Seen::counted(seen(mode)), ..total };
             let predicted = prediction.communication(mode);
             let communication = || compare(("communication", "s"), &communication, predicted);
             let mode_of = |comparison| Comparison { mode: Some(mode), ..comparison };
@@ -125,6 +131,8 @@ struct Report {
     text: String,
     /// JSON.
     lines: String,
+    /// What the daemons have counted, if that is wanted.
+    counted: String,
 }
 
 impl Report {
@@ -142,12 +150,13 @@ impl Report {
         self.text += &format!("sequential runs; t_c is the time of an operation\n{table}\n");
     }
 
-    fn add_parameters(&mut self, parameters: &[Measured], costs: &Costs, setting: &Setting) {
+    fn add_parameters(&mut self, (parameters, seen): (&[Measured], Vec<Seen>), costs: &Costs, setting: &Setting) {
         let parameters = [parameters, &derived(parameters, costs)].concat();
-        for measured in &parameters {
-            let record = Record::new("boum", setting, measured);
-            self.lines += &(serde_json::to_string(&record).expect("records are plain structures") + "\n");
-        }
+        let mut results = Results::new(Bench::Boum, setting.clone(), true);
+        let seen = seen.into_iter().chain(std::iter::repeat(Seen::default()));
+        parameters.iter().cloned().zip(seen).for_each(|(measured, seen)| results.add(measured, seen));
+        self.lines += &results.json();
+        self.counted += &results.counted();
         let table = parameter_table(&parameters, costs);
         let all = parameters.iter().map(|measured| measured.summary.doubts);
         let footnote = footnote(all.fold(Doubts::default(), Doubts::union));
@@ -163,6 +172,7 @@ impl Report {
         compared.iter().flat_map(Compared::rows).for_each(|row| table.push(row));
         let all = || compared.iter().flat_map(Compared::comparisons);
         self.lines.extend(all().map(Comparison::json));
+        self.counted.extend(all().map(Comparison::counted));
         let what = format!("programs; {}, {}", carrier(&first.setting), first.setting.wait);
         self.text += &format!("{what}\n{table}{}\n", footnote(doubts(all())));
     }

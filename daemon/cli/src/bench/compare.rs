@@ -1,24 +1,23 @@
 //! `ropeway bench compare` and `transparency`: Ropeway and every MPI library on the machine, in turns.
 
+mod lines;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropeway_bench::{
-    Bench, Doubt, Doubts, Kind, MPI_CONTEST, MPI_KERNELS, Measured, Mode, Plan, Setting, Size, Summary, Table,
-};
-use serde::Serialize;
+use ropeway_bench::{Bench, Doubt, Kind, MPI_CONTEST, MPI_KERNELS, Measured, Plan, Setting, Summary};
 
+use self::lines::Line;
 use super::peer::{self, Peer, Placement};
 use super::rounds::{Round, check, kernels, kinds, rounds};
-use super::table::{digits, footnote, median};
 use super::ticker::Ticker;
-use super::verdict::{Verdict, is_time, verdict};
+use super::verdict::verdict;
 use super::{Flags, Found};
 use crate::failure::Failure;
 use crate::launch::{Daemons, Ending, Events, Input, Launch, Next, Outcome, Output, Program, Running};
 use crate::rank::Task;
-use crate::steps::{Steps, Told};
+use crate::steps::{Seen, Steps, Told};
 
 /// A peer's run must end within this time; a library that spins on too few cores would take for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,7 +48,7 @@ fn contend(
     let complaints = folder.path().join("complaints");
     let (mut lines, mut cut_short) = (Vec::new(), None);
     for round in rounds(flags, &kinds) {
-        let mut arena = Arena {
+        let arena = Arena {
             bench,
             flags,
             round,
@@ -59,15 +58,15 @@ fn contend(
             events,
             progress,
         };
-        match arena.compare(&peers, &programs) {
-            Ok(results) => lines.extend(results),
-            Err(failure) => {
-                cut_short = Some(failure);
-                break;
-            }
+        let (of_round, failure) = arena.compare(&peers, &programs);
+        lines.extend(of_round);
+        cut_short = failure;
+        if cut_short.is_some() {
+            break;
         }
     }
-    Ok(Found { records: json(&lines), table: table(flags, &lines), counted: String::new(), cut_short })
+    let counted = lines::counted(&lines);
+    Ok(Found { records: lines::json(&lines), table: lines::table(flags, &lines), counted, cut_short })
 }
 
 fn find_peers(flags: &Flags) -> Result<Vec<Peer>, Failure> {
@@ -111,35 +110,8 @@ fn build(peers: &mut Vec<Peer>, folder: &Path) -> Result<Vec<PathBuf>, Failure> 
     Ok(programs)
 }
 
-/// One line of `--json`.
-#[derive(Debug, Serialize)]
-struct Line {
-    bench: &'static str,
-    of: String,
-    metric: &'static str,
-    unit: &'static str,
-    mode: Mode,
-    #[serde(flatten)]
-    setting: Setting,
-    bytes: usize,
-    touched: bool,
-    #[serde(flatten)]
-    summary: Summary,
-    runs: u32,
-    peer: String,
-    peer_mode: &'static str,
-    peer_median: f64,
-    ratio: f64,
-    ratio_min: f64,
-    ratio_max: f64,
-    verdict: Verdict,
-    /// The chance of such a difference if there were none.
-    p: f64,
-    version: &'static str,
-}
-
 /// The figures of one contestant: by size, by run.
-type Figures = Vec<Vec<f64>>;
+type Figures<T = f64> = Vec<Vec<T>>;
 
 /// Where a round is fought.
 struct Arena<'a> {
@@ -164,10 +136,9 @@ struct Rival<'a> {
 }
 
 impl Arena<'_> {
-    /// All contestants, run by run in turns.
-    fn compare(&mut self, peers: &[Peer], programs: &[PathBuf]) -> Result<Vec<Line>, Failure> {
+    /// All contestants, run by run in turns: what came of all runs that were complete, and why there are not more.
+    fn compare(&self, peers: &[Peer], programs: &[PathBuf]) -> (Vec<Line>, Option<Failure>) {
         let sizes = self.round.sizes.len();
-        let empty = || vec![Vec::new(); sizes];
         let forms = self.round.contest.kind.rival_forms();
         let mut rivals: Vec<_> = peers
             .iter()
@@ -175,33 +146,42 @@ impl Arena<'_> {
             .collect::<Vec<_>>()
             .into_iter()
             .flat_map(|(peer, program)| {
-                let empty = &empty;
-                forms.iter().map(move |&form| Rival { peer, program, form, figures: empty() })
+                forms.iter().map(move |&form| Rival { peer, program, form, figures: vec![Vec::new(); sizes] })
             })
             .collect();
-        let mut ours = empty();
-        for run in 1..=self.flags.runs() {
-            self.say("Ropeway", run);
-            append(&mut ours, self.ours()?);
-            let mut index = 0;
-            while index < rivals.len() {
-                let rival = &mut rivals[index];
-                self.say(&format!("{} {}", rival.peer.name, rival.form), run);
-                match self.theirs(rival)? {
-                    Some(figures) => {
-                        append(&mut rival.figures, figures);
-                        index += 1;
-                    }
-                    None => {
-                        let Rival { peer, form, .. } = rivals.remove(index);
-                        let said = std::fs::read_to_string(self.complaints).unwrap_or_default();
-                        let said = said.lines().next().unwrap_or("it takes too long, or says too little").to_owned();
-                        self.progress.note(&format!("{} ({form}) is left out: {said}", peer.name));
-                    }
+        let mut ours = vec![Vec::new(); sizes];
+        let mut all = 1..=self.flags.runs();
+        let cut_short = all.find_map(|run| self.take_turns(run, &mut ours, &mut rivals).err());
+        (self.lines(&ours, &rivals), cut_short)
+    }
+
+    /// A run of each. Rivals that fail are left out.
+    fn take_turns(
+        &self,
+        run: u32,
+        ours: &mut Figures<(f64, Seen)>,
+        rivals: &mut Vec<Rival<'_>>,
+    ) -> Result<(), Failure> {
+        self.say("Ropeway", run);
+        append(ours, self.ours()?);
+        let mut index = 0;
+        while index < rivals.len() {
+            let rival = &mut rivals[index];
+            self.say(&format!("{} {}", rival.peer.name, rival.form), run);
+            match self.theirs(rival)? {
+                Some(figures) => {
+                    append(&mut rival.figures, figures);
+                    index += 1;
+                }
+                None => {
+                    let Rival { peer, form, .. } = rivals.remove(index);
+                    let said = std::fs::read_to_string(self.complaints).unwrap_or_default();
+                    let said = said.lines().next().unwrap_or("it takes too long, or says too little").to_owned();
+                    self.progress.note(&format!("{} ({form}) is left out: {said}", peer.name));
                 }
             }
         }
-        Ok(self.lines(&ours, &rivals))
+        Ok(())
     }
 
     fn say(&self, who: &str, run: u32) {
@@ -209,7 +189,8 @@ impl Arena<'_> {
         self.progress.say(&format!("{}, {wait}, run {run} of {}: {who}", contest.kind, self.flags.runs()));
     }
 
-    fn ours(&self) -> Result<Vec<f64>, Failure> {
+    /// Our figures, and what was seen meanwhile.
+    fn ours(&self) -> Result<Vec<(f64, Seen)>, Failure> {
         let Round { contest, wait, ref sizes } = self.round;
         let plan = Plan {
             bench: Bench::Compare,
@@ -233,8 +214,8 @@ impl Arena<'_> {
         let steps = Steps { task, ranks, wait: Some(wait), daemons: self.daemons, events: self.events };
         let mut figures = Vec::new();
         steps.follow(|told: Told<Measured>| {
-            if let Told::Outcome(measured, _) = told {
-                figures.push(measured.summary.median);
+            if let Told::Outcome(measured, seen) = told {
+                figures.push((measured.summary.median, seen));
             }
         })?;
         Ok(figures)
@@ -269,7 +250,7 @@ impl Arena<'_> {
         };
         match outcome {
             Outcome::Success => Ok((figures.len() == sizes.len()).then_some(figures)),
-            Outcome::Interrupted(_) => Err(Failure::Job(outcome)),
+            Outcome::Interrupted(_) | Outcome::OutOfTime => Err(Failure::Job(outcome)),
             _ => Ok(None),
         }
     }
@@ -285,18 +266,22 @@ impl Arena<'_> {
         self.flags.ranks as usize <= cores()
     }
 
-    fn lines(&self, ours: &Figures, rivals: &[Rival<'_>]) -> Vec<Line> {
+    fn lines(&self, ours: &Figures<(f64, Seen)>, rivals: &[Rival<'_>]) -> Vec<Line> {
         let Round { contest, wait, sizes } = &self.round;
         let (metric, unit) = contest.metric();
         let mut lines = Vec::new();
-        for (index, size) in sizes.iter().enumerate() {
+        // Rivals that had no turn in the last run have a figure less.
+        let runs = rivals.iter().flat_map(|rival| &rival.figures).map(Vec::len).min().unwrap_or(0);
+        for (index, size) in sizes.iter().enumerate().filter(|_| runs > 0) {
+            let (ours, seen): (Vec<_>, Vec<_>) = ours[index].iter().take(runs).cloned().unzip();
+            let counters = Seen::counted(&seen).filter(|_| self.flags.counters);
             for rival in rivals {
-                let theirs = &rival.figures[index];
-                let ratios: Vec<f64> = ours[index].iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+                let theirs = &rival.figures[index][..runs];
+                let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
                 let ratio = Summary::of(&ratios);
-                let summary = Summary::of(&ours[index]);
+                let summary = Summary::of(&ours);
                 let doubts = summary.doubts.and(Doubt::Oversubscribed, !self.has_cores());
-                let (verdict, p) = verdict(&ours[index], theirs, metric);
+                let (verdict, p) = verdict(&ours, theirs, metric);
                 lines.push(Line {
                     bench: self.bench,
                     of: contest.kind.to_string(),
@@ -307,7 +292,7 @@ impl Arena<'_> {
                     bytes: size.0,
                     touched: contest.touch,
                     summary: Summary { doubts, ..summary },
-                    runs: self.flags.runs(),
+                    runs: runs as u32,
                     peer: rival.peer.name.clone(),
                     peer_mode: rival.form,
                     peer_median: Summary::of(theirs).median,
@@ -317,6 +302,7 @@ impl Arena<'_> {
                     verdict,
                     p,
                     version: env!("CARGO_PKG_VERSION"),
+                    counters: counters.clone(),
                 });
             }
         }
@@ -324,7 +310,7 @@ impl Arena<'_> {
     }
 }
 
-fn append(figures: &mut Figures, run: Vec<f64>) {
+fn append<T>(figures: &mut Figures<T>, run: Vec<T>) {
     figures.iter_mut().zip(run).for_each(|(of_size, figure)| of_size.push(figure));
 }
 
@@ -337,42 +323,6 @@ fn figure(line: &str) -> Option<f64> {
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-fn json(lines: &[Line]) -> String {
-    lines.iter().map(|line| serde_json::to_string(line).expect("lines are plain structures") + "\n").collect()
-}
-
-fn table(flags: &Flags, lines: &[Line]) -> String {
-    let heading = ["what", "peer", "bytes", "ours", "theirs", "unit", "ours/theirs", "spread", "Ropeway is"];
-    let mut table = Table::with_words(2, &heading);
-    for line in lines.iter().filter(|line| is_best_form(line, lines)) {
-        let what = format!("{}, {}", line.of, line.setting.wait);
-        let peer = format!("{} {}", line.peer, line.peer_mode);
-        let spread = format!("{}-{}", digits(line.ratio_min), digits(line.ratio_max));
-        let (ours, theirs) = (median(&line.summary), digits(line.peer_median));
-        let (bytes, unit) = (Size(line.bytes).to_string(), line.unit.to_owned());
-        table.push(vec![what, peer, bytes, ours, theirs, unit, digits(line.ratio), spread, line.verdict.to_string()]);
-    }
-    let doubts = lines.iter().map(|line| line.summary.doubts).fold(Doubts::default(), Doubts::union);
-    let Setting { ranks, nodes, device, cores, .. } = flags.setting();
-    let buffers = if flags.touch { "buffers written before each send" } else { "buffers untouched" };
-    let is_of_programs = lines.iter().all(|line| line.mode == Mode::OneShot);
-    let what = if is_of_programs { "blocking calls" } else { buffers };
-    let nodes = super::counted_nodes(nodes);
-    let heading = format!("{ranks} ranks, {nodes}, {device}, {cores} cores, {what}");
-    format!("Ropeway and others in turns; {heading}\n{table}{}", footnote(doubts))
-}
-
-/// Whether the peer does no better with its other kind of requests. The records have both.
-fn is_best_form(line: &Line, lines: &[Line]) -> bool {
-    let is_same = |other: &&Line| {
-        (&other.of, &other.setting, other.bytes, &other.peer) == (&line.of, &line.setting, line.bytes, &line.peer)
-    };
-    let is_better = |other: &Line| {
-        if is_time(line.metric) { other.peer_median < line.peer_median } else { other.peer_median > line.peer_median }
-    };
-    !lines.iter().filter(is_same).any(is_better)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! A prediction beside what was measured.
 
 use ropeway_bench::boum::Algorithm;
-use ropeway_bench::{Doubt, Doubts, Mode, Setting, Summary, significant};
+use ropeway_bench::{Doubt, Doubts, Mode, Setting, Size, Summary, significant};
 use serde::Serialize;
 
-use super::table::digits;
+use super::table::{counted, digits};
+use crate::steps::Counters;
 
 /// One line of `--json`.
 #[derive(Clone, Debug, Serialize)]
@@ -36,6 +37,9 @@ pub(super) struct Comparison {
     #[serde(rename = "E_s", skip_serializing_if = "Option::is_none")]
     pub(super) e_s: Option<f64>,
     pub(super) version: &'static str,
+    /// What our daemons have counted in all runs, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) counters: Option<Counters>,
 }
 
 impl Comparison {
@@ -67,6 +71,7 @@ impl Comparison {
             s_best: None,
             e_s: None,
             version: env!("CARGO_PKG_VERSION"),
+            counters: None,
         }
     }
 
@@ -77,6 +82,15 @@ impl Comparison {
         let predicted = self.predicted.map_or_else(|| "-".to_owned(), |predicted| digits(predicted * factor));
         let error = self.error.map_or_else(|| "-".to_owned(), |error| format!("{:+.1}%", error * 100.0));
         [measured, predicted, error]
+    }
+
+    /// A line of what the daemons have counted; none if nobody asked.
+    pub(super) fn counted(&self) -> String {
+        let Self { application, mode, size, setting, segments, .. } = self;
+        let mode = mode.map(|mode| format!("{mode}, ")).unwrap_or_default();
+        let segments = segments.map(|segments| format!(", {segments} segments")).unwrap_or_default();
+        let what = format!("{application}, {mode}{}, {} ranks, {}{segments}", Size(*size), setting.ranks, setting.wait);
+        counted(&what, self.counters.as_ref())
     }
 
     pub(super) fn json(&self) -> String {

@@ -81,7 +81,7 @@ pub(crate) struct Flags {
     /// Keep each rank on one core.
     #[arg(long)]
     pub(super) pin: bool,
-    /// Also show what the daemons have counted.
+    /// Also show what our daemons have counted meanwhile, as `counters` in JSON.
     #[arg(long, conflicts_with = "attach")]
     pub(super) counters: bool,
     /// One JSON object a line on standard output; the table then goes to standard error.

@@ -74,6 +74,12 @@ fn own_words(name: Name, id: &str) -> Option<&'static str> {
         (Transparency, "wait") => {
             "How our ranks wait: polling, blocking or adaptive, one after the other [default: polling,blocking]"
         }
+        (Compare | Transparency, "counters") => {
+            "Also show what our daemons have counted while ours ran, of each size; in JSON `counters`, in the records of each peer"
+        }
+        (Boum, "counters") => {
+            "Also show what our daemons have counted, of each parameter and program; in JSON `counters`, of programs in `execution`"
+        }
         (Skew, "iters") => "Rounds in a run [default: 1]",
         (Skew, "seconds") => "How long the receiver is late",
         (Overlap, "of") => "Collectives to hide instead of messages",

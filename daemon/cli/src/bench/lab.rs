@@ -7,15 +7,17 @@ use serde::de::DeserializeOwned;
 
 use super::Ticker;
 use crate::failure::Failure;
-use crate::launch::{Daemons, Events};
+use crate::launch::{Daemons, Events, Outcome};
 use crate::rank::Task;
-use crate::steps::{Steps, Told};
+use crate::steps::{Seen, Steps, Told};
 
 /// Nodes, and somebody who watches.
 pub(crate) struct Lab<'a> {
     pub(crate) daemons: Daemons,
     pub(crate) events: &'a Events,
     pub(crate) progress: &'a Ticker,
+    /// Whether what daemons count is wanted.
+    pub(crate) with_counters: bool,
 }
 
 /// A job's ranks, and how they wait.
@@ -26,38 +28,44 @@ pub(crate) struct Crew {
 }
 
 impl Lab<'_> {
-    /// The parameters of the model, for messages of the plan's sizes.
-    pub(crate) fn parameters(&self, plan: Plan, crew: Crew) -> Result<Vec<Measured>, Failure> {
+    /// The parameters of the model, for messages of the plan's sizes, and what was seen meanwhile.
+    pub(crate) fn parameters(&self, plan: Plan, crew: Crew) -> Result<Vec<(Measured, Seen)>, Failure> {
         let plan = Plan { notification: vec![Notification(crew.wait)], ..plan };
         self.job("parameters", Task::Bench(plan), crew)
     }
 
-    /// So many runs of a program, and a sequential one of each kind.
-    pub(super) fn runs(&self, application: Application, crew: Crew) -> Result<Vec<Run>, Failure> {
+    /// So many runs of a program, and what was seen meanwhile.
+    pub(super) fn runs(&self, application: Application, crew: Crew) -> Result<Vec<(Run, Seen)>, Failure> {
         self.job(&format!("{} ranks", crew.ranks), Task::Application(application), crew)
     }
 
-    /// Sequential runs, in this process.
-    pub(super) fn alone(&self, algorithm: Algorithm, size: usize, runs: u32) -> Sequential {
+    /// Sequential runs, in this process, which nobody can end once they have begun.
+    pub(super) fn alone(&self, algorithm: Algorithm, size: usize, runs: u32) -> Result<Sequential, Failure> {
+        if self.events.is_over() {
+            return Err(Failure::Job(Outcome::OutOfTime));
+        }
         self.progress.say(&format!("1 rank: {algorithm} {size}"));
-        Sequential::measure(algorithm, size, runs)
+        Ok(Sequential::measure(algorithm, size, runs))
     }
 
-    fn job<T: DeserializeOwned>(&self, what: &str, task: Task, crew: Crew) -> Result<Vec<T>, Failure> {
-        let Self { daemons, events, progress } = self;
+    fn job<T: DeserializeOwned>(&self, what: &str, task: Task, crew: Crew) -> Result<Vec<(T, Seen)>, Failure> {
+        let Self { daemons, events, progress, with_counters } = self;
         let steps = Steps { task, ranks: crew.ranks, wait: Some(crew.wait), daemons, events };
         let mut found = Vec::new();
         steps.follow(|told| match told {
             Told::Step(label) => progress.say(&format!("{what}, {}: {label}", crew.wait)),
-            Told::Outcome(one, _) => found.push(one),
+            Told::Outcome(one, seen) => {
+                let counters = seen.counters.filter(|_| *with_counters);
+                found.push((one, Seen { counters, ..seen }));
+            }
         })?;
         Ok(found)
     }
 }
 
 /// What the model needs to know, from what was measured.
-pub(crate) fn costs(measured: &[Measured]) -> Result<Costs, Failure> {
-    Costs::of(&measured.iter().map(Figure::from).collect::<Vec<_>>()).map_err(Failure::other)
+pub(crate) fn costs<'a>(measured: impl IntoIterator<Item = &'a Measured>) -> Result<Costs, Failure> {
+    Costs::of(&measured.into_iter().map(Figure::from).collect::<Vec<_>>()).map_err(Failure::other)
 }
 
 /// These sizes once each, in order.

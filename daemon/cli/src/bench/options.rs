@@ -136,13 +136,11 @@ fn of_places(name: Name) -> Vec<Rule> {
     let namespaces = "others run on loopback or shared memory, so see --nodes 2 alone";
     let attach = "it starts its own daemons beside others' programs, so leave it out";
     let pin = if is_contest { "both sides are pinned where there are cores" } else { "its programs are not pinned" };
-    let counters = "counters are those of single benchmarks, such as latency and coll";
     vec![
         rule("--netns", &["netns"], |flags| flags.netns, (!is_contest, namespaces)),
         rule("--rate", &["rate"], |flags| flags.rate.is_some(), (!is_contest, namespaces)),
         rule("--attach", &["attach"], |flags| flags.attach, (!is_contest, attach)),
         rule("--pin", &["pin"], |flags| flags.pin, (is_single, pin)),
-        rule("--counters", &["counters"], |flags| flags.counters, (is_single, counters)),
     ]
 }
 

@@ -9,13 +9,14 @@ use super::table::{digits, footnote, heading};
 use super::{Flags, Found, Ticker};
 use crate::failure::Failure;
 use crate::launch::Events;
+use crate::steps::Seen;
 
 pub(super) fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, Failure> {
     let plan = flags.model_plan()?;
     let segments = flags.programs.segments();
     let most = segments.iter().copied().max().unwrap_or(1);
     let all_points = flags.programs.points(flags.ranks, most)?;
-    let lab = Lab { daemons: flags.daemons()?, events, progress };
+    let lab = Lab { daemons: flags.daemons()?, events, progress, with_counters: flags.counters };
     let (mut measured, mut cut_short) = (Vec::new(), None);
     for points in all_points {
         match measure_one(flags, &lab, &plan, points, &segments) {
@@ -37,24 +38,27 @@ fn measure_one(
     segments: &[u32],
 ) -> Result<Vec<Comparison>, Failure> {
     let (setting, crew) = (flags.setting(), Crew { ranks: flags.ranks, wait: flags.wait() });
-    let alone = lab.alone(Algorithm::Fft, points, plan.runs);
+    let alone = lab.alone(Algorithm::Fft, points, plan.runs)?;
     let message = alone.workload(flags.ranks).messages[0].bytes;
     let costs = if setting.is_oversubscribed() {
         None
     } else {
         let sizes = in_order(segments.iter().map(|&segments| message / segments as usize).chain([message]));
-        Some(costs(&lab.parameters(Plan { sizes, ..plan.clone() }, crew)?)?)
+        let measured = lab.parameters(Plan { sizes, ..plan.clone() }, crew)?;
+        Some(costs(measured.iter().map(|(measured, _)| measured))?)
     };
     let runs = plan.runs;
     let application = Application { algorithm: Algorithm::Fft, size: points, segments: segments.to_vec(), runs };
     let runs = lab.runs(application, crew)?;
     let line = |&segments: &u32| {
-        let times: Vec<f64> = runs.iter().filter(|run| run.segments == segments).map(|run| run.global).collect();
+        let own = || runs.iter().filter(|(run, _)| run.segments == segments);
+        let times: Vec<f64> = own().map(|(run, _)| run.global).collect();
         let curve = costs.as_ref().map(|costs| Curve { alone: &alone, costs, ranks: flags.ranks, message });
         let predicted = curve.as_ref().map(|curve| curve.global_phase(segments));
         let metric = ("segments", "global_phase", "s");
         Comparison {
             segments: Some(segments),
+            counters: Seen::counted(own().map(|(_, seen)| seen)),
             s_best: curve.as_ref().map(|curve| significant(curve.best_segments())),
             e_s: curve.as_ref().map(|curve| significant(curve.efficiency(segments))),
             ..Comparison::new(metric, (Algorithm::Fft, points), setting.clone(), &times, predicted)
@@ -100,7 +104,8 @@ fn found(flags: &Flags, measured: &[Vec<Comparison>], cut_short: Option<Failure>
     let tables: String = measured.iter().map(|lines| table(flags, lines)).collect();
     let footnote = footnote(doubts(measured.iter().flatten()));
     let records = measured.iter().flatten().map(Comparison::json).collect();
-    Found { records, table: tables + &footnote, cut_short, ..Found::default() }
+    let counted = measured.iter().flatten().map(Comparison::counted).collect();
+    Found { records, table: tables + &footnote, counted, cut_short }
 }
 
 fn table(flags: &Flags, lines: &[Comparison]) -> String {

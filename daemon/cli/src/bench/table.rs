@@ -5,7 +5,7 @@ use ropeway_bench::{
 };
 
 use super::wide;
-use crate::steps::Seen;
+use crate::steps::{Counters, Seen};
 
 /// What has been measured so far.
 pub(super) struct Results {
@@ -119,7 +119,6 @@ impl Results {
     pub(super) fn counted(&self) -> String {
         let mut text = String::new();
         for (measured, seen) in self.results.iter().filter(|_| self.with_counters) {
-            let Some(counters) = &seen.counters else { continue };
             let metric = if self.is_mixed() { format!("{}, ", measured.metric) } else { String::new() };
             let pairs = measured.pairs.map_or_else(String::new, |pairs| format!(", {pairs} pairs"));
             let what = format!(
@@ -127,12 +126,17 @@ impl Results {
                 kind(measured),
                 size(measured).map(|size| format!(", {size}")).unwrap_or_default()
             );
-            let counts: Vec<_> = counters.iter().filter(|(_, count)| **count > 0).collect();
-            let counts: Vec<_> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
-            text += &format!("counted, {what}: {}\n", counts.join(", "));
+            text += &counted(&what, seen.counters.as_ref());
         }
         text
     }
+}
+
+/// What the daemons have counted while this was measured, without what they have not; nothing if nobody looked.
+pub(super) fn counted(what: &str, counters: Option<&Counters>) -> String {
+    let Some(counters) = counters else { return String::new() };
+    let counts = counters.iter().filter(|(_, count)| **count > 0).map(|(label, count)| format!("{label} {count}"));
+    format!("counted, {what}: {}\n", counts.collect::<Vec<_>>().join(", "))
 }
 
 /// What a table shows, and where it was measured.
@@ -215,6 +219,13 @@ mod tests {
         assert_eq!(footnote(summary.doubts), "~ in doubt (spread): the median is uncertain by more than 10 %\n");
         assert_eq!(median(&Summary::of(&[2.0; 3])), "2.000");
         assert_eq!(footnote(Doubts::default()), "");
+    }
+
+    #[test]
+    fn what_was_not_counted_is_left_out() {
+        let counters = Counters::from([("bytes".to_owned(), 8), ("copies".to_owned(), 0), ("frames".to_owned(), 1)]);
+        assert_eq!(counted("persistent, 8", Some(&counters)), "counted, persistent, 8: bytes 8, frames 1\n");
+        assert_eq!(counted("persistent, 8", None), "");
     }
 
     #[test]

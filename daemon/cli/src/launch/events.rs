@@ -27,6 +27,8 @@ pub(super) enum Event {
 pub(crate) struct Events {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
+    /// When jobs that take their events from here have to be over.
+    deadline: Option<Instant>,
 }
 
 impl Events {
@@ -53,7 +55,21 @@ impl Events {
         };
         let thread = thread::Builder::new().name("signals".into()).spawn(forward);
         thread.map_err(LaunchError::system("starting a thread"))?;
-        Ok(Self { sender, receiver })
+        Ok(Self { sender, receiver, deadline: None })
+    }
+
+    /// From now on jobs are ended at this moment.
+    pub(crate) fn set_deadline(&mut self, at: Instant) {
+        self.deadline = Some(at);
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Whether it is too late to begin anything.
+    pub(crate) fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     pub(super) fn sender(&self) -> Sender<Event> {

@@ -15,6 +15,8 @@ pub(crate) enum Outcome {
     Killed { rank: u32, signal: Signal },
     /// It took longer than it may.
     TimedOut,
+    /// There are others to come, and no more time for this one.
+    OutOfTime,
     /// We got a signal.
     Interrupted(Signal),
 }
@@ -26,7 +28,7 @@ impl Outcome {
             Self::Success => 0,
             Self::Exited { status, .. } => status,
             Self::Killed { signal, .. } | Self::Interrupted(signal) => 128 + signal as u8,
-            Self::TimedOut => 124,
+            Self::TimedOut | Self::OutOfTime => 124,
         }
     }
 }
@@ -38,6 +40,7 @@ impl fmt::Display for Outcome {
             Self::Exited { rank, status } => write!(f, "rank {rank} ended with status {status}, and the job with it"),
             Self::Killed { rank, signal } => write!(f, "rank {rank} was killed by {signal}, and the job ends with it"),
             Self::TimedOut => write!(f, "the job took too long and was ended"),
+            Self::OutOfTime => write!(f, "there was no time left for all of it: run it by itself"),
             Self::Interrupted(signal) => write!(f, "ended by {signal}"),
         }
     }

@@ -101,6 +101,7 @@ impl<'a> Running<'a> {
             let (answers, outputs) = wired.map_err(|error| LaunchError::Rank { rank, error })?;
             started = (started.0.or(answers), started.1 + outputs);
         }
+        let timeout_at = launch.timeout.map(|timeout| Instant::now() + timeout);
         Ok(Self {
             events,
             ranks,
@@ -108,7 +109,7 @@ impl<'a> Running<'a> {
             outcome: None,
             answers: started.0,
             open_outputs: started.1,
-            timeout_at: launch.timeout.map(|timeout| Instant::now() + timeout),
+            timeout_at: [timeout_at, events.deadline()].into_iter().flatten().min(),
             ending: launch.ending,
             kill_at: None,
         })
@@ -133,6 +134,7 @@ impl<'a> Running<'a> {
                     self.ranks.signal(Signal::SIGKILL);
                     self.kill_at = Some(Instant::now() + PATIENCE);
                 }
+                None if self.events.is_over() => self.end(Outcome::OutOfTime),
                 None => self.end(Outcome::TimedOut),
             }
         }

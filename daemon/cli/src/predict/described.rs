@@ -82,11 +82,12 @@ impl Described {
         let whole = workload.messages.iter().map(|messages| messages.bytes);
         let sizes = in_order(whole.flat_map(|bytes| [bytes, bytes / 8, bytes / SEGMENTS.1 as usize]));
         let (events, progress) = (Events::from_signals()?, Ticker::of_one(self.quiet));
-        let lab = Lab { daemons: Daemons::embedded(self.nodes)?, events: &events, progress: &progress };
+        let daemons = Daemons::embedded(self.nodes)?;
+        let lab = Lab { daemons, events: &events, progress: &progress, with_counters: false };
         let wait = self.wait.unwrap_or(WaitMode::Adaptive);
         let measured = lab.parameters(self.plan(sizes), Crew { ranks, wait });
         progress.finish();
-        costs(&measured?)
+        costs(measured?.iter().map(|(measured, _)| measured))
     }
 
     fn plan(&self, sizes: Vec<Size>) -> Plan {

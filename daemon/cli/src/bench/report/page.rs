@@ -97,7 +97,7 @@ fn parts(records: &Records) -> String {
     let cells = Cells { title: String::new(), heading, rows: records.parts.iter().map(row).collect() };
     format!(
         "<section id=\"parts\">\n<h2>What was run</h2>\n<p class=\"meaning\">Each of these can be run by itself; --help says what it measures, and \
-         what could not run says why.</p>\n{}</section>\n",
+         what could not run, or not to its end, says why.</p>\n{}</section>\n",
         cells.html()
     )
 }

@@ -43,9 +43,17 @@ impl Suite {
         self.parts.iter().any(|(own, _)| subject(own).eq(subject(command)))
     }
 
-    /// Does all of it; what it can't do is a record that says why.
+    /// Does all of it within the limit; what it can't do is a record that says why.
     pub(super) fn measure(&self, quiet: bool) -> Result<Measured, Failure> {
-        let events = Events::from_signals()?;
+        let mut events = Events::from_signals()?;
+        Ok(self.measure_by(quiet, |command, deadline, progress| {
+            events.set_deadline(deadline);
+            run(command, &events, progress)
+        }))
+    }
+
+    /// The same; `run` measures what a command line asks for, until a moment.
+    fn measure_by(&self, quiet: bool, mut run: impl FnMut(&str, Instant, &Ticker) -> Found) -> Measured {
         let begin = Instant::now();
         let total = self.parts.iter().map(|&(_, seconds)| Duration::from_secs(seconds)).sum();
         let mut progress = Ticker::of_suite(quiet, total, self.limit);
@@ -57,18 +65,20 @@ impl Suite {
             progress.begin(command, before, budget);
             before += budget;
             let command = format!("ropeway bench {command}");
-            let has_time = has_time((begin.elapsed(), self.limit), measured_in, budget);
             let part = Instant::now();
-            let mut found = if has_time { run(&command, &events, &progress) } else { Found::default() };
-            if has_time && found.cut_short.is_none() {
+            let found = match time_for((part - begin, self.limit), measured_in, budget) {
+                Some(time) => run(&command, part + time, &progress),
+                None => Found { cut_short: Some(Failure::CannotRun(NO_TIME.to_owned())), ..Found::default() },
+            };
+            // What was cut off has taken at least what it should have.
+            if found.cut_short.as_ref().is_none_or(is_out_of_time) {
                 measured_in += budget;
             }
-            let why =
-                if has_time { found.cut_short.as_ref().map(Failure::to_string) } else { Some(NO_TIME.to_owned()) };
+            let why = found.cut_short.as_ref().map(Failure::to_string);
             measured.records += &found.records;
             let seconds = (part.elapsed().as_secs_f64() * 10.0).round() / 10.0;
             measured.records += &line(PART, Part { command, seconds, why });
-            let failure = found.cut_short.take().filter(|failure| failure.code() != CANNOT_RUN);
+            let failure = found.cut_short.filter(|why| why.code() != CANNOT_RUN && !is_out_of_time(why));
             let is_interrupted = matches!(failure, Some(Failure::Job(Outcome::Interrupted(_))));
             measured.failure = measured.failure.or(failure);
             if is_interrupted {
@@ -80,15 +90,21 @@ impl Suite {
             measured.records += &line(PART, Part { command, seconds: 0.0, why: Some(SHORTENED.to_owned()) });
         }
         progress.finish();
-        Ok(measured)
+        measured
     }
 }
 
-/// Whether a part that should take so long can still be measured: a machine that took longer than what was measured should take is
-/// slow, and stays so.
-fn has_time((elapsed, limit): (Duration, Duration), measured: Duration, budget: Duration) -> bool {
+/// How long a part may take that should take so long; `None` if it would not end within the limit. A machine that took longer than
+/// what was measured should take is slow, and stays so. A part that takes twice as long even so leaves its time to others.
+fn time_for((elapsed, limit): (Duration, Duration), measured: Duration, budget: Duration) -> Option<Duration> {
     let slowness = elapsed.as_secs_f64() / measured.as_secs_f64().max(1.0);
-    elapsed + budget.mul_f64(slowness.max(1.0)) <= limit
+    let (expected, left) = (budget.mul_f64(slowness.max(1.0)), limit.saturating_sub(elapsed));
+    (expected <= left).then(|| left.min(2 * expected))
+}
+
+/// Whether its time was over, and nothing else wrong.
+fn is_out_of_time(why: &Failure) -> bool {
+    matches!(why, Failure::Job(Outcome::OutOfTime))
 }
 
 /// What a command measures, whatever its options.
@@ -181,7 +197,10 @@ const FULL: [(&str, u64); 36] = [
 
 #[cfg(test)]
 mod tests {
+    use super::super::page::html;
+    use super::super::records::Records;
     use super::*;
+    use crate::launch::{Daemons, Ending, Input, Launch, Output, Program, Running};
 
     #[test]
     fn every_part_can_be_typed_and_all_of_them_take_less_than_the_limit() {
@@ -202,10 +221,49 @@ mod tests {
     #[test]
     fn a_slow_machine_measures_less() {
         let s = Duration::from_secs;
-        assert!(has_time((s(0), s(160)), s(0), s(7)));
-        assert!(has_time((s(140), s(160)), s(140), s(20)));
+        assert_eq!(time_for((s(0), s(160)), s(0), s(7)), Some(s(14)));
+        assert_eq!(time_for((s(140), s(160)), s(140), s(20)), Some(s(20)));
+        assert_eq!(time_for((s(161), s(160)), s(140), s(1)), None);
         // Twice as slow: 11 seconds take 22.
-        assert!(has_time((s(140), s(162)), s(70), s(11)) && !has_time((s(140), s(161)), s(70), s(11)));
+        assert_eq!(time_for((s(140), s(162)), s(70), s(11)), Some(s(22)));
+        assert_eq!(time_for((s(140), s(161)), s(70), s(11)), None);
+        assert_eq!(time_for((s(20), s(160)), s(10), s(11)), Some(s(44)));
+    }
+
+    /// A part that would take an hour, and has a record before it is cut off.
+    fn an_hour(events: &Events) -> Found {
+        let daemons = Daemons::embedded(1).unwrap();
+        let launch = Launch {
+            program: Program::find("sleep".as_ref(), &["3600".into()]).unwrap(),
+            ranks: 1,
+            wait: None,
+            timeout: None,
+            input: Input::Tool,
+            output: Output::Tool,
+            ending: Ending::Together,
+        };
+        let outcome = Running::start(&launch, &daemons, events).unwrap().wait().unwrap();
+        let records = "{\"bench\":\"idle\",\"metric\":\"client_cpu\"}\n".to_owned();
+        Found { records, cut_short: Some(Failure::Job(outcome)), ..Found::default() }
+    }
+
+    #[test]
+    fn a_part_that_takes_too_long_is_cut_off_and_the_next_is_left_out() {
+        let suite = Suite { parts: &[("idle", 1), ("skew", 1)], limit: Duration::from_secs(3) };
+        let (mut events, mut begun) = (Events::from_signals().unwrap(), Vec::new());
+        let measured = suite.measure_by(true, |command, deadline, _| {
+            begun.push(command.to_owned());
+            events.set_deadline(deadline);
+            an_hour(&events)
+        });
+        assert_eq!(begun, ["ropeway bench idle"]);
+        assert!(measured.failure.is_none(), "{:?}", measured.failure);
+        let records = Records::parse(&measured.records).unwrap();
+        assert_eq!(records.of("idle", "client_cpu").len(), 1);
+        let why = |index: usize| records.parts[index].why.as_deref();
+        assert_eq!(why(0), Some("there was no time left for all of it: run it by itself"));
+        assert_eq!(why(1), Some(NO_TIME));
+        assert!(html(&records).contains("there was no time left for all of it"));
     }
 
     #[test]
