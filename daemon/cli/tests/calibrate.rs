@@ -12,7 +12,7 @@ fn floors_and_thresholds_are_sane() {
     let records = records(&output);
     let [record] = &records[..] else { panic!("{}", stdout(&output)) };
     let floors = record["floors"].as_object().unwrap();
-    assert!(floors.len() == 11 && floors.values().all(|floor| floor.as_f64().unwrap() > 0.0), "{floors:?}");
+    assert!(floors.len() == 12 && floors.values().all(|floor| floor.as_f64().unwrap() > 0.0), "{floors:?}");
     let floor = |name: &str| floors[name].as_f64().unwrap();
     assert!(floor("loopback_busy_ns") > floor("clock_ns"));
     let costs = record["costs"].as_object().unwrap();
