@@ -227,7 +227,8 @@ impl Message {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        if self.operation.is_active() {
+        // What was sent travels on: the neighbour may be waiting for it.
+        if self.block.is_some() && self.operation.is_active() {
             self.operation.withdraw();
         }
     }
