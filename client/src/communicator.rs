@@ -163,7 +163,8 @@ impl Communicator {
         let layout = part.layout(self.offset(&buffer)?, elements, element_bytes::<T>())?;
         let terms = self.send_terms::<T>(tag, layout.bytes());
         let command = |slot, epoch| Command::InitSend { slot, epoch, endpoint, layout };
-        let persistent = Persistent::init(&self.membership, buffer.into_memory(), terms, (End::Send, tag), command)?;
+        let persistent =
+            Persistent::init(&self.membership, buffer.into_memory(), terms, (End::Send, endpoint), command)?;
         Ok(SendRequest::new(persistent, elements))
     }
 
@@ -180,7 +181,8 @@ impl Communicator {
         let layout = part.layout(self.offset(&buffer)?, elements, element_bytes::<T>())?;
         let terms = Terms::Recv { capacity: layout.bytes(), element_bytes: element_bytes::<T>() };
         let command = |slot, epoch| Command::InitRecv { slot, epoch, endpoint, layout };
-        let persistent = Persistent::init(&self.membership, buffer.into_memory(), terms, (End::Recv, tag), command)?;
+        let persistent =
+            Persistent::init(&self.membership, buffer.into_memory(), terms, (End::Recv, endpoint), command)?;
         Ok(RecvRequest::new(persistent, elements))
     }
 

@@ -175,7 +175,7 @@ impl Neighborhood {
             End::Send => self.send_terms::<T>(edge.tag, layout.bytes()),
             End::Recv => Terms::Recv { capacity: layout.bytes(), element_bytes: element_bytes::<T>() },
         };
-        Persistent::init(self.membership(), memory.share(), terms, (end, edge.tag), |slot, epoch| match end {
+        Persistent::init(self.membership(), memory.share(), terms, (end, endpoint), |slot, epoch| match end {
             End::Send => Command::InitSend { slot, epoch, endpoint, layout },
             End::Recv => Command::InitRecv { slot, epoch, endpoint, layout },
         })

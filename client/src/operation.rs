@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::completion;
-use ropeway_proto::{CommId, Command, Completion, End, Epoch, Slot, Tag};
+use ropeway_proto::{CommId, Command, Completion, End, Endpoint, Epoch, Rank, Slot};
 use ropeway_shm::ArenaSlot;
 
 use crate::attachment::Attachment;
@@ -44,7 +44,7 @@ pub(crate) struct Operation {
     terms: Terms,
     run: Run,
     /// Which end of a channel the request is, if it is one.
-    end: Option<(End, Tag)>,
+    end: Option<(End, Endpoint)>,
     direct: Option<DirectEnd>,
     /// Its messages are small and go to or come from a rank of this node, and nobody wants to know when: who starts it or waits
     /// for it has nothing else to do.
@@ -112,8 +112,8 @@ impl Operation {
     }
 
     /// An end of a channel: it goes on without the daemon if the other end is on the same node.
-    pub(crate) fn with_end(mut self, end: End, tag: Tag) -> Self {
-        self.end = Some((end, tag));
+    pub(crate) fn with_end(mut self, end: (End, Endpoint)) -> Self {
+        self.end = Some(end);
         self
     }
 
@@ -150,6 +150,11 @@ impl Operation {
 
     pub(crate) fn is_active(&self) -> bool {
         self.run != Run::Inactive
+    }
+
+    /// The other end of the channel, if it is one.
+    pub(crate) fn peer(&self) -> Option<Rank> {
+        self.end.and_then(|(_, endpoint)| endpoint.peer)
     }
 
     /// How many bytes at most the daemon has to move for it yet. `None` if it has nothing to do for it.
@@ -381,7 +386,7 @@ impl Operation {
             Some(wired) => wired.peer,
             None => self.attachment.local_rank(direct.neighbour()),
         });
-        let tag = self.end.map_or(0, |(_, tag)| tag);
+        let tag = self.end.and_then(|(_, endpoint)| endpoint.tag).unwrap_or(0);
         self.judge(Some(Completion { status, source, tag, bytes }))
     }
 

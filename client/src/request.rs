@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ropeway_proto::collective::CollectiveMember;
-use ropeway_proto::{CommId, Command, End, Epoch, Slot, Tag};
+use ropeway_proto::{CommId, Command, End, Endpoint, Epoch, Slot};
 use ropeway_shm::ArenaSlot;
 
 use crate::attendance::Member;
@@ -130,10 +130,10 @@ impl Persistent {
         membership: &Membership,
         memory: impl Into<Memory>,
         terms: Terms,
-        (end, tag): (End, Tag),
+        end: (End, Endpoint),
         command: impl FnOnce(Slot, Epoch) -> Command,
     ) -> Result<Self, Error> {
-        let mut operation = Operation::new(membership, memory, terms)?.with_end(end, tag);
+        let mut operation = Operation::new(membership, memory, terms)?.with_end(end);
         operation.begin(command)?;
         // Nothing moves yet: the buffer is still the application's.
         operation.retract();

@@ -98,11 +98,15 @@ impl<'a, R: Request> ActiveSet<'a, R> {
     }
 
     /// The last operation that the daemon ends, and the bytes of all those. When that is over the others are too, as a rule, so waiting
-    /// for it first needs one wake-up and not many.
+    /// for it first needs one wake-up and not many. `None` if they are with several peers: one may fail while another never comes.
     fn last_by_daemon(&self) -> Option<(usize, u64)> {
-        let bytes = self.requests.iter().map(|request| request.persistent().operation().bytes_by_daemon());
-        let by_daemon = bytes.enumerate().filter_map(|(index, bytes)| Some((index, bytes?)));
-        by_daemon.reduce(|(_, sum), (index, bytes)| (index, sum + bytes))
+        let operations = self.requests.iter().map(|request| request.persistent().operation());
+        let mut by_daemon =
+            operations.enumerate().filter_map(|(index, one)| Some((index, one.bytes_by_daemon()?, one.peer())));
+        let (first, bytes, peer) = by_daemon.next()?;
+        peer?;
+        by_daemon
+            .try_fold((first, bytes), |(_, sum), (index, bytes, other)| (other == peer).then_some((index, sum + bytes)))
     }
 
     /// Waits until some operation has ended; its index and outcome. `None` when no operation is left.

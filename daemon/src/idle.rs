@@ -55,8 +55,8 @@ struct Caution {
     pause: u32,
 }
 
-/// A sleep that was shorter should have been a look.
-const LIMITS: u32 = 8;
+/// A sleep shorter than so many times `yield_for` should have been a look, and no look is longer.
+const LONGEST: u32 = 8;
 /// A rank that has got its message comes back with the next one within that time, if it does not compute.
 const GRACE: Duration = Duration::from_micros(30);
 /// The same for a daemon that must not yield.
@@ -96,7 +96,7 @@ impl Idle {
     /// It has slept for so long: what woke it may be followed by more.
     pub(crate) fn has_slept(&mut self, slept: Duration) {
         (self.since, self.computing_since) = (None, None);
-        let longest = self.yield_for * LIMITS;
+        let longest = self.yield_for * LONGEST;
         self.limit = if slept < longest { longest } else { (self.limit / 2).max(self.yield_for) };
     }
 }

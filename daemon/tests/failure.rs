@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{Cable, Cluster, Cut, config, soon};
 use ropeway::control::ControlSocket;
-use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, Operator, Reproducible, WaitMode};
+use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, Operator, Reproducible, WaitMode, start_all};
 use ropeway_daemon::Config;
 use ropeway_proto::JobId;
 use ropeway_proto::control::{DaemonAddress, JobSpec};
@@ -48,6 +48,20 @@ fn others_go_on(zero: &Communicator, two: &Communicator) {
         zero.recv(&mut message, 2, 5).unwrap();
         assert_eq!(message, [1, 2, 3]);
     });
+}
+
+/// Who waits for all is not kept waiting by a rank that never comes when another is gone.
+#[test]
+fn waiting_for_all_ends_when_one_of_several_peers_leaves() {
+    let cluster = Cluster::start(3, 3);
+    let (zero, one, _two) = (cluster.attach(0), cluster.attach(1), cluster.attach(2));
+    let world = zero.world();
+    let recv = |source| world.recv_init(world.alloc::<u8>(LARGE).unwrap(), source, 1).unwrap();
+    let mut recvs = [recv(1), recv(2)];
+    let receiving = start_all(&mut recvs).unwrap();
+    drop(one);
+    let outcome = soon(|| receiving.wait_all());
+    assert!(matches!(outcome, Err(Error::RankLeft { rank: 1 })), "{outcome:?}");
 }
 
 #[test]

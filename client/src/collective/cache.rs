@@ -19,7 +19,7 @@ use ropeway_proto::collective::CollectiveKind;
 use ropeway_proto::limits::{ONE_SHOT_BYTES_MAX, ONE_SHOT_LANES_MAX, ONE_SHOT_LANES_MIN, ONE_SHOT_SHAPES_MAX};
 
 use super::call::Call;
-use super::fetch::Display;
+use super::fetch::SharedInputs;
 use super::form::Extent;
 use super::lane::Lane;
 use super::registration::{Placement, check};
@@ -31,7 +31,7 @@ pub(crate) struct Collectives {
     /// How many were registered. All ranks count alike.
     registered: AtomicU32,
     cache: Mutex<Cache>,
-    display: Mutex<Option<Display>>,
+    shared_inputs: Mutex<Option<SharedInputs>>,
 }
 
 impl Collectives {
@@ -40,9 +40,9 @@ impl Collectives {
         self.registered.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Locked as long as ranks look at it.
-    pub(super) fn display(&self) -> MutexGuard<'_, Option<Display>> {
-        self.display.lock().expect("nothing panics under this lock")
+    /// Locked as long as other ranks may read.
+    pub(super) fn shared_inputs(&self) -> MutexGuard<'_, Option<SharedInputs>> {
+        self.shared_inputs.lock().expect("nothing panics under this lock")
     }
 
     pub(super) fn cache(&self) -> MutexGuard<'_, Cache> {

@@ -19,8 +19,8 @@ use super::roomy::Parts;
 use crate::plain::element_bytes;
 use crate::{Communicator, Error, Plain};
 
-/// What the ranks of a communicator show each other.
-pub(super) struct Display {
+/// Memory in which the ranks of a communicator show each other their inputs.
+pub(super) struct SharedInputs {
     memory: ArenaSlot,
     /// Where that of each rank lies.
     offsets: Vec<u64>,
@@ -42,12 +42,13 @@ impl Communicator {
         bytes: u64,
     ) -> Result<(), Error> {
         let me = self.rank() as usize;
-        let mut display = self.collectives().display();
-        if display.as_ref().is_none_or(|display| display.memory.bytes() < bytes) {
-            *display = None;
-            *display = Some(self.open_display(bytes.next_power_of_two())?);
+        let mut shared = self.collectives().shared_inputs();
+        if shared.as_ref().is_none_or(|shared| shared.memory.bytes() < bytes) {
+            // All have left the call before, so nobody reads it any more.
+            *shared = None;
+            *shared = Some(self.share_inputs(bytes.next_power_of_two())?);
         }
-        let Display { memory, offsets } = display.as_mut().expect("it was just opened");
+        let SharedInputs { memory, offsets } = shared.as_mut().expect("it was just made");
         let own = sent[me].clone();
         for part in [0..own.start, own.end..input.len()] {
             let at = part.start * element_bytes::<T>();
@@ -65,10 +66,10 @@ impl Communicator {
         self.barrier()
     }
 
-    fn open_display(&self, bytes: u64) -> Result<Display, Error> {
+    fn share_inputs(&self, bytes: u64) -> Result<SharedInputs, Error> {
         let memory = self.attachment().allocate(bytes)?;
         let mut offsets = vec![0; self.size() as usize];
         self.allgather(&[memory.offset()], &mut offsets)?;
-        Ok(Display { memory, offsets })
+        Ok(SharedInputs { memory, offsets })
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A program that deals its data, such as a sort, calls [`alltoallv`](crate::Communicator::alltoallv) with other counts each time, and
 //! each would have to be registered for a single use. So parts that are short or about equally long are sent in rooms a little longer
-//! than the longest, and the next calls fit into the same. Large ones on one node need none (`fetch`). What a rank gives itself it copies by itself. All ranks know all counts, so
-//! they make the rooms alike.
+//! than the longest, and the next calls fit into the same. Large ones on one node need no rooms (`fetch`). What a rank gives itself it
+//! copies by itself. All ranks know all counts, so they make the rooms alike.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -64,7 +64,7 @@ impl Communicator {
             return Some(self.parts(form).and_then(|parts| self.fetch(input, form.output, &parts, longest)));
         }
         let rooms = Rooms::of(counts, element_bytes, ranks)?;
-        Some(self.parts(form).and_then(|parts| self.exchange(form, input, &parts, &rooms)))
+        Some(self.parts(form).and_then(|parts| self.exchange_in_rooms(form, input, &parts, &rooms)))
     }
 
     /// The parts of a call whose arrays fit.
@@ -80,7 +80,7 @@ impl Communicator {
         })
     }
 
-    fn exchange<T: Plain>(
+    fn exchange_in_rooms<T: Plain>(
         &self,
         form: &mut Form<'_, '_, T>,
         input: &[T],
@@ -138,5 +138,5 @@ const SHORT_BYTES: usize = 4 << 10;
 const STEPS: usize = 16;
 /// How much more must be filled than is left empty.
 const FILLED_TO_EMPTY: usize = 4;
-/// The longest input of an exchange on one node that is worth two barriers.
+/// If the longest input of an exchange on one node has as many, fetching it is worth two barriers.
 const FETCHED_BYTES_MIN: u64 = 64 << 10;

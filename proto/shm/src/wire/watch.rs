@@ -1,0 +1,99 @@
+//! Who looks after a wire while ranks compute or sleep, and how it ends.
+
+use std::sync::atomic::Ordering;
+
+use super::{Traffic, WatchWords, Wire, WireWords, holder};
+
+impl Wire {
+    /// A rank is about to sleep and can't receive for itself. True if the daemon has to be told.
+    pub fn begin_sleep(&self) -> bool {
+        let WatchWords { sleepers, watch, .. } = &self.words().watch;
+        sleepers.fetch_add(1, Ordering::Relaxed);
+        !watch.is_there()
+    }
+
+    /// It is awake again.
+    pub fn end_sleep(&self) {
+        self.words().watch.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether ranks sleep.
+    pub fn has_sleepers(&self) -> bool {
+        self.words().watch.sleepers.load(Ordering::Relaxed) > 0
+    }
+
+    /// The daemon is woken by what comes from now on. The daemon's part.
+    pub fn watch(&self) {
+        self.words().watch.watch.set(true);
+    }
+
+    /// The daemon is woken no more, unless ranks sleep: false then. The daemon's part.
+    pub fn unwatch(&self) -> bool {
+        self.words().watch.watch.set(false);
+        let is_needed = self.has_sleepers();
+        if is_needed {
+            self.watch();
+        }
+        !is_needed
+    }
+
+    /// Whether the daemon soon looks for what was forgotten.
+    #[inline]
+    pub fn is_guarded(&self) -> bool {
+        self.words().watch.guard.is_there()
+    }
+
+    /// The daemon begins or ends to look now and then; after ending it looks once more. The daemon's part.
+    pub fn set_guarded(&self, is_guarded: bool) {
+        self.words().watch.guard.set(is_guarded);
+    }
+
+    /// Whether the daemon has to be told that something is due: it was not told yet, or has begun to look since.
+    pub fn must_call(&self) -> bool {
+        // SYNC wire-call: the mark before the call. A call that was not heard will be, and the mark with it.
+        self.words().watch.is_called.swap(1, Ordering::AcqRel) == 0
+    }
+
+    /// The daemon begins to look for what is due. The daemon's part.
+    pub fn hear(&self) {
+        // SYNC wire-call: what was marked before the calls that are heard here.
+        self.words().watch.is_called.swap(0, Ordering::AcqRel);
+    }
+
+    /// Whether messages wait for credit that somebody has to receive.
+    pub fn is_starving(&self) -> bool {
+        self.words().starving.is_any()
+    }
+
+    /// What was sent and what was received so far.
+    pub fn traffic(&self) -> [Traffic; 2] {
+        let WireWords { out, input, .. } = self.words();
+        [out.traffic(), input.traffic()]
+    }
+
+    // ---- ending
+
+    /// Whether the connection is lost.
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        self.words().watch.is_broken.load(Ordering::Acquire) != 0
+    }
+
+    /// Nobody sends or receives any more.
+    pub fn break_off(&self) {
+        self.words().watch.is_broken.store(1, Ordering::Release);
+    }
+
+    /// A rank is gone. If it was at work nobody knows what it has done, and the connection is lost: true then. The daemon's
+    /// part.
+    pub fn bury(&self, local_rank: u32) -> bool {
+        let WireWords { out, input, .. } = self.words();
+        let mut was_at_work = false;
+        for stream in [out, input].into_iter().filter(|stream| stream.turn.is_held_by(holder(Some(local_rank)))) {
+            was_at_work = true;
+            self.break_off();
+            stream.turn.inherit(holder(Some(local_rank)), self.holder);
+        }
+        was_at_work
+    }
+}
