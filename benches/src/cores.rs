@@ -1,5 +1,7 @@
 //! Puts measuring threads on cores of their own.
 
+use std::io;
+
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -24,6 +26,16 @@ pub(crate) fn settle(core: Option<usize>) {
     if core.is_some_and(|core| set.set(core).is_ok()) {
         let _ = sched_setaffinity(Pid::from_raw(0), &set);
     }
+}
+
+/// Keeps this thread on one of the cores it may use, which are dealt to the ranks in turn.
+pub(crate) fn pin(rank: u32) -> io::Result<()> {
+    let cores = cores_of(Pid::from_raw(0));
+    let mut set = CpuSet::new();
+    if let Some(&core) = cores.iter().cycle().nth(rank as usize) {
+        set.set(core)?;
+    }
+    Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
 }
 
 /// Lets this thread use all cores of the tool that has started this rank, which may itself be pinned to one.

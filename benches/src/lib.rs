@@ -84,6 +84,9 @@ use ropeway::Session;
 
 /// Does a rank's part of a benchmark.
 pub fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
+    if plan.pin {
+        cores::pin(session.world().rank())?;
+    }
     match plan.bench {
         Bench::Latency => latency::run(session, console, plan),
         Bench::Stream => stream::run(session, console, plan),

@@ -233,7 +233,8 @@ impl WaitingRoom {
         }
         let looks = if self.is_crowded() { 1 } else { WIRE_LOOKS };
         for _ in 0..looks {
-            if self.wires.look(reach) || event.has_happened() {
+            // A neighbour may have received for us: then there is nothing to look for.
+            if event.has_happened() || self.wires.look(reach) {
                 break;
             }
         }

@@ -108,6 +108,18 @@ impl Wires {
         self.has_begun.load(Ordering::Relaxed)
     }
 
+    /// Whether neighbours that got a message from another's hand have not come since: they may have an answer for the same wire.
+    pub(crate) fn expect_neighbours(&self) -> bool {
+        let mut are_expected = false;
+        self.each(Reach::All, |wire| are_expected |= wire.wire.come(self.local_rank));
+        are_expected
+    }
+
+    /// Who has not come by now does something else.
+    pub(crate) fn expect_nobody(&self) {
+        self.each(Reach::All, |wire| wire.wire.expect_nobody());
+    }
+
     /// The program comes to wait, or at least looks: what it has started leaves.
     pub(crate) fn come(&self) {
         self.has_begun.store(false, Ordering::Relaxed);

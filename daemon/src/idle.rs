@@ -39,6 +39,8 @@ pub(crate) struct Idle {
     since: Option<Instant>,
     /// Since when, besides, ranks have been computing.
     computing_since: Option<Instant>,
+    /// Nothing has woken it.
+    looks_once: bool,
     caution: Caution,
 }
 
@@ -68,15 +70,25 @@ const PAUSE_MAX: u32 = 1024;
 
 impl Idle {
     pub(crate) fn new(yield_for: Duration) -> Self {
-        Self { yield_for, limit: yield_for, since: None, computing_since: None, caution: Caution::default() }
+        Self {
+            yield_for,
+            limit: yield_for,
+            since: None,
+            computing_since: None,
+            looks_once: false,
+            caution: Caution::default(),
+        }
     }
 
     /// After a cycle that did `work` things.
     pub(crate) fn after(&mut self, work: usize, now: Instant, ranks: impl FnOnce() -> Ranks) -> Rest {
         self.caution.is_back(now);
         if work > 0 {
-            (self.since, self.computing_since) = (None, None);
+            (self.since, self.computing_since, self.looks_once) = (None, None, false);
             return Rest::None;
+        }
+        if self.looks_once {
+            return Rest::Sleep;
         }
         let since = *self.since.get_or_insert(now);
         if now.duration_since(since) >= self.limit {
@@ -93,9 +105,11 @@ impl Idle {
         self.caution.rest(now, now.duration_since(since))
     }
 
-    /// It has slept for so long: what woke it may be followed by more.
-    pub(crate) fn has_slept(&mut self, slept: Duration) {
+    /// It has slept for so long. What has woken it may be followed by more; if nothing has, and only time has passed, one look is
+    /// enough.
+    pub(crate) fn has_slept(&mut self, slept: Duration, was_woken: bool) {
         (self.since, self.computing_since) = (None, None);
+        self.looks_once = !was_woken;
         let longest = self.yield_for * LONGEST;
         self.limit = if slept < longest { longest } else { (self.limit / 2).max(self.yield_for) };
     }
@@ -154,7 +168,7 @@ mod tests {
         }
 
         fn sleep(&mut self, us: u64) {
-            self.idle.has_slept(Duration::from_micros(us));
+            self.idle.has_slept(Duration::from_micros(us), true);
         }
     }
 
@@ -184,6 +198,18 @@ mod tests {
             assert_eq!(day.at(10_000 + limit - 1, 0, Ranks::Wait), Rest::Yield);
             assert_eq!(day.at(10_000 + limit, 0, Ranks::Wait), Rest::Sleep);
         }
+    }
+
+    #[test]
+    fn who_wakes_by_himself_and_finds_nothing_goes_back_to_sleep() {
+        let mut day = Day::new();
+        day.idle.has_slept(Duration::from_millis(1), false);
+        assert_eq!(day.at(0, 0, Ranks::Wait), Rest::Sleep);
+        day.idle.has_slept(Duration::from_millis(1), false);
+        assert_eq!(day.at(1000, 1, Ranks::Wait), Rest::None);
+        assert_eq!(day.at(1001, 0, Ranks::Wait), Rest::Yield);
+        day.sleep(1000);
+        assert_eq!(day.at(3000, 0, Ranks::Wait), Rest::Yield);
     }
 
     #[test]

@@ -263,6 +263,7 @@ impl Server {
         // SYNC ring-asleep: every ring is told first and looked at afterwards, so a command that is pushed meanwhile
         // either is seen here or rings the eventfd.
         let is_quiet = self.jobs.values_mut().all(Job::arm);
+        let mut is_woken = !is_quiet;
         if is_quiet {
             let looks_again = self.jobs.values().any(Job::needs_another_look);
             let wires = self.jobs.values().filter_map(Job::wire_deadline);
@@ -273,10 +274,11 @@ impl Server {
             self.awake.end();
             // A millisecond more, so that the deadline has passed when the poll returns.
             self.look(events, timeout.map(|timeout| timeout + Duration::from_millis(1)))?;
+            is_woken = looks_again || !events.is_empty();
             self.awake.resume();
         }
         self.jobs.values_mut().for_each(Job::disarm);
-        self.idle.has_slept(now.elapsed());
+        self.idle.has_slept(now.elapsed(), is_woken);
         Ok(())
     }
 

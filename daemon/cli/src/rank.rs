@@ -3,9 +3,6 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
-use ropeway::Communicator;
 use ropeway_bench::boum::Application;
 use ropeway_bench::{Console, Plan};
 use serde::{Deserialize, Serialize};
@@ -46,22 +43,9 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let world = session.world();
     let mut console = Console::new(world.clone());
     let result = match &task {
-        Task::Bench(plan) => {
-            if plan.pin {
-                pin(&world)?;
-            }
-            ropeway_bench::run(&session, &mut console, plan).map_err(|error| error.to_string())
-        }
+        Task::Bench(plan) => ropeway_bench::run(&session, &mut console, plan).map_err(|error| error.to_string()),
         Task::Jacobi(task) => task.run(&world, &mut console).map_err(|error| error.to_string()),
         Task::Application(application) => application.run(&world, &mut console).map_err(|error| error.to_string()),
     };
     result.map_err(|error| Failure::Other(format!("rank {}: {error}", world.rank())))
-}
-
-/// Stays on one core from now on: the cores are dealt in turn.
-fn pin(world: &Communicator) -> Result<(), Failure> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut set = CpuSet::new();
-    let pinned = set.set(world.rank() as usize % cores).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
-    pinned.map_err(|error| Failure::Other(format!("can't pin rank {} to a core: {error}", world.rank())))
 }

@@ -73,6 +73,8 @@ struct WatchWords {
     is_called: AtomicU32,
     /// The connection is lost, or one side has said what can't be.
     is_broken: AtomicU32,
+    /// Ranks that others have received for and that have not come since: bits of their indices modulo 64.
+    expected: AtomicU64,
 }
 
 const WORDS_BYTES: u64 = size_of::<WireWords>() as u64;
@@ -203,10 +205,11 @@ impl Wire {
         input.reset();
         due.reset();
         starving.reset();
-        let WatchWords { sleepers, watch, guard, is_called, is_broken } = watch;
+        let WatchWords { sleepers, watch, guard, is_called, is_broken, expected } = watch;
         watch.reset();
         guard.reset();
         [sleepers, is_called, is_broken].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        expected.store(0, Ordering::Relaxed);
         channels.iter().for_each(|channel| channel.store(0, Ordering::Relaxed));
     }
 
@@ -464,7 +467,9 @@ impl Wire {
                     // SAFETY: the message is all there.
                     let from = unsafe { self.input.add(payload as usize) };
                     let offset = self.block + WORDS_BYTES + BUFFERS_BYTES + u64::from(payload);
-                    channels.find(channel).ok_or(WireViolation)?.deliver(number, bytes, (from, offset))?;
+                    let open = channels.find(channel).ok_or(WireViolation)?;
+                    open.deliver(number, bytes, (from, offset))?;
+                    self.expect(open.channel().end(End::Recv).local_rank);
                     at = payload + bytes;
                 }
                 WireFrame::Taken { channel, count } => {

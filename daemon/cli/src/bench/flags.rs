@@ -26,7 +26,7 @@ pub(crate) struct Flags {
     /// Ranks; the first and the last of them exchange messages.
     #[arg(short = 'n', long, value_name = "P", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     pub(super) ranks: u32,
-    /// Nodes: 1 is shared memory; more are so many daemons, joined by TCP on loopback.
+    /// Nodes: 1 is shared memory; more are so many daemons, joined by TCP on loopback, and share out the cores.
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     pub(super) nodes: u32,
     /// Bytes of a message, with suffixes K, M, G for powers of 1024.

@@ -11,6 +11,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, dup};
 
 use super::Outcome;
+use super::cores::Confined;
 use super::job::Job;
 use super::{Daemons, LaunchError};
 
@@ -46,7 +47,8 @@ impl Ranks {
             // We may be a rank ourselves, and our log is not theirs.
             None => command.env_remove("ROPEWAY_LOG"),
         };
-        // A process starts in the network of the thread that starts it.
+        // A process starts on the cores and in the network of the thread that starts it.
+        let _confined = Confined::to(node, daemons.nodes() as usize).map_err(failed)?;
         let _inside = daemons.enter(node).map_err(failed)?;
         let child = command
             .env("ROPEWAY_FD", inherited.as_raw_fd().to_string())

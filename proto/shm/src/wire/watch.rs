@@ -60,6 +60,29 @@ impl Wire {
         self.words().watch.is_called.swap(0, Ordering::AcqRel);
     }
 
+    /// A rank has got a message from somebody else's hand, and is likely to have something to send soon.
+    #[inline]
+    pub(super) fn expect(&self, local_rank: u32) {
+        if holder(Some(local_rank)) != self.holder {
+            self.words().watch.expected.fetch_or(bit(local_rank), Ordering::Relaxed);
+        }
+    }
+
+    /// This rank comes to work the wire. Whether others that got a message have not come yet.
+    pub fn come(&self, local_rank: u32) -> bool {
+        let expected = &self.words().watch.expected;
+        let (ranks, own) = (expected.load(Ordering::Relaxed), bit(local_rank));
+        if ranks & own != 0 {
+            expected.fetch_and(!own, Ordering::Relaxed);
+        }
+        ranks & !own != 0
+    }
+
+    /// Whoever has not come by now does something else.
+    pub fn expect_nobody(&self) {
+        self.words().watch.expected.store(0, Ordering::Relaxed);
+    }
+
     /// Whether messages wait for credit that somebody has to receive.
     pub fn is_starving(&self) -> bool {
         self.words().starving.is_any()
@@ -96,4 +119,8 @@ impl Wire {
         }
         was_at_work
     }
+}
+
+fn bit(local_rank: u32) -> u64 {
+    1 << (local_rank % u64::BITS)
 }
