@@ -207,8 +207,7 @@ impl Attachment {
     pub(crate) fn come(&self) {
         self.presence.note();
         if self.wires.has_begun() {
-            // Neighbours that want the core may soon have something for the same wire: one system call is enough for all.
-            if self.waiting.outnumbers_cores() && self.wires.expect_neighbours() {
+            if self.waiting.outnumbers_cores() && self.wires.expects_neighbours() {
                 thread::yield_now();
                 self.wires.expect_nobody();
             }

@@ -5,10 +5,11 @@
 //! millisecond or two.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, TryLockError};
 
 use ropeway_proto::Command;
+use ropeway_proto::wire::WIRE_HEADER_BYTES;
 use ropeway_shm::{JobSegment, KnownChannels, Received, Sent, WiredEnd};
 
 use crate::commands::Commands;
@@ -19,8 +20,8 @@ pub(crate) struct Wires {
     job: Arc<JobSegment>,
     local_rank: u32,
     commands: Arc<Commands>,
-    /// The program has started something since it last waited.
-    has_begun: AtomicBool,
+    /// Bytes of what the program has started since it last waited, with headers.
+    begun: AtomicU64,
 }
 
 /// A wire, and the channels of this node's ranks that use it.
@@ -57,7 +58,7 @@ impl Reach<'_> {
 
 impl Wires {
     pub(crate) fn new(job: Arc<JobSegment>, local_rank: u32, commands: Arc<Commands>) -> Self {
-        Self { list: RwLock::default(), job, local_rank, commands, has_begun: AtomicBool::new(false) }
+        Self { list: RwLock::default(), job, local_rank, commands, begun: AtomicU64::new(0) }
     }
 
     /// The wire of a channel. `None` if what the channel says of it can't be.
@@ -88,11 +89,11 @@ impl Wires {
         list.last().map(Arc::clone)
     }
 
-    /// Something was started that leaves a message to be sent; the program is likely to come at once, or not. If the daemon
-    /// has to be told, this is how.
+    /// Something was started that leaves a message of so many bytes to be sent; the program is likely to come at once, or not. If the
+    /// daemon has to be told, this is how.
     #[inline]
-    pub(crate) fn begin(&self, wire: &Wire, is_prompt: bool) -> Option<Command> {
-        self.has_begun.store(true, Ordering::Relaxed);
+    pub(crate) fn begin(&self, wire: &Wire, bytes: u64, is_prompt: bool) -> Option<Command> {
+        self.begun.store(self.begun.load(Ordering::Relaxed) + WIRE_HEADER_BYTES as u64 + bytes, Ordering::Relaxed);
         let is_seen_to = is_prompt && wire.wire.is_guarded();
         (!is_seen_to && wire.wire.must_call()).then_some(Command::Tend { node: wire.node })
     }
@@ -105,14 +106,15 @@ impl Wires {
     /// Whether something was started since the program last waited.
     #[inline]
     pub(crate) fn has_begun(&self) -> bool {
-        self.has_begun.load(Ordering::Relaxed)
+        self.begun.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether neighbours that got a message from another's hand have not come since: they may have an answer for the same wire.
-    pub(crate) fn expect_neighbours(&self) -> bool {
+    /// Whether neighbours that got a message from another's hand have not come since: they may have an answer for the same wire, and
+    /// one system call is enough for all. Unless what is there is worth one, which the other node can receive meanwhile.
+    pub(crate) fn expects_neighbours(&self) -> bool {
         let mut are_expected = false;
         self.each(Reach::All, |wire| are_expected |= wire.wire.come(self.local_rank));
-        are_expected
+        are_expected && self.begun.load(Ordering::Relaxed) < SENT_ALONE_BYTES
     }
 
     /// Who has not come by now does something else.
@@ -122,7 +124,7 @@ impl Wires {
 
     /// The program comes to wait, or at least looks: what it has started leaves.
     pub(crate) fn come(&self) {
-        self.has_begun.store(false, Ordering::Relaxed);
+        self.begun.store(0, Ordering::Relaxed);
         self.each(Reach::All, |wire| self.send(wire));
     }
 
@@ -228,5 +230,8 @@ impl Wire {
         }
     }
 }
+
+/// Preparing so many takes as long as a system call.
+const SENT_ALONE_BYTES: u64 = 4 << 10;
 
 const NO_PANIC: &str = "nothing panics under this lock";

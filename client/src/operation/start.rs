@@ -129,7 +129,7 @@ impl Operation {
         let command = match self.end? {
             (End::Send, _) => {
                 let is_prompt = direct.is_prompt(self.attachment.presence(), self.favor);
-                self.attachment.wires().begin(wire, is_prompt)
+                self.attachment.wires().begin(wire, direct.bytes(), is_prompt)
             }
             (End::Recv, _) if self.run == Run::Direct => None,
             (End::Recv, _) => self.credit(),
