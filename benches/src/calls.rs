@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use ropeway_examples::Mode;
 
 use crate::BenchError;
+use crate::allocations::measured;
 use crate::pair::Pair;
 use crate::plan::Effort;
 use crate::race::Contestant;
@@ -90,9 +91,11 @@ impl<S: SingleCalls> Calls<S> {
 }
 
 fn timed(work: impl FnOnce() -> Result<(), BenchError>) -> Result<Duration, BenchError> {
-    let begin = Instant::now();
-    work()?;
-    Ok(begin.elapsed())
+    measured(|| {
+        let begin = Instant::now();
+        work()?;
+        Ok(begin.elapsed())
+    })
 }
 
 impl<S: SingleCalls> Contestant for Calls<S> {

@@ -5,7 +5,7 @@
 //!   {"ready":"persistent"}  ──►                          the ranks stand still; the tool reads clocks and counters
 //!                           ◄──  (empty line)
 //!   … work …
-//!   {"done":"persistent"}   ──►                          the tool reads them again: the difference is this step's
+//!   {"done":{…}}            ──►                          the tool reads them again: the difference is this step's
 //!   {"outcome":{…}}         ──►                          what came of the steps with that label
 //! ```
 
@@ -14,6 +14,8 @@ use std::io::{self, BufRead, Write};
 use ropeway::Communicator;
 use serde::{Deserialize, Serialize};
 
+use crate::{allocations, gather};
+
 /// A line from rank 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -21,7 +23,12 @@ pub enum Line<T> {
     /// All ranks are ready for a step of this label.
     Ready(String),
     /// All ranks have done it.
-    Done(String),
+    Done {
+        /// The step's label.
+        label: String,
+        /// How often all ranks together have allocated memory in the calls that were measured, if they have counted.
+        allocations: Option<u64>,
+    },
     /// What came of the steps of this label.
     Outcome {
         /// The steps' label.
@@ -35,12 +42,18 @@ pub enum Line<T> {
 #[derive(Debug)]
 pub struct Console {
     world: Communicator,
+    counts_allocations: bool,
 }
 
 impl Console {
     /// The console of a rank of `world`.
     pub fn new(world: Communicator) -> Self {
-        Self { world }
+        Self { world, counts_allocations: false }
+    }
+
+    /// From now on the tool is told what is allocated in each step. All ranks have to call it.
+    pub(crate) fn count_allocations(&mut self) {
+        self.counts_allocations = true;
     }
 
     /// Does a step together with all other ranks, while the tool watches.
@@ -48,26 +61,45 @@ impl Console {
     where
         E: From<io::Error> + From<ropeway::Error>,
     {
-        self.lone_step(label, || {
-            self.world.barrier()?;
-            let result = work()?;
-            self.world.barrier()?;
-            Ok(result)
-        })
+        self.begin(label)?;
+        self.world.barrier()?;
+        let (result, allocations) = if self.counts_allocations {
+            let (result, own) = allocations::counted(work);
+            (result?, self.sum(own)?)
+        } else {
+            (work()?, None)
+        };
+        self.world.barrier()?;
+        self.end(label, allocations)?;
+        Ok(result)
     }
 
     /// Does a step while the tool watches rank 0, and nobody meets anybody: where that would disturb.
     pub fn lone_step<R, E: From<io::Error>>(&self, label: &str, work: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
-        self.say(&Line::<()>::Ready(label.to_owned()))?;
-        self.await_answer()?;
+        self.begin(label)?;
         let result = work()?;
-        self.say(&Line::<()>::Done(label.to_owned()))?;
+        self.end(label, None)?;
         Ok(result)
     }
 
     /// Tells the tool what came of the steps of this label.
     pub fn outcome<T: Serialize>(&mut self, label: &str, value: T) -> io::Result<()> {
         self.say(&Line::Outcome { label: label.to_owned(), value })
+    }
+
+    fn begin(&self, label: &str) -> io::Result<()> {
+        self.say(&Line::<()>::Ready(label.to_owned()))?;
+        self.await_answer()
+    }
+
+    fn end(&self, label: &str, allocations: Option<u64>) -> io::Result<()> {
+        self.say(&Line::<()>::Done { label: label.to_owned(), allocations })
+    }
+
+    /// All ranks' counts together, for rank 0.
+    fn sum(&self, own: u64) -> Result<Option<u64>, ropeway::Error> {
+        let all = gather(&self.world, [own as f64])?;
+        Ok(all.map(|all| all.iter().map(|[count]| *count as u64).sum()))
     }
 
     fn say<T: Serialize>(&self, line: &Line<T>) -> io::Result<()> {

@@ -8,6 +8,7 @@ use ropeway::{Communicator, RecvRequest, SendRequest, Session, start_all};
 use ropeway_examples::Mode;
 use serde::{Deserialize, Serialize};
 
+use crate::allocations::measured;
 use crate::everyone::Everyone;
 use crate::kernel::{Kernel, kernel};
 use crate::method::Method;
@@ -151,7 +152,7 @@ fn batches(world: &Communicator, contest: Contest, bytes: usize) -> Result<Vec<f
     for _ in 0..BATCHES {
         world.barrier()?;
         let begin = Instant::now();
-        side.rounds(rounds)?;
+        measured(|| side.rounds(rounds))?;
         let all = gather(world, [begin.elapsed().as_secs_f64()])?;
         figures.extend(all.map(|all| {
             let mean_s = all.iter().map(|[seconds]| seconds).sum::<f64>() / all.len() as f64;

@@ -10,6 +10,7 @@ use ropeway::{Buffer, Pending, RecvRequest, SendRequest};
 use ropeway_examples::Mode;
 
 use crate::BenchError;
+use crate::allocations::measured;
 use crate::mover::Mover;
 use crate::pair::Pair;
 use crate::pattern;
@@ -110,11 +111,11 @@ impl Exchange {
     }
 
     pub(crate) fn start_recv(&mut self) -> Result<(), BenchError> {
-        if self.progress == Progress::Independent { self.begin_recv() } else { Ok(()) }
+        if self.progress == Progress::Independent { measured(|| self.begin_recv()) } else { Ok(()) }
     }
 
     pub(crate) fn start_send(&mut self) -> Result<(), BenchError> {
-        if self.progress == Progress::Independent { self.begin_send() } else { Ok(()) }
+        if self.progress == Progress::Independent { measured(|| self.begin_send()) } else { Ok(()) }
     }
 
     fn begin_recv(&mut self) -> Result<(), BenchError> {
@@ -145,6 +146,10 @@ impl Exchange {
 
     /// Waits for what was started.
     pub(crate) fn wait(&mut self) -> Result<(), BenchError> {
+        measured(|| self.end())
+    }
+
+    fn end(&mut self) -> Result<(), BenchError> {
         if self.progress == Progress::Client {
             self.begin_recv()?;
             self.begin_send()?;

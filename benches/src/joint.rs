@@ -4,6 +4,7 @@ use ropeway::Communicator;
 use ropeway_examples::Mode;
 
 use crate::BenchError;
+use crate::allocations::measured;
 use crate::clock::{Span, now_ns};
 use crate::contribution::Extent;
 use crate::everyone::Everyone;
@@ -51,7 +52,7 @@ impl Joint {
     ) -> Result<Span, BenchError> {
         self.checked(Extent::Edges, |together, everyone| {
             let begin_ns = begin(everyone)?;
-            together.round(meanwhile)?;
+            measured(|| together.round(meanwhile))?;
             Ok(Span::since(begin_ns)?)
         })
     }

@@ -8,6 +8,7 @@
 //! machine can do without us. They take turns, run by run, so that whatever disturbs the machine disturbs all of them.
 #![forbid(unsafe_code)]
 
+mod allocations;
 mod asynchrony;
 mod bandwidth;
 pub mod boum;
@@ -86,6 +87,9 @@ use ropeway::Session;
 pub fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
     if plan.pin {
         cores::pin(session.world().rank())?;
+    }
+    if plan.counts_allocations {
+        console.count_allocations();
     }
     match plan.bench {
         Bench::Latency => latency::run(session, console, plan),

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::BenchError;
+use crate::allocations::measured;
 use crate::pair::Pair;
 use crate::pattern;
 use crate::plan::Effort;
@@ -55,8 +56,10 @@ impl<T: Trip> PingPong<T> {
         let seed = self.trips;
         pattern::fill(self.trip.outgoing()?, seed ^ u64::from(self.pair.leads));
         // The first trip finds out that the other side is ready as well, so it does not count.
-        self.trips(1)?;
-        let elapsed = self.trips(trips)?;
+        let elapsed = measured(|| {
+            self.trips(1)?;
+            self.trips(trips)
+        })?;
         match pattern::first_wrong(self.trip.incoming(), seed ^ u64::from(!self.pair.leads)) {
             None => Ok(elapsed),
             Some(byte) => Err(self.wrong_data(byte)),

@@ -106,6 +106,8 @@ pub struct Plan {
     pub notification: Vec<Notification>,
     /// What to compare, if that is the benchmark.
     pub contest: Option<Contest>,
+    /// Whether ranks count how often memory is allocated in the calls that are measured.
+    pub counts_allocations: bool,
 }
 
 impl Plan {

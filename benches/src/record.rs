@@ -291,7 +291,7 @@ impl Record {
         }
     }
 
-    /// Adds what the daemons have counted.
+    /// Adds what daemons and ranks have counted.
     pub fn with_counters(self, counters: Option<BTreeMap<String, u64>>) -> Self {
         Self { counters, ..self }
     }

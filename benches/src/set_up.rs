@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use ropeway::{Buffer, Error, RecvRequest, SendRequest};
 
 use crate::BenchError;
+use crate::allocations::measured;
 use crate::pair::Pair;
 use crate::plan::Effort;
 use crate::race::Contestant;
@@ -38,14 +39,18 @@ impl SetUp {
 
     fn set_up(&mut self) -> Result<Duration, BenchError> {
         self.pair.meet()?;
+        let elapsed = measured(|| self.init_and_free())?;
+        self.pair.meet()?;
+        Ok(elapsed)
+    }
+
+    fn init_and_free(&mut self) -> Result<Duration, BenchError> {
         let begin = Instant::now();
         for _ in 0..self.count {
             let (send, recv) = self.init()?;
             self.buffers.push((send.into_buffer(), recv.into_buffer()));
         }
-        let elapsed = begin.elapsed();
-        self.pair.meet()?;
-        Ok(elapsed)
+        Ok(begin.elapsed())
     }
 
     fn answer(&mut self) -> Result<Duration, BenchError> {

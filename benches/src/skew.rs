@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use ropeway::Session;
 use ropeway_examples::Mode;
 
+use crate::allocations::measured;
 use crate::link::{End, Link, OneShot, Persistent};
 use crate::pair::Pair;
 use crate::pattern;
@@ -61,7 +62,7 @@ impl<L: Link> Delays<L> {
         Self { pair: pair.clone(), link, effort, pause, messages: 0 }
     }
 
-    /// How long start and wait took. The receiver pauses in between.
+    /// A message, which is checked; how long start and wait took.
     fn message(&mut self, pause: Duration) -> Result<Duration, BenchError> {
         self.messages += 1;
         let number = self.messages;
@@ -71,16 +72,21 @@ impl<L: Link> Delays<L> {
             pattern::fill(message, number);
         }
         self.pair.meet()?;
+        let elapsed = measured(|| self.start_and_wait(pause))?;
+        let is_right = pattern::has_stamp(self.link.message(), number);
+        self.link.check(number, is_right)?;
+        Ok(elapsed)
+    }
+
+    /// The receiver pauses in between.
+    fn start_and_wait(&mut self, pause: Duration) -> Result<Duration, BenchError> {
         let begin = Instant::now();
         self.link.start()?;
         if !self.pair.leads {
             thread::sleep(pause);
         }
         self.link.wait()?;
-        let elapsed = begin.elapsed();
-        let is_right = pattern::has_stamp(self.link.message(), number);
-        self.link.check(number, is_right)?;
-        Ok(elapsed)
+        Ok(begin.elapsed())
     }
 
     /// The usual time of a message whose receiver is not late, in seconds.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use ropeway::Session;
 use ropeway_examples::Mode;
 
+use crate::allocations::measured;
 use crate::floor::Handover;
 use crate::pair::Pair;
 use crate::pattern;
@@ -61,7 +62,7 @@ impl<T: Trip> OneWay<T> {
         self.trip.arm()?;
         self.pair.meet()?;
         let begin = Instant::now();
-        let all_right = if self.pair.leads { self.send_all(seed)? } else { self.recv_all(seed)? };
+        let all_right = measured(|| if self.pair.leads { self.send_all(seed) } else { self.recv_all(seed) })?;
         let elapsed = begin.elapsed();
         let wrong = (!all_right).then_some(0);
         match wrong.or_else(|| pattern::first_wrong(self.trip.incoming(), seed ^ u64::from(!self.pair.leads))) {

@@ -13,6 +13,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use ropeway::Session;
 use ropeway_examples::Mode;
 
+use crate::allocations::measured;
 use crate::clock::now_ns;
 use crate::link::{End, Link, OneShot, Persistent};
 use crate::pair::Pair;
@@ -70,15 +71,13 @@ impl<L: Link> Wakeups<L> {
         thread::sleep(ASLEEP);
         let message = self.link.message();
         message[..TIME_BYTES].copy_from_slice(&now_ns()?.to_le_bytes());
-        self.link.start()?;
-        self.link.wait()?;
+        measured(|| self.start_and_wait())?;
         Ok(None)
     }
 
     fn wake_up(&mut self) -> Result<Option<f64>, BenchError> {
         let before = sleeps()?;
-        self.link.start()?;
-        self.link.wait()?;
+        measured(|| self.start_and_wait())?;
         let woken_ns = now_ns()?;
         let has_slept = sleeps()? > before;
         let message = self.link.message();
@@ -86,6 +85,11 @@ impl<L: Link> Wakeups<L> {
         self.link.check(self.messages, sent_ns > self.last_ns && sent_ns <= woken_ns)?;
         self.last_ns = sent_ns;
         Ok(has_slept.then(|| (woken_ns - sent_ns) as f64 / 1e3))
+    }
+
+    fn start_and_wait(&mut self) -> Result<(), BenchError> {
+        self.link.start()?;
+        self.link.wait()
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_examples::Mode;
 
+use crate::allocations::measured;
 use crate::pair::Pair;
 use crate::pattern;
 use crate::plan::Effort;
@@ -123,11 +124,11 @@ impl<S: Stream> Windows<S> {
 
     fn transfer(&mut self) -> Result<Cost, BenchError> {
         let before = cpu_time()?;
-        self.stream.arm()?;
+        measured(|| self.stream.arm())?;
         self.stream.meet()?;
         let begin = Instant::now();
         for window in 0..self.course.windows {
-            self.stream.transfer(window)?;
+            measured(|| self.stream.transfer(window))?;
             self.stream.meet()?;
         }
         let elapsed = begin.elapsed();

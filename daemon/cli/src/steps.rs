@@ -12,8 +12,11 @@ use crate::failure::Failure;
 use crate::launch::{Daemons, Ending, Events, Input, Launch, Next, Outcome, Output, Running};
 use crate::rank::Task;
 
-/// What daemons have counted, by its name.
+/// What daemons have counted, by its name, and ranks as [`ALLOCATIONS`].
 pub(crate) type Counters = BTreeMap<String, u64>;
+
+/// How often ranks have allocated memory in the calls that were measured.
+pub(crate) const ALLOCATIONS: &str = "allocations";
 
 /// A job that does a task.
 pub(crate) struct Steps<'a> {
@@ -31,7 +34,7 @@ pub(crate) struct Seen {
     pub(crate) daemon_cpu: Duration,
     /// Duration of each step.
     pub(crate) elapsed: Duration,
-    /// What the daemons have counted.
+    /// What the daemons have counted, and the ranks.
     pub(crate) counters: Option<Counters>,
 }
 
@@ -74,7 +77,9 @@ impl Steps<'_> {
                         return Err(Failure::Other("can't talk to rank 0".to_owned()));
                     }
                 }
-                Line::Done(label) => seen.entry(label).or_default().add(&before, &self.look()?),
+                Line::Done { label, allocations } => {
+                    seen.entry(label).or_default().add(&before, &self.look()?, allocations);
+                }
                 Line::Outcome { label, value } => hear(Told::Outcome(value, seen.remove(&label).unwrap_or_default())),
             }
         }
@@ -93,7 +98,7 @@ struct Look {
 }
 
 impl Seen {
-    /// What the daemons have counted in all of these; `None` if nobody could look.
+    /// What was counted in all of these; `None` if nobody could look.
     pub(crate) fn counted<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Counters> {
         let mut sums = None;
         for (label, count) in all.into_iter().flat_map(|seen| seen.counters.iter().flatten()) {
@@ -102,7 +107,7 @@ impl Seen {
         sums
     }
 
-    fn add(&mut self, before: &Look, after: &Look) {
+    fn add(&mut self, before: &Look, after: &Look, allocations: Option<u64>) {
         self.daemon_cpu += after.cpu.saturating_sub(before.cpu);
         self.elapsed += after.at - before.at;
         let (Some(before), Some(after)) = (&before.counters, &after.counters) else { return };
@@ -110,6 +115,9 @@ impl Seen {
         for (label, count) in after {
             let count = count.saturating_sub(before.get(label).copied().unwrap_or(0));
             *sums.entry(label.clone()).or_default() += count;
+        }
+        if let Some(count) = allocations {
+            *sums.entry(ALLOCATIONS.to_owned()).or_default() += count;
         }
     }
 }
@@ -127,11 +135,12 @@ mod tests {
             counters: Some(BTreeMap::from([("frames".to_owned(), count)])),
         };
         let mut seen = Seen::default();
-        seen.add(&look(0, 5), &look(10, 7));
-        seen.add(&look(100, 50), &look(120, 51));
+        seen.add(&look(0, 5), &look(10, 7), Some(4));
+        seen.add(&look(100, 50), &look(120, 51), Some(0));
         assert_eq!(seen.elapsed, Duration::from_millis(30));
         assert_eq!(seen.daemon_cpu, Duration::from_millis(15));
-        assert_eq!(seen.counters, Some(BTreeMap::from([("frames".to_owned(), 3)])));
+        let counters = [("frames", 3), (ALLOCATIONS, 4)].map(|(label, count)| (label.to_owned(), count));
+        assert_eq!(seen.counters, Some(BTreeMap::from(counters)));
         assert_eq!(Seen::counted([&seen, &Seen::default(), &seen]).unwrap()["frames"], 6);
         assert_eq!(Seen::counted([&Seen::default()]), None);
     }

@@ -99,6 +99,9 @@ fn our_daemons_counts_come_with_the_records_of_their_size() {
             let commands = record["counters"]["commands"].as_u64().unwrap();
             // Small one-shot messages don't need the daemon.
             assert!(commands > 0 || record["mode"] == "oneshot", "{record}");
+            // Programs allocate memory themselves.
+            let allocations = record["counters"]["allocations"].as_u64();
+            assert_eq!(allocations, (record["mode"] == "persistent").then_some(0), "{record}");
         }
         // Once for each size and way to wait, whatever the peers did.
         let table = stdout(&bench_as_table(&[&what[..], &["--counters"]].concat(), prefix.path()));

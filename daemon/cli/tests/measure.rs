@@ -100,6 +100,36 @@ fn bandwidth_between_nodes_comes_with_its_floor_and_counters() {
     }
 }
 
+/// How often ranks have allocated memory, in each record that says so.
+fn allocations(output: &Output) -> Vec<u64> {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+    records(output).iter().filter_map(|record| record["counters"]["allocations"].as_u64()).collect()
+}
+
+#[test]
+fn what_is_registered_allocates_nothing() {
+    for nodes in ["1", "2"] {
+        let counted = ["--nodes", nodes, "--iters", "10", "--mode", "persistent", "--counters"];
+        let latency = bench(&[&["latency", "--sizes", "8,64K"], &counted[..]].concat());
+        assert_eq!(allocations(&latency), [0; 2]);
+        let allreduce = bench(&[&["coll", "allreduce", "-n", "4", "--sizes", "8,64K"], &counted[..]].concat());
+        // The latency, and two kinds of computation.
+        assert_eq!(allocations(&allreduce), [0; 3 * 2]);
+    }
+}
+
+#[test]
+fn allocations_are_counted_if_they_are_asked_for() {
+    // Never before were so many messages under way, so there is no room yet to keep what they leave free.
+    let window = ["bandwidth", "--sizes", "64K", "--iters", "2", "--mode", "oneshot"];
+    let counted = allocations(&bench(&[&window[..], &["--counters"]].concat()));
+    assert_eq!(counted.len(), 2);
+    assert!(counted[0] > 0, "{counted:?}");
+    assert!(allocations(&bench(&window)).is_empty());
+    let table = stdout(&ropeway(&["bench", "latency", "--sizes", "8", "--iters", "2", "--counters"]).output().unwrap());
+    assert!(table.contains("\ncounted, persistent, 8: allocations 0"), "{table}");
+}
+
 /// Metric and unit of each record, in the order of the records.
 fn metrics(output: &Output) -> Vec<(String, String)> {
     let word = |value: &Value| value.as_str().unwrap().to_owned();

@@ -209,8 +209,10 @@ impl Arena<'_> {
             contest: Some(contest),
             address: self.flags.address(),
             line_rate: None,
+            // Programs allocate memory themselves.
+            counts_allocations: self.flags.counters && !Kind::OF_KERNELS.contains(&contest.kind),
         };
-        let (task, ranks) = (Task::Bench(plan), self.flags.ranks);
+        let (task, ranks) = (Task::Bench(Box::new(plan)), self.flags.ranks);
         let steps = Steps { task, ranks, wait: Some(wait), daemons: self.daemons, events: self.events };
         let mut figures = Vec::new();
         steps.follow(|told: Told<Measured>| {

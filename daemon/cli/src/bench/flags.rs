@@ -81,7 +81,8 @@ pub(crate) struct Flags {
     /// Keep each rank on one core.
     #[arg(long)]
     pub(super) pin: bool,
-    /// Also show what our daemons have counted meanwhile, as `counters` in JSON.
+    /// Also show what our daemons have counted meanwhile, and how often our ranks have allocated memory in the calls that were
+    /// measured: never, if all they need was registered before. As `counters` in JSON.
     #[arg(long, conflicts_with = "attach")]
     pub(super) counters: bool,
     /// One JSON object a line on standard output; the table then goes to standard error.
@@ -179,6 +180,7 @@ impl Flags {
             contest: None,
             address: self.address(),
             line_rate: self.rate.map(Rate::bits_per_s),
+            counts_allocations: self.counters,
         })
     }
 

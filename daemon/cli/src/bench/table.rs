@@ -5,7 +5,7 @@ use ropeway_bench::{
 };
 
 use super::wide;
-use crate::steps::{Counters, Seen};
+use crate::steps::{ALLOCATIONS, Counters, Seen};
 
 /// What has been measured so far.
 pub(super) struct Results {
@@ -115,7 +115,7 @@ impl Results {
         footnote(doubts.fold(Doubts::default(), Doubts::union))
     }
 
-    /// What the daemons have counted, a line for each result.
+    /// What was counted, a line for each result.
     pub(super) fn counted(&self) -> String {
         let mut text = String::new();
         for (measured, seen) in self.results.iter().filter(|_| self.with_counters) {
@@ -132,10 +132,11 @@ impl Results {
     }
 }
 
-/// What the daemons have counted while this was measured, without what they have not; nothing if nobody looked.
+/// What was counted while this was measured, without what never happened, unless that is to be known; nothing if nobody looked.
 pub(super) fn counted(what: &str, counters: Option<&Counters>) -> String {
     let Some(counters) = counters else { return String::new() };
-    let counts = counters.iter().filter(|(_, count)| **count > 0).map(|(label, count)| format!("{label} {count}"));
+    let counts = counters.iter().filter(|(label, count)| **count > 0 || *label == ALLOCATIONS);
+    let counts = counts.map(|(label, count)| format!("{label} {count}"));
     format!("counted, {what}: {}\n", counts.collect::<Vec<_>>().join(", "))
 }
 
@@ -222,9 +223,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_is_left_out() {
-        let counters = Counters::from([("bytes".to_owned(), 8), ("copies".to_owned(), 0), ("frames".to_owned(), 1)]);
-        assert_eq!(counted("persistent, 8", Some(&counters)), "counted, persistent, 8: bytes 8, frames 1\n");
+    fn what_never_happened_is_left_out_but_for_allocations() {
+        let counters = [(ALLOCATIONS, 0), ("bytes", 8), ("copies", 0), ("frames", 1)];
+        let counters = Counters::from(counters.map(|(label, count)| (label.to_owned(), count)));
+        let line = "counted, persistent, 8: allocations 0, bytes 8, frames 1\n";
+        assert_eq!(counted("persistent, 8", Some(&counters)), line);
         assert_eq!(counted("persistent, 8", None), "");
     }
 

@@ -108,6 +108,7 @@ impl Described {
             contest: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             line_rate: None,
+            counts_allocations: false,
         }
     }
 

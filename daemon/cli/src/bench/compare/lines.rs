@@ -33,7 +33,7 @@ pub(super) struct Line {
     /// The chance of such a difference if there were none.
     pub(super) p: f64,
     pub(super) version: &'static str,
-    /// What our daemons have counted in all runs, if that was asked for.
+    /// What our daemons and ranks have counted in all runs, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) counters: Option<Counters>,
 }
@@ -63,7 +63,7 @@ pub(super) fn table(flags: &Flags, lines: &[Line]) -> String {
     format!("Ropeway and others in turns; {heading}\n{table}{}", footnote(doubts))
 }
 
-/// What our daemons have counted, a line for each size: all its peers were beside the same runs of ours.
+/// What was counted on our side, a line for each size: all its peers were beside the same runs of ours.
 pub(super) fn counted(lines: &[Line]) -> String {
     let counted = |line: &Line| {
         let what = format!("{}, {}, {}", line.of, line.setting.wait, Size(line.bytes));
