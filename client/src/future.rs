@@ -7,7 +7,9 @@ use std::task::{Context, Poll, Waker};
 
 use crate::operation::Operation;
 use crate::request::Persistent;
-use crate::{Active, ActiveExchange, Buffer, Error, Pending, PendingCollective, Plain, Status};
+use crate::{
+    Active, ActiveExchange, Buffer, Error, Pending, PendingCollective, PendingNeighborCollective, Plain, Status,
+};
 
 /// An [`Active`] operation that is awaited.
 ///
@@ -147,6 +149,37 @@ impl<T: Plain> Drop for CollectiveFuture<'_, T> {
     }
 }
 
+/// A [`PendingNeighborCollective`] that is awaited. It fills the output as messages come.
+///
+/// Dropping it is as good as dropping that: the messages travel on.
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct NeighborCollectiveFuture<'a, T: Plain> {
+    pending: PendingNeighborCollective<'a, T>,
+}
+
+impl<'a, T: Plain> IntoFuture for PendingNeighborCollective<'a, T> {
+    type Output = Result<(), Error>;
+    type IntoFuture = NeighborCollectiveFuture<'a, T>;
+
+    fn into_future(self) -> NeighborCollectiveFuture<'a, T> {
+        NeighborCollectiveFuture { pending: self }
+    }
+}
+
+impl<T: Plain> Future for NeighborCollectiveFuture<'_, T> {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        poll(&mut self.pending, context)
+    }
+}
+
+impl<T: Plain> Drop for NeighborCollectiveFuture<'_, T> {
+    fn drop(&mut self) {
+        self.pending.forget_waker();
+    }
+}
+
 /// What a future asks about.
 trait Awaited {
     type Outcome;
@@ -192,6 +225,18 @@ impl<T: Plain> Awaited for PendingCollective<'_, T> {
     }
 }
 
+impl<T: Plain> Awaited for PendingNeighborCollective<'_, T> {
+    type Outcome = ();
+
+    fn test(&mut self) -> Result<Option<()>, Error> {
+        Ok(self.test()?.then_some(()))
+    }
+
+    fn watch(&mut self, waker: &Waker) -> Result<bool, Error> {
+        Self::watch(self, waker)
+    }
+}
+
 /// Whoever awaits waits: what there is to copy of a large message is copied here.
 fn poll<A: Awaited>(awaited: &mut A, context: &mut Context<'_>) -> Poll<Result<A::Outcome, Error>> {
     loop {
@@ -222,6 +267,12 @@ impl fmt::Debug for ExchangeFuture<'_> {
 impl<T: Plain> fmt::Debug for CollectiveFuture<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("CollectiveFuture").field(&self.pending).finish()
+    }
+}
+
+impl<T: Plain> fmt::Debug for NeighborCollectiveFuture<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NeighborCollectiveFuture").field(&self.pending).finish()
     }
 }
 

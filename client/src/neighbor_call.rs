@@ -3,23 +3,24 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::task::Waker;
 
 use crate::attachment::Attachment;
 use crate::neighbor_collective::one_behind_the_other;
 use crate::operation::Operation;
 use crate::pending::{begin_recv, begin_send};
-use crate::running::{Run, Running};
+use crate::running::{Run, Running, wait_any_with};
 use crate::topology::Edge;
 use crate::wait::Event;
 use crate::wires::Reach;
-use crate::{Buffer, Error, Neighborhood, Plain, Status, buffer};
+use crate::{Buffer, Error, Neighborhood, Plain, Status, WaitMode, buffer};
 
 /// A running call, such as an [`ineighbor_alltoall`](Neighborhood::ineighbor_alltoall), which fills its output as messages come.
 ///
 /// Once it was begun this rank is not needed any more: the input may be changed, and the program may compute. Dropping it lets the
 /// messages travel on, as long as there is the neighbourhood; what has come by then is in the output.
 ///
-/// It can be waited for [beside others](crate::wait_any).
+/// It can be awaited, and waited for [beside others](crate::wait_any).
 #[must_use = "the output is filled by `wait`"]
 pub struct PendingNeighborCollective<'a, T: Plain> {
     neighborhood: &'a Neighborhood,
@@ -183,8 +184,13 @@ fn check_length(array: &'static str, elements: usize, expected: usize) -> Result
 
 impl<T: Plain> PendingNeighborCollective<'_, T> {
     /// Waits until all messages have come and gone.
-    pub fn wait(mut self) -> Result<(), Error> {
-        crate::wait_any(&mut [&mut self]).map(drop)
+    pub fn wait(self) -> Result<(), Error> {
+        self.finish(None)
+    }
+
+    /// As [`wait`](Self::wait), in this mode.
+    pub fn wait_with(self, mode: WaitMode) -> Result<(), Error> {
+        self.finish(Some(mode))
     }
 
     /// Whether all messages have come and gone. If so, the output is filled, and [`wait`](Self::wait) returns at once.
@@ -193,6 +199,25 @@ impl<T: Plain> PendingNeighborCollective<'_, T> {
             self.take_outcome()?;
         }
         Ok(self.is_over)
+    }
+
+    /// Has this task woken when a message gets on. False if one has already.
+    pub(crate) fn watch(&self, waker: &Waker) -> Result<bool, Error> {
+        for message in &self.messages {
+            if !message.operation.watch(Some(waker))? {
+                return Ok(false);
+            }
+        }
+        Ok(!self.messages.is_empty())
+    }
+
+    /// The task that was to be woken is gone.
+    pub(crate) fn forget_waker(&self) {
+        self.messages.iter().for_each(|message| message.operation.forget_waker());
+    }
+
+    fn finish(mut self, mode: Option<WaitMode>) -> Result<(), Error> {
+        wait_any_with(&mut [&mut self], mode).map(drop)
     }
 
     /// Takes what has ended.

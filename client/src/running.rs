@@ -6,7 +6,7 @@ use crate::attachment::Attachment;
 use crate::pending::Pending;
 use crate::wait::Event;
 use crate::wires::Reach;
-use crate::{Active, Error, Plain, Status};
+use crate::{Active, Error, Plain, Status, WaitMode};
 
 /// Something that runs and ends: an [`Active`] request, a [`Pending`] message, a
 /// [`PendingCollective`](crate::PendingCollective).
@@ -38,6 +38,14 @@ impl<T: Plain> Running for Pending<T> {}
 /// # }
 /// ```
 pub fn wait_any(running: &mut [&mut dyn Running]) -> Result<Option<(usize, Status)>, Error> {
+    wait_any_with(running, None)
+}
+
+/// As [`wait_any`], in this mode if there is one.
+pub(crate) fn wait_any_with(
+    running: &mut [&mut dyn Running],
+    mode: Option<WaitMode>,
+) -> Result<Option<(usize, Status)>, Error> {
     let mut attachments = running.iter().map(|one| one.seen().0.attachment());
     let Some(attachment) = attachments.next().cloned() else { return Ok(None) };
     if attachments.any(|other| !Arc::ptr_eq(other, &attachment)) {
@@ -45,18 +53,22 @@ pub fn wait_any(running: &mut [&mut dyn Running]) -> Result<Option<(usize, Statu
     }
     attachment.look(Reach::Nowhere);
     attachment.log().begin_wait(None);
-    let ended = until_any(&attachment, running);
+    let ended = until_any(&attachment, running, mode.unwrap_or_else(|| attachment.wait_mode()));
     attachment.log().end_wait(None);
     ended
 }
 
-fn until_any(attachment: &Attachment, running: &mut [&mut dyn Running]) -> Result<Option<(usize, Status)>, Error> {
+fn until_any(
+    attachment: &Attachment,
+    running: &mut [&mut dyn Running],
+    mode: WaitMode,
+) -> Result<Option<(usize, Status)>, Error> {
     loop {
         let ended = take_any(running)?;
         if ended.is_some() || AnyOf(running).events().next().is_none() {
             return Ok(ended);
         }
-        if let Err(error) = attachment.wait(&AnyOf(running), attachment.wait_mode()) {
+        if let Err(error) = attachment.wait(&AnyOf(running), mode) {
             // The session is over, which each of them says once.
             return take_any(running)?.map_or(Err(error), |ended| Ok(Some(ended)));
         }

@@ -106,6 +106,35 @@ fn exchanges_with_neighbours_can_be_awaited() {
     }
 }
 
+async fn call_with_neighbours(world: Communicator, count: usize) {
+    let ring = world.cartesian(&[2], &[true]).unwrap();
+    let (own, other) = (ring.rank() as u8, 1 - ring.rank() as u8);
+    for round in 0..20 {
+        let (mut gathered, mut exchanged) = (vec![0; 2 * count], vec![0; 2 * count]);
+        let gathering = ring.ineighbor_allgather(&vec![round + own; count], &mut gathered).unwrap();
+        let exchanging = ring.ineighbor_alltoall(&vec![round + own + 100; 2 * count], &mut exchanged).unwrap();
+        exchanging.await.unwrap();
+        gathering.await.unwrap();
+        assert!(gathered.iter().all(|&byte| byte == round + other), "round {round}");
+        assert!(exchanged.iter().all(|&byte| byte == round + other + 100), "round {round}");
+    }
+}
+
+#[test]
+fn calls_with_neighbours_can_be_awaited() {
+    for nodes in [1, 2] {
+        let cluster = Cluster::start(nodes, 2);
+        let sessions = [cluster.attach(0), cluster.attach(1)];
+        for count in SIZES {
+            let worlds = sessions.each_ref().map(Session::world);
+            single_threaded().block_on(async {
+                let [zero, one] = worlds.map(|world| call_with_neighbours(world, count));
+                tokio::join!(zero, one)
+            });
+        }
+    }
+}
+
 async fn add_up(world: Communicator, count: usize, rounds: u64) {
     for round in 0..rounds {
         let (mut sum, mut all) = (vec![0; count], vec![0; 2 * count]);

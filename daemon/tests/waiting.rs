@@ -50,6 +50,30 @@ fn waiting_for_any_of_hundreds_takes_no_time_and_finds_the_one() {
     }
 }
 
+/// Though its session polls.
+#[test]
+fn a_call_with_neighbours_waits_as_it_is_told() {
+    let cluster = Cluster::start(1, 2);
+    let sessions = [0, 1].map(|rank| cluster.attach(rank));
+    let ring = |rank: usize| sessions[rank].world().cartesian(&[2], &[true]).unwrap();
+    sessions[0].set_wait_mode(WaitMode::Polling);
+    let (beside, used) = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let (ring, mut beside) = (ring(0), [0; 2]);
+            let gathering = ring.ineighbor_allgather(&[1u8], &mut beside).unwrap();
+            let before = cpu_time_of_thread();
+            gathering.wait_with(WaitMode::Blocking).unwrap();
+            (beside, cpu_time_of_thread() - before)
+        });
+        let ring = ring(1);
+        std::thread::sleep(Duration::from_millis(300));
+        ring.neighbor_allgather(&[7u8], &mut [0; 2]).unwrap();
+        soon(|| waiting.join().unwrap())
+    });
+    assert_eq!(beside, [7; 2]);
+    assert!(used < Duration::from_millis(15), "waited by looking: {used:?}");
+}
+
 /// A completion wakes the thread that waits for it, and not those that wait for something else.
 #[test]
 fn a_completion_wakes_one_thread() {
