@@ -3,6 +3,9 @@
 //!
 //! A benchmark says of its calls that they are [`measured`]. What it allocates around them, such as room for samples, does not count;
 //! nor do other threads, nor the rounds that prove a collective's data, the first of which finds where its members meet.
+//!
+//! The allocator that can count belongs to every program that links this crate, whether it counts or not. It writes the zeros of zeroed
+//! memory, and copies what grows: nothing of that belongs into calls that are measured.
 
 use std::cell::Cell;
 
