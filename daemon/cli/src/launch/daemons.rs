@@ -13,6 +13,7 @@ use ropeway_proto::control::DaemonAddress;
 use ropeway_proto::hello::ClusterKey;
 
 use super::LaunchError;
+use super::cores::Confined;
 use super::network::{Inside, Network, Rate};
 
 /// A daemon for each node.
@@ -30,8 +31,12 @@ impl Daemons {
             return Ok(Self::Embedded(vec![Daemon::start(Config::default())?], None));
         }
         let key = ClusterKey(random_bytes().map_err(LaunchError::system("making a key"))?);
-        let start = |_| Ok(Daemon::start(Config::on_loopback(key))?);
-        (0..nodes).map(start).collect::<Result<_, LaunchError>>().map(|daemons| Self::Embedded(daemons, None))
+        let start = |node| {
+            let confined = Confined::to(node, nodes as usize);
+            let _confined = confined.map_err(LaunchError::system("dealing out the cores"))?;
+            Ok(Daemon::start(Config::on_loopback(key))?)
+        };
+        (0..nodes as usize).map(start).collect::<Result<_, LaunchError>>().map(|daemons| Self::Embedded(daemons, None))
     }
 
     /// Starts embedded ones, each in a network namespace of its own.
@@ -41,6 +46,8 @@ impl Daemons {
         let start = |node| {
             // Its sockets, and the links it dials, belong to the namespace of the thread that makes them.
             let _inside = network.enter(node).map_err(LaunchError::system("entering a namespace"))?;
+            let confined = Confined::to(node, nodes as usize);
+            let _confined = confined.map_err(LaunchError::system("dealing out the cores"))?;
             Ok(Daemon::start(Config::on_private_network(Network::address(node), key))?)
         };
         let daemons = (0..nodes as usize).map(start).collect::<Result<_, LaunchError>>()?;
