@@ -47,7 +47,7 @@ pub(crate) fn run_messages(
 ) -> Result<(), BenchError> {
     let (mut entrants, mut floors) = (Vec::new(), Vec::new());
     // The parameters of a model do without.
-    let with_floors = plan.crosses_nodes && plan.bench == Bench::Overlap;
+    let with_floors = plan.crosses_nodes() && plan.bench == Bench::Overlap;
     let contestants = CONTESTANTS * plan.classes().count() + if with_floors { FLOORS } else { 0 };
     for (mode, compute, Class { notification, progress }) in plan.kinds(computations) {
         let what = What::Message { side, progress };
@@ -57,7 +57,8 @@ pub(crate) fn run_messages(
         entrants.push((case.turns(hiding, transfer), case));
     }
     for &compute in computations.iter().filter(|_| with_floors) {
-        let transfer = Transfer::of(pair, side, |pair| Exchange::bare(pair, &pair.connect(plan)?, bytes, side))?;
+        let transfer =
+            Transfer::of(pair, side, |pair| Exchange::bare(pair, &pair.connect(&plan.addresses)?, bytes, side))?;
         floors.push((
             compute,
             Turns {

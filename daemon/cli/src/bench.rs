@@ -85,8 +85,13 @@ fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, F
     let daemons = flags.daemons()?;
     let bench = plan.bench;
     let mut results = Results::new(bench, flags.setting(), flags.counters);
-    let steps =
-        Steps { task: Task::Bench(plan), ranks: flags.ranks, wait: Some(flags.wait()), daemons: &daemons, events };
+    let steps = Steps {
+        task: Task::Bench(Box::new(plan)),
+        ranks: flags.ranks,
+        wait: Some(flags.wait()),
+        daemons: &daemons,
+        events,
+    };
     let followed = steps.follow(|told| match told {
         Told::Step(label) => progress.say(&format!("{bench}: {label}")),
         Told::Outcome(measured, seen) => results.add(measured, seen),

@@ -22,7 +22,7 @@ pub(crate) struct Flags {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Task {
     /// A benchmark.
-    Bench(Plan),
+    Bench(Box<Plan>),
     /// The demonstration.
     Jacobi(JacobiTask),
     /// A program that the model is compared with.

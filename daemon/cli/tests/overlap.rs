@@ -161,6 +161,17 @@ fn nodes_in_namespaces_can_not_beat_their_line() {
 }
 
 #[test]
+fn pairs_of_all_nodes_have_their_floor_in_namespaces() {
+    if !has_namespaces() {
+        return;
+    }
+    // Rank 2 of the second node is called by rank 5 of the third.
+    let output = bench(&["message-rate", "-n", "6", "--nodes", "3", "--netns", "--sizes", "8", "--mode", "persistent"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(records(&output).iter().all(|record| record["floor"].as_f64().unwrap() > 0.0), "{}", stdout(&output));
+}
+
+#[test]
 fn overlap_in_namespaces_comes_with_its_line_rate() {
     if !has_namespaces() {
         return;

@@ -200,17 +200,16 @@ impl Arena<'_> {
             warmup: None,
             runs: 1,
             seconds: 0.0,
-            crosses_nodes: self.flags.nodes > 1,
             pin: self.has_cores(),
             collectives: Vec::new(),
             methods: Vec::new(),
             progress: Vec::new(),
             notification: Vec::new(),
             contest: Some(contest),
-            address: self.flags.address(),
+            addresses: self.flags.addresses(),
             line_rate: None,
         };
-        let (task, ranks) = (Task::Bench(plan), self.flags.ranks);
+        let (task, ranks) = (Task::Bench(Box::new(plan)), self.flags.ranks);
         let steps = Steps { task, ranks, wait: Some(wait), daemons: self.daemons, events: self.events };
         let mut figures = Vec::new();
         steps.follow(|told: Told<Measured>| {

@@ -31,7 +31,7 @@ impl Lab<'_> {
     /// The parameters of the model, for messages of the plan's sizes, and what was seen meanwhile.
     pub(crate) fn parameters(&self, plan: Plan, crew: Crew) -> Result<Vec<(Measured, Seen)>, Failure> {
         let plan = Plan { notification: vec![Notification(crew.wait)], ..plan };
-        self.job("parameters", Task::Bench(plan), crew)
+        self.job("parameters", Task::Bench(Box::new(plan)), crew)
     }
 
     /// So many runs of a program, and what was seen meanwhile.

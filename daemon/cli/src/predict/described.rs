@@ -99,14 +99,13 @@ impl Described {
             warmup: None,
             runs: 5,
             seconds: 0.0,
-            crosses_nodes: self.nodes > 1,
             pin: false,
             collectives: Vec::new(),
             methods: Vec::new(),
             progress: vec![Progress::Independent],
             notification: Vec::new(),
             contest: None,
-            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST); self.nodes as usize],
             line_rate: None,
         }
     }
