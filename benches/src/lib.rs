@@ -10,6 +10,7 @@
 
 mod asynchrony;
 mod bandwidth;
+mod bare;
 pub mod boum;
 mod called;
 mod calls;
@@ -32,7 +33,9 @@ mod idle;
 mod joint;
 mod kernel;
 mod latency;
+mod lines;
 mod link;
+mod memory;
 mod message_rate;
 mod method;
 pub mod micro;

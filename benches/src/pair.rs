@@ -31,6 +31,12 @@ impl Pair {
         Some(Self { world: world.clone(), peer, leads })
     }
 
+    /// This rank and another one; `None` if that is itself.
+    pub(crate) fn with(world: &Communicator, peer: u32) -> Option<Self> {
+        let leads = world.rank() < peer;
+        (peer != world.rank()).then(|| Self { world: world.clone(), peer, leads })
+    }
+
     /// Has the leader decide, and tells the other.
     pub(crate) fn agree<const N: usize>(&self, decide: impl FnOnce() -> [u64; N]) -> Result<[u64; N], BenchError> {
         let mut decision = [0; N];
