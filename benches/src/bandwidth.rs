@@ -32,7 +32,7 @@ fn run_one(session: &Session, console: &mut Console, plan: &Plan, course: Course
         entrants.push(Entrant::new("floor", pair.as_ref(), |pair| floor(session, pair, course, plan))?);
     }
     let series = take_turns(console, plan.runs, &mut entrants)?;
-    let floor_name = if plan.crosses_nodes { "tcp stream" } else { "memcpy" };
+    let floor_name = if plan.crosses_nodes() { "tcp stream" } else { "memcpy" };
     for (&mode, of_mode) in plan.modes.iter().zip(&series) {
         let Some(summary) = of_mode.summary() else { continue };
         let measured = Measured {
@@ -56,7 +56,7 @@ fn label(mode: Mode, side: Side) -> String {
 
 fn floor(session: &Session, pair: &Pair, course: Course, plan: &Plan) -> Result<Box<dyn Contestant>, BenchError> {
     let effort = plan.effort(CONTESTANTS, WARMUP);
-    if plan.crosses_nodes {
+    if plan.crosses_nodes() {
         return Ok(windows(pair, window::of_tcp(pair, course, plan)?, course, effort));
     }
     Ok(Box::new(Copying::new(session, pair, course.bytes, course.window, effort.time)))

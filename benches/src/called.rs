@@ -2,6 +2,7 @@
 
 use ropeway::{Communicator, Error};
 
+use crate::BenchError;
 use crate::contribution::{Contribution, Element};
 use crate::operation::{CollectiveCall, Operation};
 use crate::together::Form;
@@ -79,10 +80,11 @@ impl<T: Element> Form<T> for Called<T> {
         &mut self.output
     }
 
-    fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), Error> {
+    fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError> {
         match meanwhile {
-            None => self.block(),
-            Some(compute) => self.overlap(compute),
+            None => self.block()?,
+            Some(compute) => self.overlap(compute)?,
         }
+        Ok(())
     }
 }

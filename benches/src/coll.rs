@@ -10,6 +10,7 @@ use crate::method::Method;
 use crate::operation::CollectiveCall;
 use crate::statistics::Summary;
 use crate::timetable::Timetable;
+use crate::together::Means;
 use crate::{BenchError, Console, Measured, Plan};
 
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
@@ -72,7 +73,7 @@ struct Entrant {
 impl Entrant {
     fn new(world: &Communicator, plan: &Plan, contestants: usize, case: Case) -> Result<Self, BenchError> {
         Ok(Self {
-            joint: Joint::new(world, &case.method, case.mode, case.call, case.bytes)?,
+            joint: Joint::new(world, Means::Ropeway(&case.method, case.mode), case.call, case.bytes)?,
             case,
             timetable: Timetable::new(plan.effort(contestants, WARMUP)),
             samples: Vec::new(),

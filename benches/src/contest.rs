@@ -14,7 +14,7 @@ use crate::kernel::{Kernel, kernel};
 use crate::method::Method;
 use crate::operation::{CollectiveCall, Operation, UnknownOperation};
 use crate::statistics::Summary;
-use crate::together::{Together, together};
+use crate::together::{Means, Together, together};
 use crate::{BenchError, Console, Measured, Plan, gather};
 
 /// The other side, as C source.
@@ -190,7 +190,8 @@ enum Part {
 impl Part {
     fn new(world: &Communicator, contest: Contest, bytes: usize) -> Result<Self, BenchError> {
         if let Some(operation) = contest.kind.operation() {
-            let together = together(world, &Method::usual(), Mode::Persistent, CollectiveCall::of(operation), bytes)?;
+            let (method, call) = (Method::usual(), CollectiveCall::of(operation));
+            let together = together(world, Means::Ropeway(&method, Mode::Persistent), call, bytes)?;
             return Ok(Self::Together { together, touch: contest.touch, round: 0 });
         }
         match kernel(world, contest.kind, bytes) {

@@ -112,7 +112,7 @@ impl Contribution {
 }
 
 /// What collectives are measured with.
-pub(crate) trait Element: Reducible + PartialEq {
+pub(crate) trait Element: Reducible + PartialEq + Send {
     /// Those it is measured with.
     const OPERATORS: &'static [Operator];
     /// One for each number, such that many of them can be combined exactly.

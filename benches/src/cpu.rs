@@ -33,7 +33,7 @@ fn run_size(pair: Option<&Pair>, console: &mut Console, plan: &Plan, course: Cou
         entrants.push(Entrant::new(mode.to_string(), pair, make)?);
         moved.push(moved_bytes);
     }
-    if plan.crosses_nodes {
+    if plan.crosses_nodes() {
         let make = |pair: &Pair| Ok(usage(pair, window::of_tcp(pair, course, plan)?, &Rc::default()));
         entrants.push(Entrant::new("floor", pair, make)?);
     }

@@ -33,13 +33,13 @@ pub(crate) struct Exchange {
 enum Outgoing {
     Persistent(SendRequest<u8>),
     OneShot(Message),
-    Bare(Mover),
+    Bare(Mover<Vec<u8>>),
 }
 
 enum Incoming {
     Persistent(RecvRequest<u8>),
     OneShot(Message),
-    Bare(Mover),
+    Bare(Mover<Vec<u8>>),
 }
 
 /// A one-shot message, which is here or on its way.
@@ -104,7 +104,7 @@ impl Exchange {
             None => return,
             Some(Outgoing::Persistent(send)) => send.buffer_mut(),
             Some(Outgoing::OneShot(message)) => message.here.as_deref_mut().expect(NOT_STARTED),
-            Some(Outgoing::Bare(mover)) => mover.message_mut().expect(NOT_STARTED),
+            Some(Outgoing::Bare(mover)) => mover.load_mut().expect(NOT_STARTED),
         };
         pattern::stamp(message, self.number);
         pattern::fill(message, 2 * self.number + u64::from(self.pair.leads));
@@ -179,7 +179,7 @@ impl Exchange {
             None => return Ok(()),
             Some(Incoming::Persistent(recv)) => recv.buffer(),
             Some(Incoming::OneShot(message)) => message.here.as_deref().expect(NOT_STARTED),
-            Some(Incoming::Bare(mover)) => mover.message().expect(NOT_STARTED),
+            Some(Incoming::Bare(mover)) => mover.load().expect(NOT_STARTED),
         };
         let stamp = (!pattern::has_stamp(message, self.number)).then_some(0);
         let seed = 2 * self.number + u64::from(!self.pair.leads);

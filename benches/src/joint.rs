@@ -1,7 +1,6 @@
 //! A collective in rounds, each of which has data of its own.
 
 use ropeway::Communicator;
-use ropeway_examples::Mode;
 
 use crate::BenchError;
 use crate::allocations::measured;
@@ -9,9 +8,8 @@ use crate::clock::{Span, now_ns};
 use crate::contribution::Extent;
 use crate::everyone::Everyone;
 use crate::hiding::Communication;
-use crate::method::Method;
 use crate::operation::{CollectiveCall, Operation};
-use crate::together::{Together, together};
+use crate::together::{Means, Together, together};
 
 /// One rank's part.
 pub(crate) struct Joint {
@@ -24,12 +22,11 @@ pub(crate) struct Joint {
 impl Joint {
     pub(crate) fn new(
         world: &Communicator,
-        method: &Method,
-        mode: Mode,
+        means: Means<'_>,
         call: CollectiveCall,
         bytes: usize,
     ) -> Result<Self, BenchError> {
-        let together = together(world, method, mode, call, bytes)?;
+        let together = together(world, means, call, bytes)?;
         let is_barrier = call.operation == Operation::Barrier;
         Ok(Self { everyone: Everyone::of(world), together, is_barrier, round: 0 })
     }

@@ -11,6 +11,7 @@
 mod allocations;
 mod asynchrony;
 mod bandwidth;
+mod bare;
 pub mod boum;
 mod called;
 mod calls;
@@ -33,7 +34,9 @@ mod idle;
 mod joint;
 mod kernel;
 mod latency;
+mod lines;
 mod link;
+mod memory;
 mod message_rate;
 mod method;
 pub mod micro;

@@ -48,7 +48,7 @@ fn run_pairs(
         let batches = pair.as_ref().map(|pair| window::of_messages(pair, mode, course)).transpose()?;
         entrants.push(Entrant::of_all(label(mode, pairs), rates(batches)));
     }
-    if plan.crosses_nodes {
+    if plan.crosses_nodes() {
         let batches = pair.as_ref().map(|pair| window::of_tcp(pair, course, plan)).transpose()?;
         entrants.push(Entrant::of_all("floor", rates(batches)));
     }

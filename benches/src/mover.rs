@@ -1,4 +1,4 @@
-//! What a program can do by itself to have messages move while it computes: a thread at a socket for each way.
+//! What a program can do by itself to have data move while it computes: threads at sockets, such as one for each way of a message.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -7,60 +7,66 @@ use std::thread;
 
 use crate::cores;
 
-/// A message, and a thread that moves it each time it is told to, and sleeps in between.
-pub(crate) struct Mover {
+/// A load, and a thread that moves it each time it is told to, and sleeps in between.
+pub(crate) struct Mover<L> {
     /// `None` while the thread has it.
-    message: Option<Vec<u8>>,
-    begin: Sender<Vec<u8>>,
-    done: Receiver<io::Result<Vec<u8>>>,
+    load: Option<L>,
+    begin: Sender<L>,
+    done: Receiver<io::Result<L>>,
 }
 
-impl Mover {
+/// The load is a message.
+impl Mover<Vec<u8>> {
     /// Sends so many bytes each time.
     pub(crate) fn sending(mut stream: TcpStream, bytes: usize) -> io::Result<Self> {
-        Self::new(bytes, move |message| stream.write_all(message))
+        Self::new(vec![0; bytes], move |message| stream.write_all(message))
     }
 
     /// Receives so many bytes each time.
     pub(crate) fn receiving(mut stream: TcpStream, bytes: usize) -> io::Result<Self> {
-        Self::new(bytes, move |message| stream.read_exact(message))
+        Self::new(vec![0; bytes], move |message| stream.read_exact(message))
     }
+}
 
-    fn new(bytes: usize, mut transfer: impl FnMut(&mut [u8]) -> io::Result<()> + Send + 'static) -> io::Result<Self> {
-        let (begin, messages) = channel::<Vec<u8>>();
+impl<L: Send + 'static> Mover<L> {
+    pub(crate) fn new(
+        load: L,
+        mut transfer: impl FnMut(&mut L) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (begin, loads) = channel::<L>();
         let (moved, done) = channel();
         let work = move || {
             cores::roam();
             // Until nobody is left to tell it to.
-            for mut message in messages {
-                let result = transfer(&mut message).map(|()| message);
+            for mut load in loads {
+                let result = transfer(&mut load).map(|()| load);
                 if moved.send(result).is_err() {
                     break;
                 }
             }
         };
         thread::Builder::new().name("mover".into()).spawn(work)?;
-        Ok(Self { message: Some(vec![0; bytes]), begin, done })
+        Ok(Self { load: Some(load), begin, done })
     }
 
-    pub(crate) fn message(&self) -> Option<&[u8]> {
-        self.message.as_deref()
+    pub(crate) fn load(&self) -> Option<&L> {
+        self.load.as_ref()
     }
 
-    pub(crate) fn message_mut(&mut self) -> Option<&mut [u8]> {
-        self.message.as_deref_mut()
+    pub(crate) fn load_mut(&mut self) -> Option<&mut L> {
+        self.load.as_mut()
     }
 
     /// Wakes the thread.
     pub(crate) fn start(&mut self) -> io::Result<()> {
-        let Some(message) = self.message.take() else { return Ok(()) };
-        self.begin.send(message).map_err(io::Error::other)
+        let Some(load) = self.load.take() else { return Ok(()) };
+        self.begin.send(load).map_err(|_| io::Error::other("the thread has ended"))
     }
 
     /// Sleeps until the thread has done what it was told.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
-        if self.message.is_none() {
-            self.message = Some(self.done.recv().map_err(io::Error::other)??);
+        if self.load.is_none() {
+            self.load = Some(self.done.recv().map_err(io::Error::other)??);
         }
         Ok(())
     }

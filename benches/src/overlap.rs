@@ -1,9 +1,12 @@
 //! How much of the communication hides behind computation (see [`hiding`](crate::hiding)): of messages, seen from each side,
 //! or of collectives.
 
+use std::fmt::Display;
+
 use ropeway::{Communicator, Session};
 use ropeway_examples::Mode;
 
+use crate::bare::least;
 use crate::clock::{Span, now_ns};
 use crate::computation::Compute;
 use crate::exchange::{BARE, Exchange};
@@ -17,6 +20,7 @@ use crate::plan::{Bench, Class};
 use crate::progress::Progress;
 use crate::record::{Floor, Side};
 use crate::statistics::Summary;
+use crate::together::Means;
 use crate::{BenchError, Console, Measured, Plan};
 
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
@@ -47,7 +51,7 @@ pub(crate) fn run_messages(
 ) -> Result<(), BenchError> {
     let (mut entrants, mut floors) = (Vec::new(), Vec::new());
     // The parameters of a model do without.
-    let with_floors = plan.crosses_nodes && plan.bench == Bench::Overlap;
+    let with_floors = plan.crosses_nodes() && plan.bench == Bench::Overlap;
     let contestants = CONTESTANTS * plan.classes().count() + if with_floors { FLOORS } else { 0 };
     for (mode, compute, Class { notification, progress }) in plan.kinds(computations) {
         let what = What::Message { side, progress };
@@ -57,22 +61,15 @@ pub(crate) fn run_messages(
         entrants.push((case.turns(hiding, transfer), case));
     }
     for &compute in computations.iter().filter(|_| with_floors) {
-        let transfer = Transfer::of(pair, side, |pair| Exchange::bare(pair, &pair.connect(plan)?, bytes, side))?;
-        floors.push((
-            compute,
-            Turns {
-                label: format!("floor, {side}, {compute}"),
-                // Its threads sleep, however the ranks wait for each other.
-                notification: plan.notification[0],
-                hiding: Hiding::new(compute, plan, contestants),
-                communication: transfer,
-            },
-        ));
+        let transfer =
+            Transfer::of(pair, side, |pair| Exchange::bare(pair, &pair.connect(&plan.addresses)?, bytes, side))?;
+        floors.push((compute, Turns::of_floor(plan, (side, compute), contestants, transfer)));
     }
     take_turns((session, console), plan, &mut entrants, &mut floors)
 }
 
-/// All methods, forms of the call, ways to wait and kinds of computation take turns.
+/// All methods, forms of the call, ways to wait and kinds of computation take turns; with what hides without Ropeway if each rank
+/// has a node to itself. On a node with several, Ropeway's ranks share memory and send less, so that would be no floor.
 fn run_collective(
     (session, world): (&Session, &Communicator),
     console: &mut Console,
@@ -80,13 +77,15 @@ fn run_collective(
     call: CollectiveCall,
     bytes: usize,
 ) -> Result<(), BenchError> {
-    let mut entrants = Vec::new();
-    let contestants = CONTESTANTS * plan.methods.len() * plan.notification.len();
+    let (mut entrants, mut floors) = (Vec::new(), Vec::new());
+    let is_alone = plan.addresses.len() == world.size() as usize;
+    let with_floors = plan.crosses_nodes() && is_alone && least(call.operation).is_some();
+    let contestants = CONTESTANTS * plan.methods.len() * plan.notification.len() + if with_floors { FLOORS } else { 0 };
     for (method, mode) in plan.forms() {
         let method = method.decided(call, world.size(), bytes);
         for compute in Compute::ALL {
             for &notification in &plan.notification {
-                let joint = Some(Joint::new(world, &method, mode, call, bytes)?);
+                let joint = Some(Joint::new(world, Means::Ropeway(&method, mode), call, bytes)?);
                 let what = What::Collective { call, method: method.clone() };
                 let case = Case { mode, notification, compute, bytes: (bytes > 0).then_some(bytes), what };
                 let hiding = Hiding::new(compute, plan, contestants);
@@ -94,7 +93,11 @@ fn run_collective(
             }
         }
     }
-    take_turns((session, console), plan, &mut entrants, &mut [])
+    for compute in Compute::ALL.into_iter().filter(|_| with_floors) {
+        let joint = Joint::new(world, Means::Bare(&plan.addresses), call, bytes)?;
+        floors.push((compute, Turns::of_floor(plan, (call, compute), contestants, Some(joint))));
+    }
+    take_turns((session, console), plan, &mut entrants, &mut floors)
 }
 
 struct Case {
@@ -136,6 +139,7 @@ impl Case {
             notification: Some(self.notification),
             bytes: self.bytes,
             compute: Some(self.compute),
+            floor: floor_of_d_o.filter(|_| metric == "d_o").cloned(),
             ..Measured::new(metric, unit, Summary::of(samples), plan.runs)
         };
         match &self.what {
@@ -144,9 +148,8 @@ impl Case {
                 progress: Some(*progress),
                 // What of a collective crosses a line depends on its algorithm.
                 floor: match (metric, self.bytes) {
-                    ("d_o", _) => floor_of_d_o.cloned(),
                     ("t_y", Some(bytes)) => Floor::of_line(plan, bytes, samples),
-                    _ => None,
+                    _ => common.floor,
                 },
                 ..common
             },
@@ -170,6 +173,17 @@ struct Turns<C> {
 }
 
 impl<C: Communication> Turns<C> {
+    /// What hides without Ropeway. Its threads sleep, however the ranks wait for each other.
+    fn of_floor(
+        plan: &Plan,
+        (what, compute): (impl Display, Compute),
+        contestants: usize,
+        communication: Option<C>,
+    ) -> Self {
+        let (notification, hiding) = (plan.notification[0], Hiding::new(compute, plan, contestants));
+        Self { label: format!("floor, {what}, {compute}"), notification, hiding, communication }
+    }
+
     /// Does a run.
     fn take(&mut self, session: &Session, console: &mut Console) -> Result<(), BenchError> {
         let Self { label, notification, hiding, communication } = self;

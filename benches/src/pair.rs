@@ -1,11 +1,11 @@
 //! Two ranks that measure: the first and the last, so that with several nodes the messages cross them, or one of many pairs.
 
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
 
 use ropeway::Communicator;
 
-use crate::{BenchError, Plan};
+use crate::BenchError;
 
 /// One of the two.
 #[derive(Clone, Debug)]
@@ -29,6 +29,12 @@ impl Pair {
     pub(crate) fn opposite(world: &Communicator, pairs: u32) -> Option<Self> {
         let (peer, leads) = opposite(world.rank(), world.size(), pairs)?;
         Some(Self { world: world.clone(), peer, leads })
+    }
+
+    /// This rank and another one; `None` if that is itself.
+    pub(crate) fn with(world: &Communicator, peer: u32) -> Option<Self> {
+        let leads = world.rank() < peer;
+        (peer != world.rank()).then(|| Self { world: world.clone(), peer, leads })
     }
 
     /// Has the leader decide, and tells the other.
@@ -71,17 +77,19 @@ impl Pair {
         Ok(())
     }
 
-    /// A plain TCP connection between the two processes.
-    pub(crate) fn connect(&self, plan: &Plan) -> Result<TcpStream, BenchError> {
+    /// A plain TCP connection between the two processes, on nodes with these addresses.
+    pub(crate) fn connect(&self, addresses: &[IpAddr]) -> Result<TcpStream, BenchError> {
+        let leader = if self.leads { self.world.rank() } else { self.peer };
+        let address = addresses[node_of(leader, self.world.size(), addresses.len() as u32)];
         let stream = if self.leads {
-            let listener = TcpListener::bind((plan.address, 0))?;
+            let listener = TcpListener::bind((address, 0))?;
             let port = listener.local_addr()?.port();
             self.agree(|| [u64::from(port)])?;
             listener.accept()?.0
         } else {
             let [port] = self.agree(|| unreachable!("the leader decides"))?;
             let port = u16::try_from(port).map_err(io::Error::other)?;
-            TcpStream::connect((plan.address, port))?
+            TcpStream::connect((address, port))?
         };
         stream.set_nodelay(true)?;
         Ok(stream)
@@ -98,6 +106,14 @@ fn opposite(rank: u32, size: u32, pairs: u32) -> Option<(u32, bool)> {
     (leader < pairs && leader + distance < size).then_some((peer, leads))
 }
 
+/// The node of a rank: ranks are dealt in blocks, and the first `size % nodes` nodes get one more.
+fn node_of(rank: u32, size: u32, nodes: u32) -> usize {
+    let (each, larger) = (size / nodes, size % nodes);
+    let in_larger = larger * (each + 1);
+    let node = if rank < in_larger { rank / (each + 1) } else { larger + (rank - in_larger) / each };
+    node as usize
+}
+
 const AGREE: i32 = 100;
 const MEET: i32 = 102;
 const GO: i32 = 103;
@@ -105,6 +121,8 @@ const TELL: i32 = 104;
 
 #[cfg(test)]
 mod tests {
+    use ropeway_proto::control::{DaemonAddress, JobSpec};
+
     use super::*;
 
     #[test]
@@ -113,5 +131,15 @@ mod tests {
         assert_eq!(partners(4, 2), [Some((2, true)), Some((3, true)), Some((0, false)), Some((1, false))]);
         assert_eq!(partners(3, 1), [Some((2, true)), None, Some((0, false))]);
         assert_eq!(partners(4, 1), [Some((2, true)), None, Some((0, false)), None]);
+    }
+
+    #[test]
+    fn ranks_are_on_the_nodes_they_are_dealt_to() {
+        for (nodes, ranks) in (1..=4).flat_map(|nodes| (nodes..=9).map(move |ranks| (nodes, ranks))) {
+            let addresses = vec![DaemonAddress { daemon: 0, link: ([127, 0, 0, 1], 1).into() }; nodes as usize];
+            let dealt = JobSpec::deal(ranks, &addresses).into_iter().enumerate();
+            let expected = dealt.flat_map(|(node, spec)| (0..spec.ranks).map(move |_| node));
+            assert!(expected.eq((0..ranks).map(|rank| node_of(rank, ranks, nodes))), "{ranks} ranks on {nodes} nodes");
+        }
     }
 }

@@ -88,10 +88,8 @@ pub struct Plan {
     pub runs: u32,
     /// How long to be idle, or late.
     pub seconds: f64,
-    /// Whether messages between the first and the last rank cross nodes.
-    pub crosses_nodes: bool,
-    /// Where the first rank can be reached by the last without Ropeway.
-    pub address: IpAddr,
+    /// Where each node can be reached by the others without Ropeway.
+    pub addresses: Vec<IpAddr>,
     /// Bits a second of the line between nodes, if it is limited.
     pub line_rate: Option<u64>,
     /// Whether each rank shall stay on one core.
@@ -111,6 +109,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether messages between the first and the last rank cross nodes.
+    pub(crate) fn crosses_nodes(&self) -> bool {
+        self.addresses.len() > 1
+    }
+
     /// How collectives are done and called: each method in each mode, but for what ranks drive themselves, which is always
     /// registered.
     pub(crate) fn forms(&self) -> impl Iterator<Item = (&Method, Mode)> {

@@ -9,21 +9,18 @@
 
 use std::ops::Range;
 
-use ropeway::{Communicator, Error, Operator, RecvRequest, Request, SendRequest, start_all};
-use ropeway_schedule::{Action, Buffer, Slice, build};
+use ropeway::{Communicator, Error, RecvRequest, Request, SendRequest, start_all};
+use ropeway_schedule::{Action, build};
 
 use crate::BenchError;
 use crate::contribution::{Contribution, Element};
+use crate::memory::Memory;
 use crate::method::Method;
 use crate::together::Form;
 
 /// One rank's steps, and the memory they work on.
 pub(crate) struct Scheduled<T: Element> {
-    operator: Operator,
-    /// Input, output and scratch, one behind the other.
-    memory: Vec<T>,
-    input: Range<usize>,
-    output: Range<usize>,
+    memory: Memory<T>,
     steps: Vec<Step>,
     /// Of the steps that send, in their order.
     sends: Vec<SendRequest<T>>,
@@ -44,14 +41,8 @@ impl<T: Element> Scheduled<T> {
         let Contribution { call, rank, size, count } = *contribution;
         let shape = call.shape(size, count);
         let schedule = build(&shape, &method.schedule_algorithm(call, size, count), rank)?;
-        let input = 0..shape.input_elements(rank) as usize;
-        let output = input.end..input.end + shape.output_elements(rank) as usize;
-        let elements = output.end + schedule.scratch_elements() as usize;
         let mut scheduled = Self {
-            operator: call.operator,
-            memory: vec![T::of(call.operator, 0); elements],
-            input,
-            output,
+            memory: Memory::new(contribution, &schedule),
             steps: Vec::with_capacity(schedule.steps().len()),
             sends: Vec::new(),
             recvs: Vec::new(),
@@ -63,13 +54,15 @@ impl<T: Element> Scheduled<T> {
     /// Binds the step's message, if it has one: the k-th send to a rank is matched with its k-th receive from here.
     fn add(&mut self, world: &Communicator, action: Action) -> Result<(), Error> {
         let step = match action {
-            Action::Send { peer, from } => self.send(world, peer, self.place(from), MESSAGE)?,
-            Action::Recv { peer, into } => self.recv(world, peer, self.place(into), MESSAGE)?,
+            Action::Send { peer, from } => self.send(world, peer, self.memory.place(from), MESSAGE)?,
+            Action::Recv { peer, into } => self.recv(world, peer, self.memory.place(into), MESSAGE)?,
             Action::Signal { peer } => self.send(world, peer, 0..0, SIGNAL)?,
             Action::Wait { peer } => self.recv(world, peer, 0..0, SIGNAL)?,
             // Operators that are measured commute, so it does not matter on which side an operand stands.
-            Action::Combine { from, into, side: _ } => Step::Combine { from: self.place(from), into: self.place(into) },
-            Action::Copy { from, into } => Step::Copy { from: self.place(from), into: self.place(into) },
+            Action::Combine { from, into, side: _ } => {
+                Step::Combine { from: self.memory.place(from), into: self.memory.place(into) }
+            }
+            Action::Copy { from, into } => Step::Copy { from: self.memory.place(from), into: self.memory.place(into) },
         };
         self.steps.push(step);
         Ok(())
@@ -85,18 +78,9 @@ impl<T: Element> Scheduled<T> {
         Ok(Step::Recv(into))
     }
 
-    fn place(&self, slice: Slice) -> Range<usize> {
-        let start = match slice.buffer {
-            Buffer::Input => self.input.start,
-            Buffer::Output => self.output.start,
-            Buffer::Scratch => self.output.end,
-        };
-        start + slice.offset as usize..start + slice.end() as usize
-    }
-
     /// All steps. A send leaves its place in the array at once, so none of them waits for one that comes later.
     fn execute(&mut self) -> Result<(), Error> {
-        let Self { operator, memory, steps, sends, recvs, .. } = self;
+        let Self { memory, steps, sends, recvs, .. } = self;
         // They are waited for one by one.
         drop(start_all(recvs)?);
         let (mut sending, mut receiving) = (sends.iter_mut(), recvs.iter_mut());
@@ -104,19 +88,16 @@ impl<T: Element> Scheduled<T> {
             match step {
                 Step::Send(from) => {
                     let send = sending.next().expect(ONE_EACH);
-                    send.buffer_mut().copy_from_slice(&memory[from.clone()]);
+                    send.buffer_mut().copy_from_slice(&memory.elements[from.clone()]);
                     drop(send.start()?);
                 }
                 Step::Recv(into) => {
                     let recv = receiving.next().expect(ONE_EACH);
                     wait(recv)?;
-                    memory[into.clone()].copy_from_slice(recv.buffer());
+                    memory.elements[into.clone()].copy_from_slice(recv.buffer());
                 }
-                Step::Combine { from, into } => {
-                    let (from, into) = apart(memory, from, into);
-                    combine(*operator, from, into);
-                }
-                Step::Copy { from, into } => memory.copy_within(from.clone(), into.start),
+                Step::Combine { from, into } => memory.combine(from, into),
+                Step::Copy { from, into } => memory.copy(from, into),
             }
         }
         sends.iter_mut().try_for_each(wait)
@@ -125,52 +106,27 @@ impl<T: Element> Scheduled<T> {
 
 impl<T: Element> Form<T> for Scheduled<T> {
     fn input(&mut self) -> &mut [T] {
-        &mut self.memory[self.input.clone()]
+        self.memory.input_mut()
     }
 
     fn output(&self) -> &[T] {
-        &self.memory[self.output.clone()]
+        self.memory.output()
     }
 
     fn output_mut(&mut self) -> &mut [T] {
-        &mut self.memory[self.output.clone()]
+        self.memory.output_mut()
     }
 
-    fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), Error> {
+    fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError> {
         if let Some(compute) = meanwhile {
             compute();
         }
-        self.execute()
+        Ok(self.execute()?)
     }
 }
 
 fn wait(request: &mut impl Request) -> Result<(), Error> {
     request.active().map_or(Ok(()), |active| active.wait().map(drop))
-}
-
-/// Two places that do not overlap: one to read, one to write.
-fn apart<'a, T>(memory: &'a mut [T], from: &Range<usize>, into: &Range<usize>) -> (&'a [T], &'a mut [T]) {
-    if from.end <= into.start {
-        let (left, right) = memory.split_at_mut(into.start);
-        (&left[from.clone()], &mut right[..into.len()])
-    } else {
-        let (left, right) = memory.split_at_mut(from.start);
-        (&right[..from.len()], &mut left[into.clone()])
-    }
-}
-
-/// Element by element, in a loop for each operator.
-fn combine<T: Element>(operator: Operator, from: &[T], into: &mut [T]) {
-    macro_rules! loops {
-        ($($name:ident)*) => {
-            match operator {
-                $(Operator::$name => into.iter_mut().zip(from).for_each(|(into, &from)| {
-                    *into = T::combine(Operator::$name, from, *into);
-                }),)*
-            }
-        };
-    }
-    loops!(Sum Prod Min Max BitAnd BitOr BitXor And Or Xor MinLoc MaxLoc);
 }
 
 const MESSAGE: i32 = 6;
@@ -191,7 +147,7 @@ mod tests {
     use crate::contribution::Extent;
     use crate::method::Division;
     use crate::operation::{CollectiveCall, Operation};
-    use crate::together::together;
+    use crate::together::{Means, together};
 
     /// All that ranks can do this by: flat, and with leaders.
     fn methods(call: CollectiveCall, (nodes, ranks): (u32, u32), count: usize) -> Vec<Method> {
@@ -218,7 +174,8 @@ mod tests {
             everybody((nodes as usize, ranks), |world| {
                 for (call, bytes) in calls(ranks).flat_map(|call| BYTES.map(|bytes| (call, bytes))) {
                     for method in methods(call, (nodes, ranks), bytes) {
-                        let mut collective = together(&world, &method, Mode::Persistent, call, bytes).unwrap();
+                        let means = Means::Ropeway(&method, Mode::Persistent);
+                        let mut collective = together(&world, means, call, bytes).unwrap();
                         for round in 1..=ROUNDS {
                             collective.prepare(round, Extent::All);
                             collective.round(None).unwrap();

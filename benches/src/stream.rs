@@ -16,7 +16,7 @@ use crate::{BenchError, Console, Plan};
 
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
     let pair = Pair::of(&session.world());
-    let floor_name = if plan.crosses_nodes { "tcp stream" } else { "cache lines, memcpy" };
+    let floor_name = if plan.crosses_nodes() { "tcp stream" } else { "cache lines, memcpy" };
     let metric = Metric { name: "one_way", unit: "us", floor: floor_name };
     let contestant = |pair: &Pair, mode, bytes| contestant(pair, mode, bytes, plan);
     let floor = |pair: &Pair, bytes| floor(session, pair, bytes, plan);
@@ -33,7 +33,7 @@ fn contestant(pair: &Pair, mode: Mode, bytes: usize, plan: &Plan) -> Result<Box<
 
 fn floor(session: &Session, pair: &Pair, bytes: usize, plan: &Plan) -> Result<Box<dyn Contestant>, BenchError> {
     let effort = plan.effort(CONTESTANTS, WARMUP);
-    if plan.crosses_nodes {
+    if plan.crosses_nodes() {
         return Ok(Box::new(OneWay::new(pair, Tcp::new(pair, bytes, plan)?, effort)));
     }
     Ok(Box::new(Handover::new(session, pair, bytes, effort.time)))

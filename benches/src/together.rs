@@ -1,13 +1,16 @@
 //! A collective that all ranks do together, again and again.
 
 use std::marker::PhantomData;
+use std::net::IpAddr;
 
-use ropeway::{Collective, Communicator, Error, Located};
+use ropeway::{Collective, Communicator, Located};
 use ropeway_examples::Mode;
 
 use crate::BenchError;
+use crate::bare::Bare;
 use crate::called::Called;
 use crate::contribution::{Contribution, Element, Extent};
+use crate::exchange::BARE;
 use crate::method::{Division, Method};
 use crate::operation::{CollectiveCall, Operation};
 use crate::scheduled::Scheduled;
@@ -30,50 +33,75 @@ pub(crate) trait Form<T> {
     fn output(&self) -> &[T];
     fn output_mut(&mut self) -> &mut [T];
     /// As [`Together::round`].
-    fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), Error>;
+    fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError>;
+}
+
+/// How a collective is done.
+#[derive(Clone, Copy)]
+pub(crate) enum Means<'a> {
+    /// By Ropeway, or by messages of it, and called so.
+    Ropeway(&'a Method, Mode),
+    /// Without Ropeway, by connections between nodes with these addresses.
+    Bare(&'a [IpAddr]),
 }
 
 /// A collective with blocks of so many bytes: of the vector, or of what a rank has for each. Numbers are combined, of a type that
 /// the operator wants; else bytes are passed on.
 pub(crate) fn together(
     world: &Communicator,
-    method: &Method,
-    mode: Mode,
+    means: Means<'_>,
     call: CollectiveCall,
     bytes: usize,
 ) -> Result<Box<dyn Together>, BenchError> {
     match call.operator() {
-        None => of_elements::<u8>(world, method, mode, call, bytes),
-        Some(operator) if f64::OPERATORS.contains(&operator) => of_elements::<f64>(world, method, mode, call, bytes),
-        Some(operator) if u64::OPERATORS.contains(&operator) => of_elements::<u64>(world, method, mode, call, bytes),
-        Some(_) => of_elements::<Located<f64>>(world, method, mode, call, bytes),
+        None => of_elements::<u8>(world, means, call, bytes),
+        Some(operator) if f64::OPERATORS.contains(&operator) => of_elements::<f64>(world, means, call, bytes),
+        Some(operator) if u64::OPERATORS.contains(&operator) => of_elements::<u64>(world, means, call, bytes),
+        Some(_) => of_elements::<Located<f64>>(world, means, call, bytes),
     }
 }
 
 fn of_elements<T: Element>(
     world: &Communicator,
-    method: &Method,
-    mode: Mode,
+    means: Means<'_>,
     call: CollectiveCall,
     bytes: usize,
 ) -> Result<Box<dyn Together>, BenchError> {
     let count = bytes.div_ceil(size_of::<T>());
     let contribution = Contribution { call, rank: world.rank(), size: world.size(), count };
-    let nodes_do = method.algorithm.as_ref().map_or_else(|| world.clone(), |name| world.with_algorithm(name));
-    match (method.division, mode) {
-        (Division::TwoLevel, Mode::OneShot) => {
-            Ok(Checked::boxed(mode, contribution, Called::<T>::new(&nodes_do, &contribution)))
+    match means {
+        Means::Ropeway(method, mode) => by_ropeway::<T>(world, contribution, method, mode),
+        Means::Bare(addresses) => {
+            Ok(Checked::boxed(BARE, contribution, Bare::<T>::new(world, &contribution, addresses)?))
         }
-        (Division::TwoLevel, Mode::Persistent) => register::<T>(&nodes_do, contribution),
-        _ => Ok(Checked::boxed(mode, contribution, Scheduled::<T>::new(world, &contribution, method)?)),
     }
 }
 
-fn register<T: Element>(world: &Communicator, contribution: Contribution) -> Result<Box<dyn Together>, BenchError> {
+fn by_ropeway<T: Element>(
+    world: &Communicator,
+    contribution: Contribution,
+    method: &Method,
+    mode: Mode,
+) -> Result<Box<dyn Together>, BenchError> {
+    let name = mode.to_string();
+    let nodes_do = method.algorithm.as_ref().map_or_else(|| world.clone(), |name| world.with_algorithm(name));
+    match (method.division, mode) {
+        (Division::TwoLevel, Mode::OneShot) => {
+            Ok(Checked::boxed(&name, contribution, Called::<T>::new(&nodes_do, &contribution)))
+        }
+        (Division::TwoLevel, Mode::Persistent) => register::<T>(&nodes_do, &name, contribution),
+        _ => Ok(Checked::boxed(&name, contribution, Scheduled::<T>::new(world, &contribution, method)?)),
+    }
+}
+
+fn register<T: Element>(
+    world: &Communicator,
+    name: &str,
+    contribution: Contribution,
+) -> Result<Box<dyn Together>, BenchError> {
     let Contribution { call: CollectiveCall { operation, root, operator }, count, .. } = contribution;
-    let mode = Mode::Persistent;
     let collective: Collective<T> = match operation {
-        Operation::Barrier => return Ok(Checked::boxed(mode, contribution, world.barrier_init()?)),
+        Operation::Barrier => return Ok(Checked::boxed(name, contribution, world.barrier_init()?)),
         Operation::Bcast => world.bcast_init(count, root)?,
         Operation::Reduce => world.reduce_init(count, operator, root)?,
         Operation::Allreduce => world.allreduce_init(count, operator)?,
@@ -85,7 +113,7 @@ fn register<T: Element>(world: &Communicator, contribution: Contribution) -> Res
         Operation::Allgather => world.allgather_init(count)?,
         Operation::Alltoall => world.alltoall_init(count)?,
     };
-    Ok(Checked::boxed(mode, contribution, collective))
+    Ok(Checked::boxed(name, contribution, collective))
 }
 
 impl<T: Element> Form<T> for Collective<T> {
@@ -101,26 +129,27 @@ impl<T: Element> Form<T> for Collective<T> {
         self.output_mut()
     }
 
-    fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), Error> {
+    fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError> {
         let active = self.start()?;
         if let Some(compute) = meanwhile {
             compute();
         }
-        active.wait().map(drop)
+        Ok(active.wait().map(drop)?)
     }
 }
 
 /// A form whose arrays are written and checked.
 struct Checked<T, F> {
-    mode: Mode,
+    /// For messages about it.
+    name: String,
     contribution: Contribution,
     form: F,
     element: PhantomData<T>,
 }
 
 impl<T: Element, F: Form<T> + 'static> Checked<T, F> {
-    fn boxed(mode: Mode, contribution: Contribution, form: F) -> Box<dyn Together> {
-        Box::new(Self { mode, contribution, form, element: PhantomData })
+    fn boxed(name: &str, contribution: Contribution, form: F) -> Box<dyn Together> {
+        Box::new(Self { name: name.to_owned(), contribution, form, element: PhantomData })
     }
 
     /// What this rank brings.
@@ -144,7 +173,7 @@ impl<T: Element, F: Form<T> + 'static> Together for Checked<T, F> {
     }
 
     fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError> {
-        Ok(self.form.round(meanwhile)?)
+        self.form.round(meanwhile)
     }
 
     fn check(&self, round: u64, extent: Extent) -> Result<(), BenchError> {
@@ -152,7 +181,7 @@ impl<T: Element, F: Form<T> + 'static> Together for Checked<T, F> {
         match self.contribution.first_wrong(output, round, extent) {
             None => Ok(()),
             Some(index) => Err(BenchError::WrongData {
-                contestant: format!("{} {}", self.mode, self.contribution.call),
+                contestant: format!("{} {}", self.name, self.contribution.call),
                 bytes: size_of_val(output),
                 byte: index * size_of::<T>(),
             }),

@@ -118,7 +118,7 @@ pub(crate) struct Tcp {
 
 impl Tcp {
     pub(crate) fn new(pair: &Pair, bytes: usize, plan: &Plan) -> Result<Self, BenchError> {
-        let stream = pair.connect(plan)?;
+        let stream = pair.connect(&plan.addresses)?;
         stream.set_nonblocking(true)?;
         Ok(Self::over(stream, bytes))
     }

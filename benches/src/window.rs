@@ -198,7 +198,7 @@ impl Tcp {
     fn new(pair: &Pair, course: Course, plan: &Plan) -> Result<Self, BenchError> {
         let messages = |count| vec![vec![0; course.bytes]; count];
         Ok(Self {
-            stream: pair.connect(plan)?,
+            stream: pair.connect(&plan.addresses)?,
             window: course.window,
             outgoing: messages(course.sends(pair)),
             incoming: messages(course.recvs(pair)),

@@ -60,6 +60,29 @@ fn what_hides_between_nodes_stands_beside_what_hides_without_ropeway() {
 }
 
 #[test]
+fn what_hides_of_collectives_stands_beside_what_hides_without_ropeway() {
+    for nodes in ["2", "4"] {
+        let of = ["--of", "allreduce,allgather,alltoall,bcast", "--sizes", "8K", "--mode", "persistent"];
+        let output = bench(&[&["overlap", "-n", nodes, "--nodes", nodes][..], &of].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let (with, without): (Vec<_>, Vec<_>) =
+            records(&output).into_iter().partition(|record| record.get("floor").is_some());
+        let rows: BTreeSet<_> =
+            with.iter().map(|record| ["metric", "op", "compute"].map(|key| record[key].to_string())).collect();
+        assert_eq!((with.len(), rows.len(), without.len()), (3 * 2, 3 * 2, 3 * 2 * 4 + 2 * 5));
+        for record in with {
+            assert_eq!((&record["metric"], &record["floor_name"]), (&"d_o".into(), &"sockets and threads".into()));
+            assert!(record["floor"].as_f64().unwrap() < 10.0 && record.get("ratio").is_none(), "{record}");
+        }
+    }
+    // Ranks that share memory are no match for ranks that do not.
+    for nodes in ["1", "2"] {
+        let output = bench(&["overlap", "-n", "3", "--nodes", nodes, "--of", "allgather", "--sizes", "8"]);
+        assert!(records(&output).iter().all(|record| record.get("floor").is_none()), "{}", stdout(&output));
+    }
+}
+
+#[test]
 fn asynchrony_is_measured_on_one_and_two_nodes() {
     for nodes in ["1", "2"] {
         let output = bench(&["asynchrony", "--nodes", nodes, "--sizes", "8,64K"]);
@@ -161,6 +184,17 @@ fn nodes_in_namespaces_can_not_beat_their_line() {
 }
 
 #[test]
+fn pairs_of_all_nodes_have_their_floor_in_namespaces() {
+    if !has_namespaces() {
+        return;
+    }
+    // Rank 2 of the second node is called by rank 5 of the third.
+    let output = bench(&["message-rate", "-n", "6", "--nodes", "3", "--netns", "--sizes", "8", "--mode", "persistent"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(records(&output).iter().all(|record| record["floor"].as_f64().unwrap() > 0.0), "{}", stdout(&output));
+}
+
+#[test]
 fn overlap_in_namespaces_comes_with_its_line_rate() {
     if !has_namespaces() {
         return;
@@ -174,6 +208,12 @@ fn overlap_in_namespaces_comes_with_its_line_rate() {
             "d_o" => assert_eq!(record["floor_name"], "sockets and threads"),
             _ => assert_eq!(record.get("floor"), None, "{record}"),
         }
+    }
+    let of = ["--of", "allreduce,scatter", "-n", "4", "--nodes", "4", "--netns", "--rate", "1gbit", "--sizes", "64K"];
+    let output = bench(&[&["overlap"][..], &of].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for record in records(&output) {
+        assert_eq!(record.get("floor_name").is_some(), record["metric"] == "d_o", "{record}");
     }
     let line = ["--nodes", "2", "--netns", "--rate", "1gbit", "--sizes", "8K", "--mode", "persistent"];
     let short = ["--runs", "1", "--iters", "1", "--warmup", "1", "--quiet"];

@@ -174,11 +174,10 @@ impl Flags {
             warmup: self.warmup,
             runs: self.runs(),
             seconds: self.seconds.map_or(f64::from(seconds), |seconds| seconds.as_secs_f64()),
-            crosses_nodes: self.nodes > 1,
             pin: self.pin,
             collectives,
             contest: None,
-            address: self.address(),
+            addresses: self.addresses(),
             line_rate: self.rate.map(Rate::bits_per_s),
             counts_allocations: self.counters,
         })
@@ -223,9 +222,10 @@ impl Flags {
         }
     }
 
-    /// Where the first rank can be reached by the last without Ropeway.
-    pub(super) fn address(&self) -> IpAddr {
-        if self.netns { Network::address(0) } else { IpAddr::V4(Ipv4Addr::LOCALHOST) }
+    /// Where each node can be reached by the others without Ropeway.
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
+        let address = |node| if self.netns { Network::address(node) } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        (0..self.nodes as usize).map(address).collect()
     }
 
     /// How ranks wait, or first wait.

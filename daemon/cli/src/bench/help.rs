@@ -174,12 +174,15 @@ measured have no R.",
         more: "Messages or, with --of, collectives are started, and waited for after a computation that takes as long as they do: one
 that keeps the core busy, and one that sleeps. Between nodes the floor of what messages hide (d_o) is what a bare TCP connection
 hides, with a thread that sends and one that receives; the floor of their time (t_y) is the line's rate, if --rate sets one.
+With one rank a node, as with -n 4 --nodes 4, d_o of collectives has such a floor too: a thread of each rank that does the same
+over bare connections to all others, moving no more than has to be moved. Those with several ranks a node have none, because
+these share memory, and neither have barrier, bcast, reduce, scan and exscan, because what is best of them depends on the size.
 
 Ropeway's daemons drive what was started, whatever programs do. Beside that, baselines can be measured whose programs drive
 it themselves, so that nothing moves unless they wait: messages with --progress both, and collectives as schedules of messages
 between ranks with --division two-level,flat. These copy what they send and receive once more. With --wait polling,blocking that
 makes the four combinations of notification and progress, in turns in one run.",
-        examples: &["overlap --nodes 2 --netns --rate 1gbit", "overlap --nodes 2 --wait polling,blocking --progress both --sizes 1M", "overlap --of allgather,alltoall -n 4 --sizes 64K"],
+        examples: &["overlap --nodes 2 --netns --rate 1gbit", "overlap --nodes 2 --wait polling,blocking --progress both --sizes 1M", "overlap --of allgather,alltoall -n 4 --sizes 64K", "overlap --of allreduce -n 4 --nodes 4 --netns --rate 1gbit"],
     },
     Page {
         name: Name::Asynchrony,
