@@ -10,6 +10,7 @@ mod element;
 mod fetch;
 mod form;
 mod lane;
+mod neighbours;
 mod nonblocking;
 mod operator;
 mod pending;

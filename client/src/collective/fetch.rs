@@ -3,27 +3,33 @@
 //! Nothing has to be registered for the counts, since a rank that is in the call anyway can do all the copying of its own output:
 //!
 //! ```text
-//!   1 copy the input into memory that the others can read
+//!   1 copy the input into memory that the others can read, or say where it is
 //!   2 a barrier: all inputs are there
 //!   3 copy one's parts out of the others' memory, and one's own directly
 //!   4 a barrier: nobody reads any more, so the next call may write, and a rank may leave
 //! ```
 //!
-//! A rank that dies meanwhile leaves undefined bytes where it was; step 4 tells of that.
+//! Reading each other's own memory saves a copy, at the price of system calls, where it is permitted (`neighbours`).
+//! A rank that dies meanwhile leaves undefined bytes where it was, or can't be read any more; step 4 tells of that.
+
+use std::ops::Range;
 
 use ropeway_proto::Layout;
 use ropeway_shm::ArenaSlot;
 use zerocopy::IntoBytes;
 
+use super::neighbours::{Neighbours, address};
 use super::roomy::Parts;
 use crate::plain::element_bytes;
 use crate::{Communicator, Error, Plain};
 
-/// Memory in which the ranks of a communicator show each other their inputs.
+/// Memory in which the ranks of a communicator show each other their inputs, or where these are.
 pub(super) struct SharedInputs {
     memory: ArenaSlot,
     /// Where that of each rank lies.
     offsets: Vec<u64>,
+    /// The ranks, if they may read each other's memory.
+    neighbours: Option<Neighbours>,
 }
 
 impl Communicator {
@@ -38,38 +44,90 @@ impl Communicator {
         &self,
         input: &[T],
         output: &mut [T],
-        Parts { sent, received, begins }: &Parts,
+        parts: &Parts,
         bytes: u64,
     ) -> Result<(), Error> {
-        let me = self.rank() as usize;
         let mut shared = self.collectives().shared_inputs();
-        if shared.as_ref().is_none_or(|shared| shared.memory.bytes() < bytes) {
-            // All have left the call before, so nobody reads it any more.
-            *shared = None;
-            *shared = Some(self.share_inputs(bytes.next_power_of_two())?);
+        if shared.is_none() {
+            *shared = Some(SharedInputs::new(self)?);
         }
-        let SharedInputs { memory, offsets } = shared.as_mut().expect("it was just made");
-        let own = sent[me].clone();
-        for part in [0..own.start, own.end..input.len()] {
-            let at = part.start * element_bytes::<T>();
-            let bytes = input[part].as_bytes();
-            memory.as_bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        let shared = shared.as_mut().expect("it was just made");
+        let is_direct = bytes >= DIRECT_BYTES_MIN && shared.neighbours.is_some();
+        // All have left the call before, so nobody reads it any more.
+        shared.make_room(self, if is_direct { ADDRESS_BYTES } else { bytes })?;
+        let me = self.rank() as usize;
+        let own = parts.sent[me].clone();
+        if is_direct {
+            shared.memory.as_bytes_mut()[..ADDRESS_BYTES as usize].copy_from_slice(&address(input).to_ne_bytes());
+        } else {
+            shared.show(input, [0..own.start, own.end..input.len()]);
         }
         self.barrier()?;
-        output[received[me].clone()].copy_from_slice(&input[own]);
-        for other in (0..offsets.len()).filter(|&other| other != me) {
-            let part = output[received[other].clone()].as_mut_bytes();
-            let from =
-                Layout::contiguous(offsets[other] + begins[other] * element_bytes::<T>() as u64, part.len() as u64);
-            self.attachment().read(&from, part)?;
-        }
-        self.barrier()
-    }
-
-    fn share_inputs(&self, bytes: u64) -> Result<SharedInputs, Error> {
-        let memory = self.attachment().allocate(bytes)?;
-        let mut offsets = vec![0; self.size() as usize];
-        self.allgather(&[memory.offset()], &mut offsets)?;
-        Ok(SharedInputs { memory, offsets })
+        output[parts.received[me].clone()].copy_from_slice(&input[own]);
+        let others = (0..self.size() as usize).filter(|&other| other != me);
+        let fetched = others.map(|other| {
+            let part = output[parts.received[other].clone()].as_mut_bytes();
+            shared.fetch(self, other, is_direct, parts.begins[other] * element_bytes::<T>() as u64, part)
+        });
+        let fetched = fetched.collect::<Result<(), Error>>();
+        // Says which rank is gone, if that is why.
+        self.barrier()?;
+        fetched
     }
 }
+
+impl SharedInputs {
+    fn new(world: &Communicator) -> Result<Self, Error> {
+        let (memory, offsets) = allocate(world, ADDRESS_BYTES)?;
+        Ok(Self { memory, offsets, neighbours: Neighbours::of(world)? })
+    }
+
+    /// Sees to it that each rank has so many bytes.
+    fn make_room(&mut self, world: &Communicator, bytes: u64) -> Result<(), Error> {
+        if self.memory.bytes() < bytes {
+            (self.memory, self.offsets) = allocate(world, bytes.next_power_of_two())?;
+        }
+        Ok(())
+    }
+
+    /// Copies these parts of the input to where they lie in it.
+    fn show<T: Plain>(&mut self, input: &[T], parts: [Range<usize>; 2]) {
+        for part in parts {
+            let at = part.start * element_bytes::<T>();
+            let bytes = input[part].as_bytes();
+            self.memory.as_bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    /// Copies what lies in another rank's input behind `begin` bytes.
+    fn fetch(
+        &self,
+        world: &Communicator,
+        rank: usize,
+        is_direct: bool,
+        begin: u64,
+        part: &mut [u8],
+    ) -> Result<(), Error> {
+        let read = |from, into: &mut [u8]| world.attachment().read(&Layout::contiguous(from, into.len() as u64), into);
+        match self.neighbours.as_ref().filter(|_| is_direct) {
+            None => read(self.offsets[rank] + begin, part),
+            Some(neighbours) => {
+                let mut address = [0; ADDRESS_BYTES as usize];
+                read(self.offsets[rank], &mut address)?;
+                neighbours.read(rank, u64::from_ne_bytes(address) + begin, part)
+            }
+        }
+    }
+}
+
+/// So many bytes that others can read, and where they lie in each rank's memory.
+fn allocate(world: &Communicator, bytes: u64) -> Result<(ArenaSlot, Vec<u64>), Error> {
+    let memory = world.attachment().allocate(bytes)?;
+    let mut offsets = vec![0; world.size() as usize];
+    world.allgather(&[memory.offset()], &mut offsets)?;
+    Ok((memory, offsets))
+}
+
+const ADDRESS_BYTES: u64 = size_of::<u64>() as u64;
+/// If the longest input has as many, one copy by the kernel takes less than two.
+const DIRECT_BYTES_MIN: u64 = 256 << 10;
