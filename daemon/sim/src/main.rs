@@ -34,14 +34,15 @@ fn main() -> ExitCode {
     let Arguments { seed, seeds, faults, collectives, verbose } = Arguments::parse();
     // Events of several runs must not get mixed up.
     let threads = if verbose { 1 } else { available_parallelism().map_or(1, usize::from) };
-    let from = |default| seed..seed.saturating_add(seeds.unwrap_or(default));
+    let end = |default| seed.saturating_add(seeds.unwrap_or(default));
     let outcome = if collectives {
         let cases = sweep::cases();
         let all = cases.len() as u64;
-        let numbers = from(all).start.min(all)..from(all).end.min(all);
-        run_all(threads, numbers, |number| ropeway_sim::run_case(&cases[number as usize], verbose))
+        run_all(threads, seed.min(all)..end(all).min(all), |number| {
+            ropeway_sim::run_case(&cases[number as usize], verbose)
+        })
     } else {
-        run_all(threads, from(1), |seed| ropeway_sim::run(seed, faults, verbose))
+        run_all(threads, seed..end(1), |seed| ropeway_sim::run(seed, faults, verbose))
     };
     match outcome {
         Ok((runs, Summary { messages, sent, rounds, events, errors, stashed })) => {
