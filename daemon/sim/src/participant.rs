@@ -5,11 +5,11 @@
 
 use ropeway_engine::{CollectiveId, NodeCollective};
 use ropeway_proto::{Layout, NodeId};
-use ropeway_schedule::check::reference::{Memory, UNWRITTEN, Value};
-use ropeway_schedule::{Action, build};
+use ropeway_schedule::check::reference::{Memory, UNWRITTEN, Value, combine};
+use ropeway_schedule::{Action, Order, Side, build};
 
-use crate::message::{self, Buffer, UNTOUCHED};
-use crate::workload::collective::CollectivePlan;
+use crate::message::{Buffer, UNTOUCHED};
+use crate::workload::collective::{CollectivePlan, VALUE_BYTES};
 
 /// A participant's place: which of the workload's collectives, and which of its participants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,18 +98,17 @@ impl Participant {
     pub fn bring(&self, plan: &CollectivePlan, round: u32, memory: &mut [u8]) {
         let Memory { input, output, .. } = Memory::new(plan.part(self.me).0, round.into(), self.me, 0);
         for (buffer, values) in [(&self.input, input), (&self.output, output)] {
-            for (index, &value) in (0..).zip(&values).filter(|&(_, &value)| value != UNWRITTEN) {
-                let place = Layout::contiguous(buffer.layout.offset + index * plan.element_bytes, plan.element_bytes);
-                message::write(memory, place, 0, &encode(value, plan.element_bytes));
-            }
+            let elements = memory[buffer.layout.offset as usize..].chunks_mut(plan.element_bytes as usize);
+            let written = elements.zip(values).filter(|&(_, value)| value != UNWRITTEN);
+            written.for_each(|(element, value)| encode(value, element));
         }
     }
 
     /// Takes the buffers back when a round is over: what is in the output. Complains if what nobody may touch was touched.
     pub fn take_back(&self, plan: &CollectivePlan, round: u32, memory: &mut [u8]) -> Result<Vec<u8>, &'static str> {
         let brought = Memory::new(plan.part(self.me).0, round.into(), self.me, 0).input;
-        let brought: Vec<u8> = brought.into_iter().flat_map(|value| encode(value, plan.element_bytes)).collect();
-        let is_input_whole = self.input.read(memory, self.input.layout.bytes()) == brought;
+        let mut elements = memory[self.input.layout.offset as usize..].chunks(plan.element_bytes as usize).zip(brought);
+        let is_input_whole = elements.all(|(element, value)| stands_for(element, value));
         let is_inside = self.buffers().iter().all(|buffer| buffer.is_untouched_beyond(memory, buffer.layout.bytes()));
         let output = self.output.read(memory, self.output.layout.bytes());
         self.buffers().iter().for_each(|buffer| buffer.fill(memory, UNTOUCHED));
@@ -125,7 +124,31 @@ impl Participant {
     }
 }
 
-/// A value as an element of any size: cut off, or repeated.
-pub fn encode(value: Value, element_bytes: u64) -> Vec<u8> {
-    value.to_le_bytes().into_iter().cycle().take(element_bytes as usize).collect()
+/// Whether an element of any size stands for a value: is it, repeated, or its beginning.
+pub fn stands_for(element: &[u8], value: Value) -> bool {
+    element.chunks(VALUE_BYTES as usize).all(|lane| value.to_le_bytes().starts_with(lane))
+}
+
+/// Makes an element stand for a value.
+fn encode(value: Value, element: &mut [u8]) {
+    for lane in element.chunks_mut(VALUE_BYTES as usize) {
+        lane.copy_from_slice(&value.to_le_bytes()[..lane.len()]);
+    }
+}
+
+/// Combines elements of so many bytes, each eight bytes on their own. Sums begin with the sums of beginnings.
+pub fn combine_elements(order: Order, element_bytes: u64, into: &mut [u8], from: &[u8], side: Side) {
+    let elements = into.chunks_mut(element_bytes as usize).zip(from.chunks(element_bytes as usize));
+    for (into, from) in elements {
+        for (into, from) in into.chunks_mut(VALUE_BYTES as usize).zip(from.chunks(VALUE_BYTES as usize)) {
+            let (own, other) = (decode(into), decode(from));
+            let combined = if side == Side::Left { combine(order, other, own) } else { combine(order, own, other) };
+            encode(combined, into);
+        }
+    }
+}
+
+/// The value that up to eight bytes are the beginning of; zero where it was cut off.
+fn decode(lane: &[u8]) -> Value {
+    lane.iter().rev().fold(0, |value, &byte| value << 8 | Value::from(byte))
 }

@@ -142,6 +142,8 @@ pub struct InboxPlan {
     pub probe_percent: u8,
 }
 
+/// In about so many pieces the longest message of a workload of collectives travels.
+const PIECES_MAX: u64 = 4;
 /// Tags that one-shot messages use.
 pub const TAGS: i32 = 3;
 
@@ -175,10 +177,20 @@ impl Workload {
         this
     }
 
-    /// Collectives and nothing else, on so many nodes with a rank each.
-    pub fn of_collectives(seed: u64, nodes: u32, plans: impl FnOnce(&JobSpec) -> Vec<CollectivePlan>) -> Self {
-        let idle = Self::idle(seed, spec_of((0..nodes).map(|_| 1)), &mut Rng::with_seed(seed));
-        Self { collectives: plans(&idle.spec), ..idle }
+    /// Collectives and nothing else, on nodes with so many ranks.
+    pub fn of_collectives(
+        seed: u64,
+        ranks_per_node: impl Iterator<Item = u32>,
+        plans: impl FnOnce(&JobSpec) -> Vec<CollectivePlan>,
+    ) -> Self {
+        let mut this = Self::idle(seed, spec_of(ranks_per_node), &mut Rng::with_seed(seed));
+        this.collectives = plans(&this.spec);
+        // Not too many chunks and pieces, lest runs take for ever.
+        let longest = this.collectives.iter().map(CollectivePlan::bytes_max).max().unwrap_or_default();
+        let least = longest.div_ceil(PIECES_MAX);
+        this.limits.chunk_bytes = this.limits.chunk_bytes.max(least);
+        this.delays.piece_bytes = this.delays.piece_bytes.max(least);
+        this
     }
 
     /// A job that does nothing, with random limits and delays.

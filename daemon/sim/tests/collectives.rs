@@ -1,91 +1,19 @@
-//! Every algorithm on every number of nodes, with random delays: right, and with as many messages as the literature says.
+//! Collectives between nodes send as many messages as the literature says.
 
-use ropeway_schedule::{Algorithm, Collective, Counts, Neighborhood, Order, PairCounts, Shape};
-use ropeway_sim::Summary;
+use ropeway_schedule::{Collective, Counts, Order, PairCounts, Shape};
 use ropeway_sim::workload::Workload;
 use ropeway_sim::workload::collective::CollectivePlan;
 
-/// Every operation, with vectors, or blocks taken together, of about `count` elements.
-fn operations(size: u32, roots: impl Iterator<Item = u32>, count: u64) -> Vec<Collective> {
-    let (counts, block) = (|| Counts::even(count, size), count.div_ceil(u64::from(size)));
-    let neighborhood = || Neighborhood::grid(&[(size, true)]);
-    let mut all = vec![
-        Collective::Barrier,
-        Collective::Allgather { counts: counts() },
-        Collective::Allgather { counts: Counts::same(block) },
-        Collective::Alltoall { counts: PairCounts::Same(block) },
-        Collective::NeighborAllgather { neighborhood: neighborhood(), count: block },
-        Collective::NeighborAlltoall { neighborhood: neighborhood(), count: block },
-    ];
-    for order in [Order::Any, Order::Rank, Order::Fixed] {
-        all.extend([
-            Collective::Allreduce { count, order },
-            Collective::ReduceScatter { counts: counts(), order },
-            Collective::Scan { count, order },
-            Collective::Exscan { count, order },
-        ]);
-    }
-    for root in roots {
-        all.extend([Order::Any, Order::Rank, Order::Fixed].map(|order| Collective::Reduce { root, count, order }));
-        all.extend([
-            Collective::Bcast { root, count },
-            Collective::Gather { root, counts: counts() },
-            Collective::Scatter { root, counts: counts() },
-        ]);
-    }
-    all
-}
-
-/// The operations that suit an algorithm.
-fn suits(algorithm: &Algorithm, size: u32, operations: &[Collective]) -> Vec<Shape> {
-    let shapes = operations.iter().map(|collective| Shape::new(size, collective.clone()));
-    shapes.filter(|shape| algorithm.check(shape).is_ok()).collect()
-}
-
-/// Runs all of these at once, twice each.
-fn run(seed: u64, size: u32, collectives: Vec<(Shape, Algorithm)>) -> Summary {
-    let expected = 2 * size as usize * collectives.len();
-    let workload = Workload::of_collectives(seed, size, |spec| {
-        let plan = |(shape, algorithm)| CollectivePlan::of_all(spec, shape, algorithm, 2);
-        collectives.into_iter().map(plan).collect()
-    });
-    let summary = ropeway_sim::simulate(workload, false).unwrap_or_else(|what| panic!("{size} nodes: {what}"));
-    assert_eq!(summary.rounds, expected);
-    summary
-}
-
-#[test]
-fn every_algorithm_does_every_operation_with_every_root() {
-    for size in 1..=6 {
-        for count in [0, 1, 7, 19] {
-            let operations = operations(size, 0..size, count);
-            let all = |algorithm: Algorithm| {
-                suits(&algorithm, size, &operations).into_iter().map(move |shape| (shape, algorithm.clone()))
-            };
-            run(u64::from(size) ^ count << 8, size, Algorithm::all().into_iter().flat_map(all).collect());
-        }
-    }
-}
-
-#[test]
-fn every_algorithm_runs_on_every_number_of_nodes() {
-    for size in (7..=33).chain([64, 100, 128]) {
-        let operations = operations(size, std::iter::once(size / 3), 7);
-        let mut all: Vec<_> = Vec::new();
-        for algorithm in Algorithm::all() {
-            // Another operation for each size.
-            let shapes = suits(&algorithm, size, &operations);
-            all.extend(shapes.get(size as usize % shapes.len().max(1)).map(|shape| (shape.clone(), algorithm)));
-        }
-        assert!(all.len() > 10, "{size} nodes: {all:?}");
-        run(u64::from(size), size, all);
-    }
-}
-
-/// Messages and signals of one round.
+/// Messages and signals of one round, of two.
 fn messages(size: u32, collective: Collective, algorithm: &str) -> u64 {
     let (shape, algorithm) = (Shape::new(size, collective), algorithm.parse().unwrap());
-    run(u64::from(size), size, vec![(shape, algorithm)]).sent / 2
+    let ranks_per_node = std::iter::repeat_n(1, size as usize);
+    let workload = Workload::of_collectives(u64::from(size), ranks_per_node, |spec| {
+        vec![CollectivePlan::of_all(spec, shape, algorithm, 2)]
+    });
+    let summary = ropeway_sim::simulate(workload, false).unwrap_or_else(|what| panic!("{size} nodes: {what}"));
+    assert_eq!(summary.rounds, 2 * size as usize);
+    summary.sent / 2
 }
 
 #[test]

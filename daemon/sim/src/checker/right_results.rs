@@ -3,7 +3,7 @@
 use ropeway_schedule::check::reference::Results;
 
 use crate::history::{History, Round};
-use crate::participant::{Seat, encode};
+use crate::participant::{Seat, stands_for};
 use crate::workload::collective::CollectivePlan;
 
 /// Checks the property. Participants themselves see whether their rounds touch what is not theirs.
@@ -15,9 +15,9 @@ pub fn check(history: &History, collectives: &[CollectivePlan]) -> Result<(), St
             for me in 0..plan.shape.size {
                 let found = history.rounds.get(&Seat { collective, me }).and_then(|rounds| rounds.get(round as usize));
                 let Some(output) = found.and_then(output) else { continue };
+                let elements: Vec<_> = output.chunks(plan.element_bytes as usize).collect();
                 for (element, value) in results.of(me) {
-                    let at = (element * plan.element_bytes) as usize;
-                    if !output[at..].starts_with(&encode(value, plan.element_bytes)) {
+                    if !stands_for(elements[element as usize], value) {
                         return Err(format!("right results: element {element} of {me} in round {round} of {plan:?}"));
                     }
                 }

@@ -4,13 +4,11 @@ use std::collections::HashMap;
 
 use ropeway_engine::{CollectiveId, CollectiveStep, CollectiveWork, NodeCollective};
 use ropeway_proto::{CommId, Completion, Layout, NodeId, Rank, Status};
-use ropeway_schedule::Side;
-use ropeway_schedule::check::reference::{Value, combine};
 
 use super::{Cluster, Event};
 use crate::message;
-use crate::participant::{Participant, Seat, State};
-use crate::workload::collective::{CollectivePlan, GiveUp, VALUE_BYTES};
+use crate::participant::{Participant, Seat, State, combine_elements};
+use crate::workload::collective::{CollectivePlan, GiveUp};
 
 /// All participants of a workload's collectives.
 #[derive(Default)]
@@ -231,14 +229,12 @@ impl Cluster {
             }
             CollectiveWork::Combine { step, from, into, elements, side } => {
                 let seat = self.collectives.seats[&(node, step.collective)];
-                let order = self.workload.collectives[seat.collective].part(seat.me).0.collective.order();
-                let order = order.expect("only reductions combine");
-                for at in (0..elements).map(|element| element * VALUE_BYTES) {
-                    let value = |start: u64| read_value(memory, start + at);
-                    let (left, right) = if side == Side::Left { (from, into) } else { (into, from) };
-                    let combined = combine(order, value(left), value(right));
-                    memory[(into + at) as usize..][..VALUE_BYTES as usize].copy_from_slice(&combined.to_le_bytes());
-                }
+                let plan = &self.workload.collectives[seat.collective];
+                let order = plan.part(seat.me).0.collective.order().expect("only reductions combine");
+                let bytes = elements * plan.element_bytes;
+                let operand = message::read(memory, Layout::contiguous(from, bytes), 0, bytes);
+                let into = &mut memory[into as usize..][..bytes as usize];
+                combine_elements(order, plan.element_bytes, into, &operand, side);
                 step
             }
             CollectiveWork::Done { .. } | CollectiveWork::Failed { .. } => unreachable!("that is no work"),
@@ -246,8 +242,4 @@ impl Cluster {
         self.engines[usize::from(node)].handle_collective_step(step);
         self.collect(node);
     }
-}
-
-fn read_value(memory: &[u8], at: u64) -> Value {
-    Value::from_le_bytes(*memory[at as usize..].first_chunk().expect("values lie in memory"))
 }

@@ -20,7 +20,7 @@ pub struct CollectivePlan {
     pub shape: Shape,
     /// How.
     pub algorithm: Algorithm,
-    /// Size of an element. Operators are for 8 bytes.
+    /// Size of an element, such as [`can_be`] allows.
     pub element_bytes: u64,
     /// How often.
     pub rounds: u32,
@@ -77,7 +77,7 @@ impl CollectivePlan {
         let most = 40 * limits.chunk_bytes.min(delays.piece_bytes) / element_bytes;
         let most = if nodes.len() <= SMALL { most.min(1000) } else { most.min(50) };
         let shape = random_shape(rng, nodes.len() as u32, most);
-        let element_bytes = if shape.collective.order().is_some() { VALUE_BYTES } else { element_bytes };
+        let element_bytes = if can_be(element_bytes, &shape) { element_bytes } else { VALUE_BYTES };
         let algorithm = random_algorithm(rng, &shape);
         let rounds = rng.u32(1..=if nodes.len() <= SMALL { 6 } else { 2 });
         let give_up = (rng.u8(..8) == 0).then(|| GiveUp {
@@ -91,9 +91,15 @@ impl CollectivePlan {
     /// Lets a participant take it for something else.
     pub(super) fn add_dissent(&mut self, rng: &mut Rng) {
         let (me, shape) = (rng.u32(..self.shape.size), random_shape(rng, self.shape.size, 50));
-        if self.shape.size > 1 && (shape.collective.order().is_none() || self.element_bytes == VALUE_BYTES) {
+        if self.shape.size > 1 && can_be(self.element_bytes, &shape) {
             self.dissent = Some(Dissent { me, algorithm: random_algorithm(rng, &shape), shape });
         }
+    }
+
+    /// Bytes of the largest buffer that a participant lends: no message is longer.
+    pub fn bytes_max(&self) -> u64 {
+        let elements = |me| self.shape.input_elements(me).max(self.shape.output_elements(me));
+        (0..self.shape.size).map(elements).max().unwrap_or_default() * self.element_bytes
     }
 
     /// What a participant does, and how.
@@ -118,6 +124,11 @@ impl CollectivePlan {
             algorithm: None,
         })
     }
+}
+
+/// Whether an operation's elements can have so many bytes: what is cut off a value no operator but addition can do without.
+pub fn can_be(element_bytes: u64, shape: &Shape) -> bool {
+    element_bytes.is_multiple_of(VALUE_BYTES) || matches!(shape.collective.order(), None | Some(Order::Any))
 }
 
 fn random_algorithm(rng: &mut Rng, shape: &Shape) -> Algorithm {
