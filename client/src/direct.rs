@@ -81,7 +81,7 @@ impl DirectEnd {
     }
 
     /// The same for small messages.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start_small(&mut self) -> Result<Started, Status> {
         let memory = &self.memory;
         let progress = match &mut self.way {

@@ -16,10 +16,16 @@ mod steps;
 mod svg;
 mod words;
 
+use std::alloc::System;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tracing_subscriber::EnvFilter;
+
+/// Counts, for benchmarks that tell how often ranks allocate.
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Message passing with early binding and a progress daemon per node.
 #[derive(Parser)]

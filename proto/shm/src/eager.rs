@@ -168,7 +168,7 @@ impl EagerSender {
     }
 
     /// Sends the next message, as far as that is possible now.
-    #[inline]
+    #[inline(always)]
     pub fn start(&mut self, memory: &impl EagerMemory) -> Progress {
         if memory.is_placed() && self.claim_buffer(memory.words()) {
             memory.place();
@@ -221,7 +221,7 @@ impl EagerSender {
         self.number.wrapping_sub(self.taken_seen) < CELLS
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, memory: &impl EagerMemory) -> Progress {
         memory.fill(self.number);
         memory.cell(self.number).put(self.number);
@@ -260,7 +260,7 @@ impl EagerReceiver {
     }
 
     /// Takes the next message if it is there, else says that it may come.
-    #[inline]
+    #[inline(always)]
     pub fn start(&mut self, memory: &impl EagerMemory) -> Progress {
         if memory.cell(self.number).has(self.number) {
             return self.take(memory);
