@@ -81,6 +81,21 @@ fn one_shot_operations_can_be_awaited() {
     });
 }
 
+/// Two ranks as tasks of one thread, on one node and on two, with few elements and with many.
+fn on_two_ranks<F: Future<Output = ()>>(program: impl Fn(Communicator, usize) -> F) {
+    for nodes in [1, 2] {
+        let cluster = Cluster::start(nodes, 2);
+        let sessions = [cluster.attach(0), cluster.attach(1)];
+        for count in SIZES {
+            let worlds = sessions.each_ref().map(Session::world);
+            single_threaded().block_on(async {
+                let [zero, one] = worlds.map(|world| program(world, count));
+                tokio::join!(zero, one)
+            });
+        }
+    }
+}
+
 async fn exchange_with_neighbours(world: Communicator, count: usize) {
     let ring = world.cartesian(&[2], &[true]).unwrap();
     let mut halo = ring.neighbor_alltoall_init::<u8>(count).unwrap();
@@ -93,17 +108,7 @@ async fn exchange_with_neighbours(world: Communicator, count: usize) {
 
 #[test]
 fn exchanges_with_neighbours_can_be_awaited() {
-    for nodes in [1, 2] {
-        let cluster = Cluster::start(nodes, 2);
-        let sessions = [cluster.attach(0), cluster.attach(1)];
-        for count in SIZES {
-            let worlds = sessions.each_ref().map(Session::world);
-            single_threaded().block_on(async {
-                let [zero, one] = worlds.map(|world| exchange_with_neighbours(world, count));
-                tokio::join!(zero, one)
-            });
-        }
-    }
+    on_two_ranks(exchange_with_neighbours);
 }
 
 async fn call_with_neighbours(world: Communicator, count: usize) {
@@ -122,17 +127,7 @@ async fn call_with_neighbours(world: Communicator, count: usize) {
 
 #[test]
 fn calls_with_neighbours_can_be_awaited() {
-    for nodes in [1, 2] {
-        let cluster = Cluster::start(nodes, 2);
-        let sessions = [cluster.attach(0), cluster.attach(1)];
-        for count in SIZES {
-            let worlds = sessions.each_ref().map(Session::world);
-            single_threaded().block_on(async {
-                let [zero, one] = worlds.map(|world| call_with_neighbours(world, count));
-                tokio::join!(zero, one)
-            });
-        }
-    }
+    on_two_ranks(call_with_neighbours);
 }
 
 async fn add_up(world: Communicator, count: usize, rounds: u64) {

@@ -9,7 +9,7 @@
 //!   4 a barrier: nobody reads any more, so the next call may write, and a rank may leave
 //! ```
 //!
-//! Reading each other's own memory saves a copy, at the price of system calls, where it is permitted (`neighbours`).
+//! Reading each other's own memory saves a copy, at the price of system calls, where it is permitted (`peer_processes`).
 //! A rank that dies meanwhile leaves undefined bytes where it was, or can't be read any more; step 4 tells of that.
 
 use std::ops::Range;
@@ -18,7 +18,7 @@ use ropeway_proto::Layout;
 use ropeway_shm::ArenaSlot;
 use zerocopy::IntoBytes;
 
-use super::neighbours::{Neighbours, address};
+use super::peer_processes::{PeerProcesses, address};
 use super::roomy::Parts;
 use crate::plain::element_bytes;
 use crate::{Communicator, Error, Plain};
@@ -29,7 +29,7 @@ pub(super) struct SharedInputs {
     /// Where that of each rank lies.
     offsets: Vec<u64>,
     /// The ranks, if they may read each other's memory.
-    neighbours: Option<Neighbours>,
+    peers: Option<PeerProcesses>,
 }
 
 impl Communicator {
@@ -52,7 +52,7 @@ impl Communicator {
             *shared = Some(SharedInputs::new(self)?);
         }
         let shared = shared.as_mut().expect("it was just made");
-        let is_direct = bytes >= DIRECT_BYTES_MIN && shared.neighbours.is_some();
+        let is_direct = bytes >= DIRECT_BYTES_MIN && shared.peers.is_some();
         // All have left the call before, so nobody reads it any more.
         shared.make_room(self, if is_direct { ADDRESS_BYTES } else { bytes })?;
         let me = self.rank() as usize;
@@ -79,7 +79,7 @@ impl Communicator {
 impl SharedInputs {
     fn new(world: &Communicator) -> Result<Self, Error> {
         let (memory, offsets) = allocate(world, ADDRESS_BYTES)?;
-        Ok(Self { memory, offsets, neighbours: Neighbours::of(world)? })
+        Ok(Self { memory, offsets, peers: PeerProcesses::of(world)? })
     }
 
     /// Sees to it that each rank has so many bytes.
@@ -109,12 +109,12 @@ impl SharedInputs {
         part: &mut [u8],
     ) -> Result<(), Error> {
         let read = |from, into: &mut [u8]| world.attachment().read(&Layout::contiguous(from, into.len() as u64), into);
-        match self.neighbours.as_ref().filter(|_| is_direct) {
+        match self.peers.as_ref().filter(|_| is_direct) {
             None => read(self.offsets[rank] + begin, part),
-            Some(neighbours) => {
+            Some(peers) => {
                 let mut address = [0; ADDRESS_BYTES as usize];
                 read(self.offsets[rank], &mut address)?;
-                neighbours.read(rank, u64::from_ne_bytes(address) + begin, part)
+                peers.read(rank, u64::from_ne_bytes(address).wrapping_add(begin), part)
             }
         }
     }
