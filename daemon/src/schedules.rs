@@ -69,8 +69,8 @@ fn shape(between: &CollectiveShape) -> Shape {
     let (root, size) = (between.root, between.size());
     let count = between.counts.first().copied().unwrap_or(0);
     let counts = || Counts::each(&between.counts);
-    // Predefined operators commute.
-    let order = Order::Any;
+    // Daemons combine by predefined operators alone, which commute.
+    let order = if between.is_reproducible { Order::Fixed } else { Order::Any };
     let collective = match between.kind {
         CollectiveKind::Barrier => Collective::Barrier,
         CollectiveKind::Bcast => return Shape::new(size, Collective::Bcast { root, count }).in_place(),

@@ -5,6 +5,7 @@ mod common;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -12,7 +13,9 @@ use std::time::Duration;
 
 use common::{Cluster, everybody, everybody_of, follows_a_kill, kill_amid, soon, uneven};
 use nix::sys::signal::{Signal, raise};
-use ropeway::{Collective, Communicator, Error, Favor, Operator, Plain, Reproducible, Session, UserOperator, WaitMode};
+use ropeway::{
+    Collective, Combine, Communicator, Error, Favor, Operator, Plain, Reproducible, Session, UserOperator, WaitMode,
+};
 
 /// Nodes and ranks.
 const PLACES: [(usize, u32); 9] = [(1, 1), (1, 2), (1, 3), (1, 8), (2, 2), (2, 5), (3, 7), (4, 4), (4, 8)];
@@ -30,6 +33,10 @@ struct Case<T: Plain> {
 impl<T: Plain + Send + PartialEq + Debug> Case<T> {
     fn new(combine: fn(&mut T, &T), element: fn(usize, usize, usize) -> T) -> Self {
         Self { operator: UserOperator::new(combine), combine, element }
+    }
+
+    fn commutative(combine: fn(&mut T, &T), element: fn(usize, usize, usize) -> T) -> Self {
+        Self { operator: UserOperator::commutative(combine), combine, element }
     }
 
     /// What a loop over these ranks makes of their elements.
@@ -60,9 +67,19 @@ impl<T: Plain + Send + PartialEq + Debug> Case<T> {
         }
     }
 
+    /// All kinds of reductions one by one, which asks nothing of the operator.
+    fn one_by_one(&self, world: &Communicator, count: usize) {
+        self.all_kinds(world, count, Reproducible(&self.operator));
+    }
+
+    /// All kinds of reductions, by operators that keep what they promise.
+    fn grouped(&self, world: &Communicator, count: usize) {
+        self.all_kinds(world, count, &self.operator);
+    }
+
     /// All kinds of reductions, apart and in place.
-    fn all_kinds(&self, world: &Communicator, count: usize) {
-        let (rank, size, operator) = (world.rank() as usize, world.size(), &self.operator);
+    fn all_kinds(&self, world: &Communicator, count: usize, operator: impl Combine<T> + Copy) {
+        let (rank, size) = (world.rank() as usize, world.size());
         let all = |index| Some((0..size as usize, index));
         for root in [0, size - 1] {
             self.rounds(world.reduce_init(count, operator, root).unwrap(), rank, all);
@@ -90,6 +107,79 @@ fn number(rank: usize, round: usize, index: usize) -> u64 {
     (rank as u64 + 1) * 1_000_003 + round as u64 * 7919 + index as u64 * 31
 }
 
+/// Maps x ↦ a·x + b, one after the other: associative, and not commutative.
+fn then(first: &mut [u64; 2], second: &[u64; 2]) {
+    *first = [second[0].wrapping_mul(first[0]), second[0].wrapping_mul(first[1]).wrapping_add(second[1])];
+}
+
+fn map(rank: usize, round: usize, index: usize) -> [u64; 2] {
+    [2 * rank as u64 + 3, number(rank, round, index)]
+}
+
+fn plus(left: &mut u64, right: &u64) {
+    *left = left.wrapping_add(*right);
+}
+
+/// The world, and the same ranks so that neighbours are on different nodes.
+fn in_blocks_and_in_turns(place: (usize, u32), act: impl Fn(&Communicator) + Sync) {
+    everybody(place, |world| {
+        act(&world);
+        act(&world.split(Some(0), (world.rank() * 3 % 7) as i32).unwrap().unwrap());
+    });
+}
+
+#[test]
+fn nodes_combine_their_own_and_keep_the_order() {
+    let (then, plus) = (Case::new(then, map), Case::commutative(plus, number));
+    for place in PLACES {
+        in_blocks_and_in_turns(place, |comm| {
+            for count in [0, 1, 7, 9001] {
+                then.grouped(comm, count);
+                plus.grouped(comm, count);
+            }
+        });
+    }
+}
+
+/// Payload that the nodes of a reduction send each other, in arrays of one rank.
+fn arrays_sent(combine: impl Combine<u64> + Copy + Sync, keys: fn(u32) -> i32, is_scattered: bool) -> f64 {
+    const COUNT: usize = 24_000;
+    let cluster = Cluster::start(2, 6);
+    let bytes = || (0..2).map(|node| cluster.counter(node, "bytes_sent")).sum::<u64>();
+    let sent = Mutex::new(0);
+    everybody_of(&cluster, 6, |world| {
+        let comm = world.split(Some(0), keys(world.rank())).unwrap().unwrap();
+        let mut sum = if is_scattered {
+            comm.reduce_scatter_block_init(COUNT / 6, combine).unwrap()
+        } else {
+            comm.allreduce_init(COUNT, combine).unwrap()
+        };
+        world.barrier().unwrap();
+        let before = bytes();
+        world.barrier().unwrap();
+        sum.start().unwrap().wait().unwrap();
+        world.barrier().unwrap();
+        sent.lock().unwrap().clone_from(&(bytes() - before));
+    });
+    let sent = *sent.lock().unwrap();
+    sent as f64 / (COUNT * size_of::<u64>()) as f64
+}
+
+/// Six ranks on two nodes: nodes send each other one result each, or what their three ranks have.
+#[test]
+fn what_nodes_combine_need_not_be_sent() {
+    let (ordered, commutative) = (UserOperator::new(plus), UserOperator::commutative(plus));
+    let (blocks, turns): (fn(u32) -> i32, fn(u32) -> i32) = (|rank| rank as i32, |rank| (rank % 3) as i32);
+    let assert_sent = |sent: f64, arrays: f64| assert!((arrays..arrays + 0.1).contains(&sent), "{sent}, not {arrays}");
+    assert_sent(arrays_sent(&ordered, blocks, false), 2.0);
+    assert_sent(arrays_sent(&ordered, turns, false), 6.0);
+    assert_sent(arrays_sent(&commutative, turns, false), 2.0);
+    assert_sent(arrays_sent(Reproducible(&ordered), blocks, false), 6.0);
+    // Of each half the other node's result.
+    assert_sent(arrays_sent(&ordered, blocks, true), 1.0);
+    assert_sent(arrays_sent(Reproducible(&ordered), blocks, true), 3.0);
+}
+
 /// More bytes than are combined at once.
 type Row = [u32; 3000];
 
@@ -99,7 +189,7 @@ fn ranks_are_combined_in_order() {
     for place in PLACES {
         everybody(place, |world| {
             for count in [0, 1, 7, 15_001] {
-                chain.all_kinds(&world, count);
+                chain.one_by_one(&world, count);
             }
         });
     }
@@ -114,7 +204,7 @@ fn the_order_is_that_of_the_communicator() {
             let key = (world.rank() * 3 % 7) as i32;
             let shuffled = world.split(Some(0), key).unwrap().unwrap();
             for count in [1, 9001] {
-                chain.all_kinds(&shuffled, count);
+                chain.one_by_one(&shuffled, count);
             }
         });
     }
@@ -133,9 +223,9 @@ fn elements_may_be_large_and_need_no_power_of_two() {
     for place in [(1, 3), (2, 3), (3, 5)] {
         everybody(place, |world| {
             for count in [1, 5] {
-                row.all_kinds(&world, count);
+                row.one_by_one(&world, count);
             }
-            colour.all_kinds(&world, 9001);
+            colour.one_by_one(&world, 9001);
         });
     }
 }
@@ -151,7 +241,7 @@ fn a_reproducible_sum_is_the_same_on_any_number_of_nodes() {
     let sum = |ranks: Range<usize>, index| ranks.map(|rank| float(rank, index)).reduce(|sum, next| sum + next).unwrap();
     let by_nodes = |index| sum(0..4, index) + sum(4..7, index);
     assert!((0..10).any(|index| by_nodes(index) != sum(0..7, index)), "the order makes a difference");
-    for nodes in 1..=4 {
+    for nodes in [1, 2, 3, 4, 7] {
         everybody((nodes, SIZE), |world| {
             let rank = world.rank() as usize;
             for count in [1, 7, 20_001] {
@@ -224,8 +314,8 @@ fn it_ends_though_everybody_computes() {
     for nodes in [1, 2, 3] {
         let cluster = Cluster::start(nodes, 3);
         let sessions: Vec<Session> = (0..3).map(|rank| cluster.attach(rank)).collect();
-        // Each node combines for itself.
-        let (operator, is_combined) = counted(nodes * COUNT * 2);
+        // Each node combines its own, and then for itself what all nodes have.
+        let (operator, is_combined) = counted((3 - nodes + nodes * (nodes - 1)) * COUNT);
         let mut sums: Vec<_> = thread::scope(|scope| {
             let init = |session: &Session| session.world().allreduce_init::<u64>(COUNT, &operator).unwrap();
             let inits: Vec<_> = sessions.iter().map(|session| scope.spawn(move || init(session))).collect();

@@ -12,7 +12,7 @@ use crate::ids::Rank;
 pub struct ShapeDigest {
     operation: u8,
     is_reproducible: bool,
-    /// Codes of operator and element; 0 for none, all ones for one of the program.
+    /// Codes of operator and element; 0 for none, all ones for one of the program, but for the last bit if it commutes.
     combination: u16,
     root: u32,
     /// Checksum of counts and size of elements.
@@ -64,7 +64,7 @@ impl ShapeDigest {
             combination: match shape.combination {
                 None => 0,
                 Some(Combination::Predefined(operator, element)) => u16::from_le_bytes([operator, element]),
-                Some(Combination::User) => u16::MAX,
+                Some(Combination::User { is_commutative }) => u16::MAX - u16::from(is_commutative),
             },
             root: shape.root,
             counts,
@@ -149,6 +149,8 @@ mod tests {
     use crate::collective::CollectiveKind;
     use proptest::prelude::*;
 
+    const USER: Combination = Combination::User { is_commutative: false };
+
     fn shape() -> CollectiveShape {
         CollectiveShape {
             kind: CollectiveKind::Reduce,
@@ -168,7 +170,7 @@ mod tests {
         let cases = [
             (CollectiveShape { kind: CollectiveKind::Bcast, root: 0, ..one.clone() }, Difference::Operation),
             (CollectiveShape { root: 2, ..one.clone() }, Difference::Root),
-            (CollectiveShape { combination: Some(Combination::User), ..one.clone() }, Difference::Operator),
+            (CollectiveShape { combination: Some(USER), ..one.clone() }, Difference::Operator),
             (CollectiveShape { combination: Some(Combination::Predefined(2, 1)), ..one.clone() }, Difference::Operator),
             (CollectiveShape { is_reproducible: true, ..one.clone() }, Difference::Operator),
             (CollectiveShape { counts: vec![8], ..one.clone() }, Difference::Counts),
@@ -182,6 +184,15 @@ mod tests {
             assert_eq!(Difference::from_code(difference.code()), Some(difference));
         }
         assert_eq!((Difference::from_code(0), Difference::from_code(7)), (None, None));
+    }
+
+    #[test]
+    fn whether_an_operator_commutes_is_agreed_on() {
+        let digest = |is_commutative| {
+            let combination = Some(Combination::User { is_commutative });
+            ShapeDigest::of(&CollectiveShape { combination, ..shape() })
+        };
+        assert_eq!(digest(true).difference(&digest(false)), Some(Difference::Operator));
     }
 
     #[test]

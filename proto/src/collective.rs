@@ -53,8 +53,11 @@ impl CollectiveKind {
 pub enum Combination {
     /// By a predefined operator: codes of operator and type of an element.
     Predefined(u8, u8),
-    /// By a function of the program, which its processes have and no daemon has. Elements are bytes. Always reproducible.
-    User,
+    /// By a function of the program, which its processes have and no daemon has. Elements are bytes.
+    User {
+        /// Whether operands may change places.
+        is_commutative: bool,
+    },
 }
 
 /// What all members say alike.
@@ -126,7 +129,7 @@ impl CollectiveShape {
 
     /// Whether elements are combined by a function of the program.
     pub fn has_user_operator(&self) -> bool {
-        self.combination == Some(Combination::User)
+        matches!(self.combination, Some(Combination::User { .. }))
     }
 
     /// Checks what can be checked without the other members.
@@ -160,7 +163,7 @@ impl CollectiveShape {
             return Err(ShapeError::TooLarge);
         }
         match (self.kind.combines(), self.combination, self.combination()) {
-            (false, None, _) | (true, Some(Combination::User), _) => Ok(()),
+            (false, None, _) | (true, Some(Combination::User { .. }), _) => Ok(()),
             (true, _, Some((operator, element))) if !operator.is_defined_for(element) => {
                 Err(ShapeError::Operator { operator: operator.to_string() })
             }

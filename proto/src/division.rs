@@ -8,14 +8,24 @@
 //! | reduce-scatter | combine the inputs | the same, with the parts of a node as one | a part to each |
 //! | scan, exscan | combine the inputs | exscan | scan what came and the inputs |
 //! | gather(v), scatter(v), allgather(v), alltoall(v) | pack, by node | the same, with the parts of a node as one | unpack |
-//! | a reduction in rank order: reproducible, by a user's operator, or a scan of mixed members | pack | gather or allgather of all inputs | combine |
+//!
+//! The daemons combine between the nodes, and can't by a user's operator, nor one by one what a node's members have brought. So of some
+//! reductions [`Operands`] are brought together first, and combined on each node that needs the result:
+//!
+//! | reduction | before | between the nodes | after |
+//! |---|---|---|---|
+//! | by a user's operator | combine the inputs | operands, one of each node | combine them |
+//! | in another order than that of the nodes, or one by one (reproducible) | pack | operands, all inputs | combine them |
+//!
+//! To a reduce's root they come by a gather, of a reduce-scatter each node gets what belongs to its members by an alltoall, and everything
+//! else is an allgather. If each member has a node of its own, daemons combine one by one, too.
 //!
 //! Participants are numbered in the order in which their first members come, and what is packed lies in the order of
 //! participants: *node by node*.
 
 use serde::{Deserialize, Serialize};
 
-use crate::collective::{CollectiveKind, CollectiveShape};
+use crate::collective::{CollectiveKind, CollectiveShape, Combination};
 
 /// What a node's members know of the other nodes, and of the node's own memory for what is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,36 +45,46 @@ pub struct Span {
 pub struct Division<'a> {
     shape: &'a CollectiveShape,
     nodes: &'a [u16],
-    participants: usize,
+    /// Of each participant, ascending.
+    members: Vec<Vec<u32>>,
+}
+
+/// What nodes bring together of a reduction that they can't combine on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operands {
+    /// One of each node: what its members' inputs combine to.
+    Nodes,
+    /// Every member's input.
+    Members,
 }
 
 impl<'a> Division<'a> {
     /// `nodes` says the participant of each member. `None` if these can't be: they are not numbered as they come.
     pub fn new(shape: &'a CollectiveShape, nodes: &'a [u16]) -> Option<Self> {
-        let mut participants = 0;
-        for &node in nodes {
+        let mut members: Vec<Vec<u32>> = Vec::new();
+        for (member, &node) in (0..).zip(nodes) {
             match usize::from(node) {
-                node if node < participants => {}
-                node if node == participants => participants += 1,
+                node if node < members.len() => members[node].push(member),
+                node if node == members.len() => members.push(vec![member]),
                 _ => return None,
             }
         }
-        (nodes.len() == shape.members.len()).then_some(Self { shape, nodes, participants })
+        (nodes.len() == shape.members.len()).then_some(Self { shape, nodes, members })
     }
 
     /// How many nodes take part.
     pub fn participants(&self) -> usize {
-        self.participants
+        self.members.len()
     }
 
     /// The members on a node, ascending.
     pub fn on(&self, participant: u16) -> impl Iterator<Item = u32> + '_ {
-        (0..self.shape.size()).filter(move |&member| self.nodes[member as usize] == participant)
+        self.members[usize::from(participant)].iter().copied()
     }
 
     /// All members, node by node.
     pub fn node_by_node(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.participants as u16).flat_map(|participant| self.on(participant))
+        self.members.iter().flatten().copied()
     }
 
     /// Whether that is the order of the members, too.
@@ -72,32 +92,48 @@ impl<'a> Division<'a> {
         self.nodes.is_sorted()
     }
 
-    /// Whether all inputs are brought together before any are combined: so that what is combined with what depends neither
-    /// on the nodes nor on who lives where.
-    pub fn gathers(&self) -> bool {
-        let is_prefix = matches!(self.shape.kind, CollectiveKind::Scan | CollectiveKind::Exscan);
-        let keeps_order = self.shape.is_reproducible || self.shape.has_user_operator();
-        self.shape.kind.combines() && (keeps_order || (is_prefix && !self.is_in_order()))
+    /// What is brought together uncombined; `None` if daemons combine between the nodes, or nothing is combined.
+    pub fn operands(&self) -> Option<Operands> {
+        let shape = self.shape;
+        let keeps_order = matches!(shape.kind, CollectiveKind::Scan | CollectiveKind::Exscan)
+            || shape.combination == Some(Combination::User { is_commutative: false });
+        let is_each_alone = self.participants() == shape.members.len();
+        match shape.combination {
+            None => None,
+            _ if keeps_order && !self.is_in_order() => Some(Operands::Members),
+            _ if shape.is_reproducible && !is_each_alone => Some(Operands::Members),
+            Some(Combination::User { .. }) => Some(Operands::Nodes),
+            Some(Combination::Predefined(..)) => None,
+        }
     }
 
-    /// Elements of one member's input where all inputs are brought together.
-    pub fn vector(&self) -> u64 {
-        self.shape.counts.iter().sum()
+    /// Elements that an operand has for a node.
+    pub fn operand_elements(&self, participant: u16) -> u64 {
+        match self.shape.kind {
+            CollectiveKind::ReduceScatter => self.parts(participant),
+            _ => self.shape.counts.iter().sum(),
+        }
+    }
+
+    /// Elements of the parts of a node's members.
+    fn parts(&self, participant: u16) -> u64 {
+        self.on(participant).map(|member| self.shape.part(member)).sum()
     }
 
     /// What happens between the nodes; its members are the participants.
     pub fn between(&self) -> CollectiveShape {
         let shape = self.shape;
         let root = self.nodes[shape.root as usize];
-        let kind = match shape.kind {
-            CollectiveKind::Reduce if self.gathers() => CollectiveKind::Gather,
-            kind if kind.combines() && self.gathers() => CollectiveKind::Allgather,
-            CollectiveKind::Scan => CollectiveKind::Exscan,
-            kind => kind,
+        let kind = match (shape.kind, self.operands()) {
+            (CollectiveKind::Reduce, Some(_)) => CollectiveKind::Gather,
+            (CollectiveKind::ReduceScatter, Some(_)) => CollectiveKind::Alltoall,
+            (_, Some(_)) => CollectiveKind::Allgather,
+            (CollectiveKind::Scan, None) => CollectiveKind::Exscan,
+            (kind, None) => kind,
         };
         CollectiveShape {
             kind,
-            members: (0..self.participants as u32).collect(),
+            members: (0..self.participants() as u32).collect(),
             root: if kind.has_root() { root.into() } else { 0 },
             combination: shape.combination.filter(|_| kind.combines()),
             counts: self.counts_between(),
@@ -106,18 +142,27 @@ impl<'a> Division<'a> {
     }
 
     fn counts_between(&self) -> Vec<u64> {
-        let nodes = || 0..self.participants as u16;
-        let each = |part: &dyn Fn(u32) -> u64| nodes().map(|node| self.on(node).map(part).sum()).collect();
-        match self.shape.kind {
-            _ if self.gathers() => each(&|_| self.vector()),
-            CollectiveKind::ReduceScatter
-            | CollectiveKind::Gather
-            | CollectiveKind::Scatter
-            | CollectiveKind::Allgather => each(&|member| self.shape.part(member)),
-            CollectiveKind::Alltoall => {
-                let pair = |from: u32, to: u32| self.shape.pair(from, to);
-                let row = |from, to| self.on(from).map(|from| self.on(to).map(|to| pair(from, to)).sum::<u64>()).sum();
-                nodes().flat_map(|from| nodes().map(move |to| (from, to))).map(|(from, to)| row(from, to)).collect()
+        let nodes = || 0..self.participants() as u16;
+        let pairs = |pair: &dyn Fn(u16, u16) -> u64| -> Vec<u64> {
+            nodes().flat_map(|from| nodes().map(move |to| pair(from, to))).collect()
+        };
+        let brought = |operands, from: u16, to: u16| match operands {
+            Operands::Nodes => self.operand_elements(to),
+            Operands::Members => self.operand_elements(to) * self.members[usize::from(from)].len() as u64,
+        };
+        match (self.shape.kind, self.operands()) {
+            (CollectiveKind::ReduceScatter, Some(operands)) => pairs(&|from, to| brought(operands, from, to)),
+            (_, Some(operands)) => nodes().map(|from| brought(operands, from, from)).collect(),
+            (
+                CollectiveKind::ReduceScatter
+                | CollectiveKind::Gather
+                | CollectiveKind::Scatter
+                | CollectiveKind::Allgather,
+                None,
+            ) => nodes().map(|node| self.parts(node)).collect(),
+            (CollectiveKind::Alltoall, None) => {
+                let row = |from: u32, to: u16| self.on(to).map(|to| self.shape.pair(from, to)).sum::<u64>();
+                pairs(&|from, to| self.on(from).map(|from| row(from, to)).sum())
             }
             _ => self.shape.counts.clone(),
         }
@@ -172,22 +217,57 @@ mod tests {
         assert_eq!((in_order.check(), mixed.check()), (Ok(()), Ok(())));
     }
 
+    const REDUCTIONS: [CollectiveKind; 3] =
+        [CollectiveKind::Reduce, CollectiveKind::Allreduce, CollectiveKind::ReduceScatter];
+
+    fn reduction(kind: CollectiveKind) -> CollectiveShape {
+        let counts: &[u64] = if kind == CollectiveKind::ReduceScatter { &[1, 0, 2, 3, 1] } else { &[7] };
+        shape(kind, counts)
+    }
+
+    /// What happens between nodes if operands come together, so many of each.
+    fn assert_brought(shape: &CollectiveShape, nodes: &[u16], operands: [u64; 3]) {
+        assert_eq!(shape.check(), Ok(()));
+        let division = Division::new(shape, nodes).unwrap();
+        let (between, lengths) = (division.between(), [0, 1, 2].map(|node| division.operand_elements(node)));
+        let (kind, counts) = match shape.kind {
+            CollectiveKind::Reduce => (CollectiveKind::Gather, operands.map(|each| each * 7).to_vec()),
+            CollectiveKind::ReduceScatter => (
+                CollectiveKind::Alltoall,
+                operands.iter().flat_map(|each| lengths.map(|length| each * length)).collect(),
+            ),
+            _ => (CollectiveKind::Allgather, operands.map(|each| each * 7).to_vec()),
+        };
+        assert_eq!((between.kind, between.combination, between.counts.clone()), (kind, None, counts));
+        assert_eq!(between.check(), Ok(()));
+    }
+
+    const IN_ORDER: [u16; 5] = [0, 0, 1, 1, 2];
+    const MIXED: [u16; 5] = [0, 1, 0, 1, 2];
+
     #[test]
-    fn inputs_are_brought_together_if_their_order_counts() {
-        for kind in [CollectiveKind::Reduce, CollectiveKind::Allreduce, CollectiveKind::ReduceScatter] {
-            let counts: &[u64] = if kind == CollectiveKind::ReduceScatter { &[1, 0, 2, 3, 1] } else { &[7] };
-            let free = shape(kind, counts);
-            let reproducible = CollectiveShape { is_reproducible: true, ..free.clone() };
-            let user = CollectiveShape { combination: Some(Combination::User), ..free.clone() };
-            assert_eq!(Division::new(&free, &[0, 0, 1, 1, 2]).unwrap().between().kind, kind);
-            for shape in [reproducible, user] {
-                assert_eq!(shape.check(), Ok(()));
-                let between = Division::new(&shape, &[0, 0, 1, 1, 2]).unwrap().between();
-                let to_root = kind == CollectiveKind::Reduce;
-                assert_eq!(between.kind, if to_root { CollectiveKind::Gather } else { CollectiveKind::Allgather });
-                assert_eq!((&between.counts[..], between.combination), (&[14, 14, 7][..], None));
-                assert_eq!(between.check(), Ok(()));
-            }
+    fn daemons_combine_what_they_can() {
+        for kind in REDUCTIONS {
+            let free = reduction(kind);
+            assert_eq!(Division::new(&free, &MIXED).unwrap().between().kind, kind);
+            let reproducible = CollectiveShape { is_reproducible: true, ..free };
+            assert_brought(&reproducible, &IN_ORDER, [2, 2, 1]);
+            let each_alone = Division::new(&reproducible, &[0, 1, 2, 3, 4]).unwrap().between();
+            assert_eq!((each_alone.kind, each_alone.is_reproducible), (kind, true));
+        }
+    }
+
+    #[test]
+    fn by_a_users_operator_nodes_combine_what_is_in_order_or_commutes() {
+        for kind in REDUCTIONS {
+            let user = |is_commutative, is_reproducible| {
+                let combination = Some(Combination::User { is_commutative });
+                CollectiveShape { combination, is_reproducible, ..reduction(kind) }
+            };
+            assert_brought(&user(false, false), &IN_ORDER, [1; 3]);
+            assert_brought(&user(false, false), &MIXED, [2, 2, 1]);
+            assert_brought(&user(true, false), &MIXED, [1; 3]);
+            assert_brought(&user(true, true), &IN_ORDER, [2, 2, 1]);
         }
     }
 

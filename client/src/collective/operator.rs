@@ -19,11 +19,14 @@ pub trait Combine<T: Plain>: sealed::Sealed<T> {}
 
 impl<T: Plain, O: sealed::Sealed<T>> Combine<T> for O {}
 
-/// A predefined operator whose results are the same to the last bit wherever the ranks live.
+/// An operator whose results are the same to the last bit wherever the ranks live.
 ///
 /// Elements are combined one by one in the order of ranks, `((x₀ ∘ x₁) ∘ x₂) ∘ …`, whoever comes when and however many nodes
 /// there are. Without it each node combines what its own ranks have first, and sums of floats round differently on other
-/// nodes. The price: every node needs all inputs, so of `p` ranks' arrays of `n` elements it gets `p · n` instead of about `2 n`.
+/// nodes. The price: every node needs all inputs, so of `p` ranks' arrays of `n` elements it gets `p · n` instead of about `2 n`, unless
+/// each rank has a node of its own and the operator is predefined.
+///
+/// Of a [`UserOperator`] it asks less: the function need not be associative.
 ///
 /// ```no_run
 /// use ropeway::{Operator, Reproducible};
@@ -36,13 +39,17 @@ impl<T: Plain, O: sealed::Sealed<T>> Combine<T> for O {}
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reproducible(pub Operator);
+pub struct Reproducible<O>(pub O);
 
 /// A user-defined operator: a function that makes `left ∘ right` of `left`.
 ///
-/// Elements may be of any [`Plain`] type and size. They are combined one by one in the order of ranks,
-/// `((x₀ ∘ x₁) ∘ x₂) ∘ …`, as a loop in one process would; so the operator need be neither commutative nor associative, and
-/// results are the same to the last bit on any number of nodes.
+/// Elements may be of any [`Plain`] type and size. Like all operators it has to be associative: each node combines what its own ranks
+/// have, and then the nodes' results are combined. What is not associative, or only nearly so as with floats, is combined one by one
+/// in the order of ranks, as a loop in one process would, by [`Reproducible`]`(&operator)`.
+///
+/// It need not commute: operands keep the order of ranks, whose blocks usually live on one node each. Where ranks of a communicator
+/// alternate between nodes, each node needs all inputs for that, unless the operator says that it is
+/// [`commutative`](Self::commutative).
 ///
 /// The function runs in the ranks' processes, never in the daemon: in any of them, in threads that wait for the reduction,
 /// start it, or test it, and in one of Ropeway's own while the program computes. So it must be the same on all ranks, depend on
@@ -69,15 +76,23 @@ pub struct Reproducible(pub Operator);
 #[derive(Clone)]
 pub struct UserOperator<T: Plain> {
     function: Function,
+    is_commutative: bool,
     element: PhantomData<fn(&mut T)>,
 }
 
 impl<T: Plain + Send> UserOperator<T> {
-    /// The operator that `combine` is: it makes `left ∘ right` of its first argument.
+    /// The operator that `combine` is: it makes `left ∘ right` of its first argument. It is associative.
     pub fn new(combine: impl Fn(&mut T, &T) + Send + Sync + 'static) -> Self {
         let combine = Arc::new(combine);
         let prepare = move || Box::new(Workplace::new(combine.clone())) as Box<dyn UserFunction>;
-        Self { function: Function(Arc::new(prepare)), element: PhantomData }
+        Self { function: Function(Arc::new(prepare)), is_commutative: false, element: PhantomData }
+    }
+
+    /// The same of one that also commutes: `left ∘ right` is `right ∘ left`.
+    ///
+    /// It is faster where ranks alternate between nodes: each node sends its ranks' result instead of all their inputs.
+    pub fn commutative(combine: impl Fn(&mut T, &T) + Send + Sync + 'static) -> Self {
+        Self { is_commutative: true, ..Self::new(combine) }
     }
 }
 
@@ -172,16 +187,17 @@ mod sealed {
         }
     }
 
-    impl<T: Reducible> Sealed<T> for Reproducible {
+    impl<T, O: Sealed<T>> Sealed<T> for Reproducible<O> {
         fn combining(self) -> Combining {
-            Combining { is_reproducible: true, ..Sealed::<T>::combining(self.0) }
+            Combining { is_reproducible: true, ..self.0.combining() }
         }
     }
 
     impl<T: Plain> Sealed<T> for &UserOperator<T> {
         fn combining(self) -> Combining {
             let function = Some(self.function.clone());
-            Combining { combination: Combination::User, is_reproducible: true, function }
+            let combination = Combination::User { is_commutative: self.is_commutative };
+            Combining { combination, is_reproducible: false, function }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The reduction of layers to a picture.
 
-use ropeway::{Collective, Communicator, Error, UserOperator};
+use ropeway::{Collective, Communicator, Error, Reproducible, UserOperator};
 
 use super::{Pixel, over};
 use crate::block;
@@ -20,7 +20,8 @@ impl Compositor {
         let ranks = world.size();
         let strips: Vec<usize> = (0..ranks).map(|rank| block(height, rank, ranks).len() * width).collect();
         let over = UserOperator::new(|front: &mut Pixel, back: &Pixel| *front = over(*front, *back));
-        Ok(Self { blend: world.reduce_scatter_init(&strips, &over)?, gather: world.gatherv_init(&strips, 0)? })
+        let blend = world.reduce_scatter_init(&strips, Reproducible(&over))?;
+        Ok(Self { blend, gather: world.gatherv_init(&strips, 0)? })
     }
 
     /// Lays the layers of all ranks over each other, rank 0's in front. The picture is on rank 0; the others get nothing.

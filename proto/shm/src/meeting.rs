@@ -23,8 +23,8 @@
 
 use std::ops::{Range, RangeInclusive};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::{Arc, Mutex};
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::division::Span;
@@ -246,9 +246,9 @@ impl Meeting {
             None => vec![share::within(&plan.members)?],
             Some(span) => vec![share::before(&plan.members, span)?, share::after(&plan.members, span)?],
         };
-        // Between nodes a user's operator has all inputs brought together first; so it is the last stage that combines.
-        if let (Some(last), Some(function)) = (shares.last_mut(), function) {
-            last.set_function(function);
+        if let Some(function) = function {
+            let function = Arc::new(Mutex::new(function));
+            shares.iter_mut().for_each(|share| share.set_function(&function));
         }
         let stages: Vec<_> = shares.into_iter().map(Stage::new).collect::<Option<_>>()?;
         let has_user_operator = plan.members.first()?.shape.has_user_operator();

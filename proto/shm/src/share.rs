@@ -8,7 +8,8 @@ mod spanning;
 mod within;
 
 use std::ops::Range;
-use std::sync::Mutex;
+use std::slice;
+use std::sync::{Arc, Mutex};
 
 use ropeway_proto::Layout;
 use ropeway_proto::collective::{CollectiveMember, CollectiveShape};
@@ -30,13 +31,16 @@ pub(crate) struct Share {
     work_bytes: u64,
 }
 
+/// A function of this process, which all stages of a meeting combine by: only one of them at a time.
+pub(crate) type SharedFunction = Arc<Mutex<Box<dyn UserFunction>>>;
+
 /// How elements are combined.
 enum ShareOperator {
     /// They are not.
     None,
     Predefined(Operator, ElementType),
     /// `None` in a process that has not the function: in the daemon.
-    User(Option<Mutex<Box<dyn UserFunction>>>),
+    User(Option<SharedFunction>),
 }
 
 #[derive(Debug)]
@@ -56,10 +60,9 @@ enum Act {
     Exchange { from: [u64; 2], to: [u64; 2] },
     /// Combined, in this order, and the result copied to several places.
     Fold { from: Vec<u64>, to: Vec<u64> },
-    /// `to[k] = before ∘ from[0] ∘ … ∘ from[k]`.
-    Scan { before: Option<u64>, from: Vec<u64>, to: Vec<u64> },
-    /// `to[k] = from[0] ∘ … ∘ from[k − 1]`; or up to `from[k]`, if there are more of these than of `to`. What would be nothing is
-    /// left as it is.
+    /// `to[k] = from[0] ∘ … ∘ from[k]`; or, if there are so many more of `from` than of `to`, up to `from[more + k]`.
+    Scan { from: Vec<u64>, to: Vec<u64> },
+    /// The same without the last. What would be nothing is left as it is.
     Exscan { from: Vec<u64>, to: Vec<u64> },
 }
 
@@ -92,13 +95,12 @@ impl Act {
 
     /// Where its vectors lie.
     fn offsets(&self) -> impl Iterator<Item = u64> {
-        let (before, from, to) = match self {
-            Self::Copy { from, to } => (Some(*from), &[][..], &to[..]),
-            Self::Exchange { from, to } => (None, &from[..], &to[..]),
-            Self::Fold { from, to } | Self::Exscan { from, to } => (None, &from[..], &to[..]),
-            Self::Scan { before, from, to } => (*before, &from[..], &to[..]),
+        let (from, to) = match self {
+            Self::Copy { from, to } => (slice::from_ref(from), &to[..]),
+            Self::Exchange { from, to } => (&from[..], &to[..]),
+            Self::Fold { from, to } | Self::Scan { from, to } | Self::Exscan { from, to } => (&from[..], &to[..]),
         };
-        before.into_iter().chain(from.iter().copied()).chain(to.iter().copied())
+        from.iter().chain(to).copied()
     }
 
     /// How many vectors are read or written besides one.
@@ -107,7 +109,7 @@ impl Act {
             Self::Copy { to, .. } => to.len(),
             Self::Exchange { from, to } => from.len() + to.len() - 1,
             Self::Fold { from, to } => from.len() + to.len() - 1,
-            Self::Scan { to, .. } | Self::Exscan { to, .. } => 2 * to.len(),
+            Self::Scan { from, to } | Self::Exscan { from, to } => from.len() + to.len(),
         };
         vectors as u64
     }
@@ -120,9 +122,9 @@ impl Share {
     }
 
     /// Has elements combined by this function, if it is a user's operator that combines them.
-    pub(crate) fn set_function(&mut self, function: Box<dyn UserFunction>) {
+    pub(crate) fn set_function(&mut self, function: &SharedFunction) {
         if let ShareOperator::User(place) = &mut self.operator {
-            *place = Some(Mutex::new(function));
+            *place = Some(Arc::clone(function));
         }
     }
 
@@ -193,19 +195,18 @@ impl Share {
                 self.fold(job, from, to[0], elements)?;
                 self.spread(job, to[0], &to[1..], elements)
             }
-            Act::Scan { before, from, to } => {
-                let mut before = *before;
-                for (&from, &to) in from.iter().zip(to) {
-                    match before.replace(to) {
-                        Some(before) => self.fold(job, &[before, from], to, elements)?,
-                        None => self.spread(job, from, &[to], elements)?,
-                    }
+            Act::Scan { from, to } => {
+                let more = from.len() - to.len();
+                match &from[..=more] {
+                    [from] => self.spread(job, *from, &to[..1], elements)?,
+                    first => self.fold(job, first, to[0], elements)?,
                 }
-                Ok(())
+                let mut others = to.windows(2).zip(&from[more + 1..]);
+                others.try_for_each(|(to, &from)| self.fold(job, &[to[0], from], to[1], elements))
             }
             // From the last to the first, because in place an output takes the place of an input that those behind it need.
             Act::Exscan { from, to } => (0..to.len()).rev().try_for_each(|index| {
-                let sources = &from[..index + usize::from(from.len() > to.len())];
+                let sources = &from[..index + from.len() - to.len()];
                 self.fold(job, sources, to[index], elements)
             }),
         }

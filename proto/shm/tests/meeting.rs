@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ropeway_proto::Layout;
 use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape, Combination};
-use ropeway_proto::division::Span;
+use ropeway_proto::division::{Operands, Span};
 use ropeway_proto::limits::COMBINER_DOORBELL;
 use ropeway_shm::{Arrival, Helped, JobGeometry, JobSegment, Meeting, MeetingPlan, UserFunction};
 
@@ -40,7 +40,7 @@ struct Node {
 }
 
 impl Node {
-    fn new(nodes: u16, count: u64) -> Self {
+    fn new(nodes: u16, count: u64, operands: Operands) -> Self {
         let job = JobSegment::create(JobGeometry { local_ranks: 2, arena_bytes_max: ARENA_BYTES }).unwrap();
         for local_rank in 0..2 {
             job.reserve_arena(local_rank, ARENA_BYTES).unwrap();
@@ -51,10 +51,10 @@ impl Node {
             kind: CollectiveKind::Allreduce,
             members: (0..2 * u32::from(nodes)).collect(),
             root: 0,
-            combination: Some(Combination::User),
+            combination: Some(Combination::User { is_commutative: false }),
             element_bytes: 1,
             counts: vec![count],
-            is_reproducible: true,
+            is_reproducible: operands == Operands::Members,
             algorithm: None,
         };
         let member = |rank: u32| {
@@ -82,6 +82,15 @@ impl Node {
         Meeting::read(&self.job, self.block, Some(Box::new(Function([[0; 100]; 2])))).unwrap()
     }
 
+    /// What happens between the nodes: the other one has brought the same.
+    fn exchange(&self, bytes: u64) {
+        let Some(Span { input, output, .. }) = self.span else { unreachable!("there are two nodes") };
+        let (brought, total) = (Layout::contiguous(input, bytes), Layout::contiguous(output, 2 * bytes));
+        for at in [0, bytes] {
+            self.job.copy(&brought, 0, &total, at, bytes).unwrap();
+        }
+    }
+
     fn assert_outputs(&self, wanted: u8) {
         let count = self.members[0].shape.counts[0];
         for member in &self.members {
@@ -99,7 +108,7 @@ impl Node {
 #[test]
 fn the_daemon_leaves_pieces_to_members_though_it_comes_last() {
     for count in COUNTS {
-        let node = Node::new(1, count);
+        let node = Node::new(1, count, Operands::Nodes);
         let (daemon, member) = (node.daemon(), node.member());
         assert_eq!(member.arrive(0, 0), Arrival::Pending);
         assert_eq!(daemon.arrive(1, 0), Arrival::HasWork);
@@ -113,7 +122,7 @@ fn the_daemon_leaves_pieces_to_members_though_it_comes_last() {
 
 #[test]
 fn a_member_that_comes_last_does_little_work_at_once() {
-    let node = Node::new(1, 9);
+    let node = Node::new(1, 9, Operands::Nodes);
     let (_daemon, member) = (node.daemon(), node.member());
     assert_eq!((member.arrive(0, 0), member.arrive(1, 0)), (Arrival::Pending, Arrival::Done));
     node.assert_outputs(3 + 2);
@@ -122,19 +131,14 @@ fn a_member_that_comes_last_does_little_work_at_once() {
 #[test]
 fn between_nodes_the_daemon_copies_and_members_combine() {
     for count in COUNTS {
-        let node = Node::new(2, count);
+        let node = Node::new(2, count, Operands::Members);
         let (daemon, member) = (node.daemon(), node.member());
         assert_eq!(member.arrive(0, 0), Arrival::Pending);
         if daemon.arrive(1, 0) == Arrival::HasWork {
             while !daemon.help(NOBODY, 0, 1).has_passed {}
         }
         assert_eq!(daemon.passed(), 1);
-        let Some(Span { input, output, .. }) = node.span else { unreachable!("there are two nodes") };
-        let (packed, total) = (Layout::contiguous(input, 2 * count), Layout::contiguous(output, 4 * count));
-        // The other node has brought the same.
-        for at in [0, 2 * count] {
-            node.job.copy(&packed, 0, &total, at, 2 * count).unwrap();
-        }
+        node.exchange(2 * count);
         assert!(daemon.resume(0), "it is not over");
         assert_eq!(daemon.help(NOBODY, 0, 1), Helped::default());
         while member.help(0, 0, 1).pieces > 0 {}
@@ -144,8 +148,28 @@ fn between_nodes_the_daemon_copies_and_members_combine() {
 }
 
 #[test]
+fn members_combine_both_before_and_after_what_is_between_nodes() {
+    for count in COUNTS {
+        let node = Node::new(2, count, Operands::Nodes);
+        let (daemon, member) = (node.daemon(), node.member());
+        let before = node.calls();
+        assert_eq!((daemon.arrive(0, 0), daemon.arrive(1, 0)), (Arrival::Pending, Arrival::HasWork));
+        assert_eq!(daemon.help(NOBODY, 0, 1), Helped::default());
+        daemon.call_combiners();
+        assert!(node.calls().iter().zip(before).all(|(&now, before)| now == before + 1));
+        while !member.help(0, 0, 1).has_passed {}
+        assert_eq!(daemon.passed(), 1);
+        node.exchange(count);
+        assert!(daemon.resume(0), "it is not over");
+        while member.help(1, 0, 1).pieces > 0 {}
+        assert!(daemon.poll(0, 0));
+        node.assert_outputs((3 + 2) * 3 + (3 + 2));
+    }
+}
+
+#[test]
 fn combiners_are_called_unless_every_member_waits() {
-    let node = Node::new(1, COUNTS[0]);
+    let node = Node::new(1, COUNTS[0], Operands::Nodes);
     let (daemon, member) = (node.daemon(), node.member());
     let before = node.calls();
     daemon.call_combiners();

@@ -1,7 +1,7 @@
 //! The work within a node of a collective that goes on to other nodes: what comes before, and what after.
 
 use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape};
-use ropeway_proto::division::{Division, Span};
+use ropeway_proto::division::{Division, Operands, Span};
 
 use super::{Act, Share, common_shape};
 
@@ -44,12 +44,17 @@ impl<'a> Part<'a> {
         self.shape.counts.first().copied().unwrap_or(0)
     }
 
-    /// Where each member's vector lies in `at`, where all were brought together, by member.
-    fn vectors(&self, at: u64) -> Vec<u64> {
-        let mut vectors = vec![0; self.shape.members.len()];
-        let places = (0..).map(|index| at + self.bytes(index * self.division.vector()));
-        self.division.node_by_node().zip(places).for_each(|(member, place)| vectors[member as usize] = place);
-        vectors
+    /// Where operands lie that were brought together at `at`, in the order in which they are combined.
+    fn operands(&self, operands: Operands, at: u64) -> Vec<u64> {
+        let places = (0..).map(|index| at + self.bytes(index * self.division.operand_elements(self.me)));
+        match operands {
+            Operands::Nodes => places.take(self.division.participants()).collect(),
+            Operands::Members => {
+                let mut by_member = vec![0; self.shape.members.len()];
+                self.division.node_by_node().zip(places).for_each(|(member, place)| by_member[member as usize] = place);
+                by_member
+            }
+        }
     }
 }
 
@@ -81,9 +86,7 @@ impl Part<'_> {
         match self.shape.kind {
             CollectiveKind::Barrier | CollectiveKind::Bcast => None,
             CollectiveKind::Scatter => self.root().filter(|_| self.division.is_in_order()).map(|root| root.input),
-            CollectiveKind::ReduceScatter if !self.division.gathers() => {
-                alone().filter(|_| self.division.is_in_order())
-            }
+            CollectiveKind::ReduceScatter => alone().filter(|_| self.division.is_in_order()),
             CollectiveKind::Alltoall => alone().filter(|_| self.division.participants() == self.shape.members.len()),
             _ => alone(),
         }
@@ -94,7 +97,7 @@ impl Part<'_> {
         let alone = first.filter(|_| self.members.len() == 1);
         let in_order = self.division.is_in_order();
         match self.shape.kind {
-            _ if self.division.gathers() => None,
+            _ if self.division.operands().is_some() => None,
             CollectiveKind::Barrier | CollectiveKind::Scan | CollectiveKind::Exscan => None,
             CollectiveKind::Bcast => self.root().map(|root| root.output).or(first),
             CollectiveKind::Reduce => self.root().map(|root| root.output),
@@ -117,11 +120,19 @@ pub(crate) fn before(members: &[CollectiveMember], span: &Span) -> Option<Share>
         share.push(length, Act::Copy { from, to: vec![into] });
         into += part.bytes(length);
     };
+    let packs_inputs = part.division.operands() == Some(Operands::Members);
     match shape.kind {
         CollectiveKind::Barrier | CollectiveKind::Bcast => {}
-        _ if part.division.gathers() => {
-            inputs.iter().for_each(|&input| pack(&mut share, part.division.vector(), input));
+        CollectiveKind::ReduceScatter if packs_inputs => {
+            for participant in 0..part.division.participants() as u16 {
+                for (input, member) in
+                    inputs.iter().flat_map(|input| part.division.on(participant).map(move |to| (input, to)))
+                {
+                    pack(&mut share, shape.part(member), input + part.bytes(shape.before(member)));
+                }
+            }
         }
+        _ if packs_inputs => inputs.iter().for_each(|&input| pack(&mut share, part.count(), input)),
         CollectiveKind::Reduce | CollectiveKind::Allreduce | CollectiveKind::Scan | CollectiveKind::Exscan => {
             share.push(part.count(), Act::Fold { from: inputs, to: vec![span.input] });
         }
@@ -160,8 +171,8 @@ pub(crate) fn before(members: &[CollectiveMember], span: &Span) -> Option<Share>
 pub(crate) fn after(members: &[CollectiveMember], span: &Span) -> Option<Share> {
     let part = Part::new(members, &span.nodes, span.me)?;
     let mut share = Share::new(part.shape);
-    if part.division.gathers() {
-        part.combine_vectors(&mut share, span.output);
+    if let Some(operands) = part.division.operands() {
+        part.combine(&mut share, operands, span.output);
         return Some(share);
     }
     let (shape, count, outputs) = (part.shape, part.count(), part.outputs());
@@ -170,16 +181,13 @@ pub(crate) fn after(members: &[CollectiveMember], span: &Span) -> Option<Share> 
         share.push(length, Act::Copy { from, to });
         from += part.bytes(length);
     };
-    let prefix = (part.me > 0).then_some(span.output);
+    let prefix = || (part.me > 0).then_some(span.output).into_iter().chain(part.inputs()).collect();
     match shape.kind {
         CollectiveKind::Barrier => {}
         CollectiveKind::Bcast | CollectiveKind::Allreduce => unpack(&mut share, count, outputs),
         CollectiveKind::Reduce => part.root().iter().for_each(|root| unpack(&mut share, count, vec![root.output])),
-        CollectiveKind::Scan => share.push(count, Act::Scan { before: prefix, from: part.inputs(), to: outputs }),
-        CollectiveKind::Exscan => {
-            let from = prefix.into_iter().chain(part.inputs()).collect();
-            share.push(count, Act::Exscan { from, to: outputs });
-        }
+        CollectiveKind::Scan => share.push(count, Act::Scan { from: prefix(), to: outputs }),
+        CollectiveKind::Exscan => share.push(count, Act::Exscan { from: prefix(), to: outputs }),
         CollectiveKind::ReduceScatter | CollectiveKind::Scatter => {
             part.members.iter().for_each(|member| unpack(&mut share, shape.part(member.rank), vec![member.output]));
         }
@@ -206,30 +214,36 @@ pub(crate) fn after(members: &[CollectiveMember], span: &Span) -> Option<Share> 
 }
 
 impl Part<'_> {
-    /// All inputs were brought together at `at`: combines what each member here is to get.
-    fn combine_vectors(&self, share: &mut Share, at: u64) {
-        let (shape, count, vectors) = (self.shape, self.count(), self.vectors(at));
-        let mut fold = |length: u64, from: &[u64], shift: u64, to: Vec<u64>| {
-            let from = from.iter().map(|vector| vector + self.bytes(shift)).collect();
-            share.push(length, Act::Fold { from, to });
-        };
-        match shape.kind {
-            CollectiveKind::Reduce => {
-                self.root().iter().for_each(|root| fold(count, &vectors, 0, vec![root.output]));
+    /// Operands were brought together at `at`: combines what each member here is to get.
+    fn combine(&self, share: &mut Share, operands: Operands, at: u64) {
+        let (shape, count, vectors) = (self.shape, self.count(), self.operands(operands, at));
+        match (shape.kind, operands) {
+            (CollectiveKind::Reduce, _) => {
+                let to = self.root().map(|root| root.output).into_iter().collect();
+                share.push(count, Act::Fold { from: vectors, to });
             }
-            CollectiveKind::ReduceScatter => {
+            (CollectiveKind::ReduceScatter, _) => {
+                let mut before = 0;
                 for member in self.members {
-                    let (length, shift) = (shape.part(member.rank), shape.before(member.rank));
-                    fold(length, &vectors, shift, vec![member.output]);
+                    let from = vectors.iter().map(|vector| vector + self.bytes(before)).collect();
+                    share.push(shape.part(member.rank), Act::Fold { from, to: vec![member.output] });
+                    before += shape.part(member.rank);
                 }
             }
-            CollectiveKind::Scan | CollectiveKind::Exscan => {
+            (CollectiveKind::Scan | CollectiveKind::Exscan, Operands::Members) => {
                 let own = u32::from(shape.kind == CollectiveKind::Scan);
                 for member in self.members {
-                    fold(count, &vectors[..(member.rank + own) as usize], 0, vec![member.output]);
+                    let from = vectors[..(member.rank + own) as usize].to_vec();
+                    share.push(count, Act::Fold { from, to: vec![member.output] });
                 }
             }
-            _ => fold(count, &vectors, 0, self.outputs()),
+            (CollectiveKind::Scan | CollectiveKind::Exscan, Operands::Nodes) => {
+                let from = vectors[..self.me.into()].iter().copied().chain(self.inputs()).collect();
+                let to = self.outputs();
+                let is_inclusive = shape.kind == CollectiveKind::Scan;
+                share.push(count, if is_inclusive { Act::Scan { from, to } } else { Act::Exscan { from, to } });
+            }
+            _ => share.push(count, Act::Fold { from: vectors, to: self.outputs() }),
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn within(members: &[CollectiveMember]) -> Option<Share> {
         CollectiveKind::Bcast => share.push(count, Act::Copy { from: outputs[root], to: outputs }),
         CollectiveKind::Reduce => share.push(count, Act::Fold { from: inputs, to: vec![outputs[root]] }),
         CollectiveKind::Allreduce => share.push(count, Act::Fold { from: inputs, to: outputs }),
-        CollectiveKind::Scan => share.push(count, Act::Scan { before: None, from: inputs, to: outputs }),
+        CollectiveKind::Scan => share.push(count, Act::Scan { from: inputs, to: outputs }),
         CollectiveKind::Exscan => share.push(count, Act::Exscan { from: inputs, to: outputs }),
         CollectiveKind::Alltoall => exchange_parts(&mut share, shape, members),
         CollectiveKind::ReduceScatter
