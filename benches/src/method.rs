@@ -116,7 +116,7 @@ impl Method {
         Self { division, algorithm }
     }
 
-    /// Whether ranks can do this call so. What nodes do is up to their daemons.
+    /// Whether ranks can do this call so. What nodes can do their daemons know.
     ///
     /// # Errors
     /// What keeps the algorithm from it.

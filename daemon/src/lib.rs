@@ -14,6 +14,7 @@
 //! | `link` | connections to other daemons: dialling, hello, routes |
 //! | `channels` | where direct channels lie, and the daemon's part in them |
 //! | `meetings` | where members of collectives meet, and the daemon's part in them |
+//! | [`schedules`] | what nodes do for collectives between them |
 //! | `wires` | connections that ranks work by themselves, and the daemon's part in them |
 //! | [`device`] | the contract of a device, and the three that keep it |
 #![forbid(unsafe_code)]
@@ -31,7 +32,7 @@ mod job;
 mod link;
 mod log;
 mod meetings;
-mod schedules;
+pub mod schedules;
 mod server;
 mod service;
 mod wires;

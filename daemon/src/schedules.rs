@@ -43,19 +43,9 @@ impl Schedules {
         Some(schedule)
     }
 
-    /// How nodes do `between`: as its members want it, or as is predicted to be fastest.
-    ///
-    /// # Errors
-    /// If that can't be done, why.
+    /// How nodes do `between`. See [`choose`].
     pub(crate) fn choose(&self, between: &CollectiveShape) -> Result<Algorithm, String> {
-        let shape = shape(between);
-        shape.check().map_err(|error| error.to_string())?;
-        let Some(name) = &between.algorithm else {
-            return Ok(select(&shape, between.element_bytes.into(), &self.costs).algorithm);
-        };
-        let algorithm: Algorithm = name.parse().map_err(|error: ParseAlgorithmError| error.to_string())?;
-        algorithm.check(&shape).map_err(|error| error.to_string())?;
-        Ok(algorithm)
+        choose(between, &self.costs)
     }
 
     /// How many were made since this was asked last.
@@ -64,8 +54,23 @@ impl Schedules {
     }
 }
 
-/// The same in the words of schedules.
-fn shape(between: &CollectiveShape) -> Shape {
+/// How nodes do `between`: as its members want it, or as is predicted to be fastest.
+///
+/// # Errors
+/// If that can't be done, why.
+pub fn choose(between: &CollectiveShape, costs: &CostTable) -> Result<Algorithm, String> {
+    let shape = shape(between);
+    shape.check().map_err(|error| error.to_string())?;
+    let Some(name) = &between.algorithm else {
+        return Ok(select(&shape, between.element_bytes.into(), costs).algorithm);
+    };
+    let algorithm: Algorithm = name.parse().map_err(|error: ParseAlgorithmError| error.to_string())?;
+    algorithm.check(&shape).map_err(|error| error.to_string())?;
+    Ok(algorithm)
+}
+
+/// What happens between nodes in the words of schedules.
+pub fn shape(between: &CollectiveShape) -> Shape {
     let (root, size) = (between.root, between.size());
     let count = between.counts.first().copied().unwrap_or(0);
     let counts = || Counts::each(&between.counts);

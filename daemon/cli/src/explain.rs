@@ -12,7 +12,7 @@ use ropeway_schedule::{Algorithm, BuildError, Candidate, Choice, CostTable, Sche
 
 pub(crate) use self::flags::Flags;
 use self::flags::Job;
-use crate::failure::{Failure, print};
+use crate::failure::{Failure, print, tell};
 
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let job = flags.job()?;
@@ -27,7 +27,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     }
     print(&explanation.text(flags.participant))?;
     if let Some(path) = &flags.svg {
-        eprintln!("drawn into {}", path.display());
+        tell(&format!("drawn into {}", path.display()));
     }
     Ok(())
 }

@@ -59,9 +59,14 @@ impl Failure {
     pub(crate) fn report(&self) {
         let is_closed_pipe = matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe);
         if !is_closed_pipe {
-            eprintln!("ropeway: {self}");
+            tell(&format!("ropeway: {self}"));
         }
     }
+}
+
+/// Says something beside the output. There may be nobody to hear it.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Prints without panicking when the reader has gone.

@@ -5,6 +5,7 @@ mod bench;
 mod calibrate;
 mod daemon;
 mod demo;
+mod division;
 mod explain;
 mod failure;
 mod history;

@@ -239,7 +239,10 @@ fn arguments_that_mean_nothing_are_refused() {
     refused(&["coll", "allreduce", "-n", "1"], 3, "coll needs at least 2 ranks: use -n 2");
     refused(&["coll", "allreduce", "--nodes", "2", "--algorithm", "rng"], 2, "no algorithm is called rng");
     refused(&["coll", "allreduce", "--algorithm", "ring"], 3, "algorithms are for what happens between nodes");
-    refused(&["coll", "barrier", "--nodes", "2", "--algorithm", "ring"], 1, "barrier");
+    let can_not = "ring can't be used for this barrier";
+    refused(&["coll", "barrier", "--nodes", "2", "--algorithm", "ring"], 3, can_not);
+    let nodes = ["coll", "allreduce", "-n", "4", "--nodes", "2", "--algorithm", "bruck"];
+    refused(&nodes, 3, "bruck:1 can't be used for this allreduce");
     refused(
         &["coll", "barrier", "--division", "flat", "--algorithm", "ring"],
         3,

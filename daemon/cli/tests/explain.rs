@@ -40,15 +40,22 @@ fn an_algorithm_can_be_asked_for_and_its_record_adds_up() {
     assert!(times.is_sorted());
 }
 
+/// Eight ranks, and a size if there is one.
+fn size_of(operation: Operation) -> Vec<&'static str> {
+    let bytes: &[&str] = if operation == Operation::Barrier { &[] } else { &["--bytes", "4K"] };
+    [&[operation.name(), "-n", "8", "--json"], bytes].concat()
+}
+
 #[test]
 fn every_algorithm_is_explained_for_every_operation_or_says_why_not() {
     for operation in Operation::ALL {
         let mut explained = Vec::new();
         for (name, _) in Algorithm::names() {
-            let output = explain(&[operation.name(), "-n", "8", "--bytes", "4K", "--algorithm", name, "--json"]);
+            let output = explain(&[&size_of(operation)[..], &["--algorithm", name]].concat());
             if output.status.code() == Some(1) {
                 let why = stderr(&output);
-                assert!(why.contains(&format!("can't be used for this {operation}: ")), "{why}");
+                let between = if operation == Operation::Scan { "exscan" } else { operation.name() };
+                assert!(why.contains(&format!("can't be used for this {between}: ")), "{why}");
                 continue;
             }
             let record = &records(&output)[0];
@@ -64,7 +71,7 @@ fn every_algorithm_is_explained_for_every_operation_or_says_why_not() {
             assert_eq!(record["depth"].as_u64(), rounds, "{operation} by {name}");
             explained.push(name);
         }
-        let chosen = &records(&explain(&[operation.name(), "-n", "8", "--bytes", "4K", "--json"]))[0];
+        let chosen = &records(&explain(&size_of(operation)))[0];
         let candidates = chosen["candidates"].as_array().unwrap().iter();
         for candidate in candidates.map(|one| one["algorithm"].as_str().unwrap().split(':').next().unwrap()) {
             assert!(explained.contains(&candidate), "{operation} by {candidate}");
@@ -114,13 +121,49 @@ fn ranks_of_a_node_bring_their_blocks_together() {
     assert_eq!(record["bytes_sent"].as_u64(), Some(2 * 7 * 8));
 }
 
+/// What a daemon's counters say of the same: `what_nodes_combine_need_not_be_sent` in its tests.
 #[test]
-fn a_result_in_fixed_order_does_not_depend_on_nodes() {
-    let schedules = |nodes: &str| {
-        let args = ["allreduce", "-n", "8", "--nodes", nodes, "--order", "fixed", "--bytes", "64K", "--json"];
-        records(&explain(&args))[0]["schedules"].clone()
+fn what_can_not_be_combined_on_its_way_comes_together() {
+    let explained = |operation: &str, nodes: &str, operator: &str| {
+        let args = [operation, "-n", "16", "--nodes", nodes, "--operator", operator, "--bytes", "1M", "--json"];
+        let record = records(&explain(&args)).remove(0);
+        (record["between_nodes"].as_str().unwrap().to_owned(), record["bytes_sent"].as_u64().unwrap() >> 20)
     };
-    assert_eq!(schedules("1"), schedules("4"));
+    let expected = |name: &str, mib: u64| (name.to_owned(), mib);
+    assert_eq!(explained("allreduce", "4", "predefined"), expected("allreduce", 2 * 3));
+    // Each of the other three nodes gets one vector of each node, or those of its four ranks.
+    assert_eq!(explained("allreduce", "4", "user"), expected("allgather", 3 * 4));
+    assert_eq!(explained("allreduce", "4", "reproducible"), expected("allgather", 3 * 16));
+    assert_eq!(explained("allreduce", "16", "reproducible"), expected("allreduce", 2 * 15));
+    assert_eq!(explained("reduce", "4", "user"), expected("gather", 3));
+    assert_eq!(explained("scan", "4", "user").0, "allgather");
+    assert_eq!(explained("scan", "4", "predefined").0, "exscan");
+    // Blocks of 1M: a node's four ranks have 4M of 16M.
+    assert_eq!(explained("reduce-scatter", "4", "user"), expected("alltoall", 4 * 3 * 4));
+    let text = stdout(&explain(&["allreduce", "-n", "4", "--nodes", "2", "--operator", "user"]));
+    let between = "\nbetween nodes: allgather of a result of each, which are combined after that\n";
+    assert!(text.contains(between), "{text}");
+}
+
+#[test]
+fn who_has_nothing_to_say_says_so() {
+    let record = &records(&explain(&["allgather", "-n", "4", "--bytes", "0", "--json"]))[0];
+    assert_eq!((record["messages"].as_u64(), record["bytes"].as_u64()), (Some(0), Some(0)));
+}
+
+/// As with `2>&1 | head`.
+#[test]
+fn a_reader_that_goes_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pattern.svg");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = ropeway(&["explain", "barrier", "-n", "4", "--svg", path.to_str().unwrap()])
+        .stdout(std::process::Stdio::null())
+        .stderr(writer)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(0));
 }
 
 #[test]
@@ -148,8 +191,26 @@ fn what_can_not_be_explained_says_what_can() {
     refused(&["bcast", "-n", "4", "--bytes", "9"], 1, "9 bytes are not a whole number of elements of 8");
     refused(&["bcast", "-n", "4", "--algorithm", "ring"], 1, "ring can't be used for this bcast");
     refused(&["bcast", "-n", "4", "--algorithm", "rng"], 2, "no algorithm is called rng: take one of linear");
-    refused(&["bcast", "-n", "4000"], 1, "put several ranks on a node with --nodes");
-    refused(&["allreduce", "-n", "4", "--order", "fixed", "--algorithm", "binomial"], 1, "take linear, pairwise");
+    let many = "600 participants are too many to show, at most 512: put several ranks on a node with --nodes";
+    refused(&["bcast", "-n", "600"], 1, many);
+    refused(&["bcast", "-n", "600", "--nodes", "600"], 1, many);
+    refused(
+        &["allreduce", "-n", "4", "--operator", "reproducible", "--algorithm", "binomial"],
+        1,
+        "take linear, pairwise",
+    );
+    refused(
+        &["barrier", "-n", "4", "--bytes", "1M"],
+        1,
+        "a barrier has no size: leave --bytes and --element-bytes out",
+    );
+    refused(&["barrier", "-n", "4", "--root", "0"], 1, "barrier has no root: leave --root out");
+    refused(&["bcast", "-n", "4", "--operator", "user"], 1, "bcast combines nothing: leave --operator out");
+    refused(
+        &["allgather", "-n", "16", "--nodes", "4", "--algorithm", "multileader:4,2"],
+        1,
+        "multileader:4,2 is for ranks, and nodes are the participants here: leave --nodes out",
+    );
     refused(&["bcast", "-n", "4", "--svg", "/nonexistent/a.svg"], 1, "can't draw into /nonexistent/a.svg");
     refused(&["bcast", "-n", "4", "--participant", "4"], 1, "participant 4 does not exist: name one of 0 to 3");
 }

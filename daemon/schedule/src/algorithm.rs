@@ -69,6 +69,11 @@ impl Algorithm {
         self.name
     }
 
+    /// Whether its parameters say how ranks live on nodes, so that it is none for nodes.
+    pub fn is_among_ranks(&self) -> bool {
+        matches!(self.name, "multileader" | "multigroup")
+    }
+
     /// Whether it can do this.
     ///
     /// # Errors

@@ -3,8 +3,11 @@
 use clap::Args;
 use ropeway::Operator;
 use ropeway_bench::{CollectiveCall, Division, Method, Mode, Operation, Size, element_bytes, operators};
-use ropeway_schedule::Algorithm;
+use ropeway_daemon::schedules;
+use ropeway_proto::collective::CollectiveShape;
+use ropeway_schedule::{Algorithm, CostTable};
 
+use crate::division::{OperatorKind, between_nodes};
 use crate::failure::Failure;
 use crate::words::one_of;
 
@@ -95,6 +98,9 @@ impl CollectiveFlags {
             let method = Method::new(division, ranks / nodes, algorithm.filter(|_| takes_algorithm(&division)));
             for &call in calls {
                 method.check(call, ranks).map_err(|error| Failure::CannotRun(error.to_string()))?;
+                if division == Division::TwoLevel {
+                    check_nodes(call, (ranks, nodes), method.algorithm.clone())?;
+                }
             }
             methods.push(method);
         }
@@ -105,6 +111,14 @@ impl CollectiveFlags {
     pub(super) fn has_arguments(&self) -> bool {
         self.root.is_some() || self.op.is_some() || self.algorithm.is_some() || !self.division.is_empty()
     }
+}
+
+/// Whether nodes can do this call by this algorithm, as their daemons see it.
+fn check_nodes(call: CollectiveCall, (ranks, nodes): (u32, u32), algorithm: Option<String>) -> Result<(), Failure> {
+    let element_bytes = element_bytes(call) as u32;
+    let (between, _) = between_nodes(call, OperatorKind::Predefined, (ranks, nodes.min(ranks)), (1, element_bytes));
+    let between = CollectiveShape { algorithm, ..between };
+    schedules::choose(&between, &CostTable::default()).map(drop).map_err(Failure::CannotRun)
 }
 
 /// The usual sizes, rounded up to whole elements of what is measured.

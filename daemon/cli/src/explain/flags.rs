@@ -1,23 +1,27 @@
 //! What `ropeway explain` can be asked.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ropeway_bench::{CollectiveCall, Operation, Size};
 use ropeway_daemon::Config;
 use ropeway_daemon::config::cost_table;
-use ropeway_schedule::{Algorithm, CostTable, Counts, Order, Shape};
+use ropeway_daemon::schedules;
+use ropeway_proto::division::Operands;
+use ropeway_schedule::{Algorithm, CostTable, Shape};
 
 use crate::calibrate::DEFAULT_CONFIG;
+use crate::division::{OperatorKind, between_nodes};
 use crate::failure::Failure;
 use crate::run::RANKS_MAX;
 use crate::words::one_of;
 
 /// Says which algorithm a collective between nodes would get, what each candidate would cost, and what each participant does.
 ///
-/// Nothing runs: schedules are made and checked, as daemons make them for the collectives of programs. The costs are those that
+/// Nothing runs: collectives are divided between nodes, and schedules made and checked, as daemons do it for programs. The costs are those that
 /// the daemon of this machine is configured to, as the first node of a job. Within a node ranks meet in its memory and need no schedule, so that a node's ranks are
-/// one participant; with as many nodes as ranks every rank is. Between nodes a scan is an exscan.
+/// one participant; with as many nodes as ranks every rank is.
 #[derive(Args)]
 #[command(after_help = help())]
 pub(crate) struct Flags {
@@ -28,25 +32,21 @@ pub(crate) struct Flags {
     #[arg(short = 'n', long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     ranks: u32,
     /// Nodes that the ranks live on, in order and evenly [default: as many as ranks].
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=PARTICIPANTS_MAX))]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     nodes: Option<u32>,
     /// Bytes: of the vector (bcast, reductions, scans), of each rank's block (gather, scatter, allgather, reduce-scatter), or of
-    /// the block for each rank (alltoall), with suffixes K, M, G for powers of 1024.
-    #[arg(long, value_name = "SIZE", default_value = "8")]
-    bytes: Size,
-    /// Bytes of an element; vectors are cut between elements.
-    #[arg(long, value_name = "SIZE", default_value = "8")]
-    element_bytes: Size,
-    /// The rank that sends, or gets the result.
-    #[arg(long, value_name = "RANK", default_value_t = 0)]
-    root: u32,
-    /// How operands may be put together: any (the operator commutes), rank (in order of rank), fixed (bit by bit the same
-    /// result, always; every rank is a participant then, wherever it lives).
-    #[arg(long, value_enum, default_value = "any")]
-    order: OrderName,
-    /// What is brought lies where the result belongs.
-    #[arg(long)]
-    in_place: bool,
+    /// the block for each rank (alltoall), with suffixes K, M, G for powers of 1024 [default: 8].
+    #[arg(long, value_name = "SIZE", value_parser = size_or_none)]
+    bytes: Option<Size>,
+    /// Bytes of an element; vectors are cut between elements [default: 8].
+    #[arg(long, value_name = "SIZE")]
+    element_bytes: Option<Size>,
+    /// The rank that sends, or gets the result [default: 0].
+    #[arg(long, value_name = "RANK")]
+    root: Option<u32>,
+    /// What reductions combine by [default: predefined].
+    #[arg(long, value_enum)]
+    operator: Option<OperatorKind>,
     /// Show this algorithm, whatever the choice would be.
     #[arg(long, value_name = "A")]
     pub(super) algorithm: Option<Algorithm>,
@@ -79,16 +79,13 @@ pub(crate) struct Flags {
     copy_byte_ns: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum OrderName {
-    Any,
-    Rank,
-    Fixed,
-}
-
 /// A collective of a job.
 pub(super) struct Job {
+    pub(super) operation: Operation,
+    /// What happens of it between the nodes.
     pub(super) shape: Shape,
+    /// What comes together uncombined.
+    pub(super) operands: Option<Operands>,
     pub(super) ranks: u32,
     /// What was given as bytes.
     pub(super) bytes: u64,
@@ -101,7 +98,34 @@ pub(super) struct Job {
 impl Flags {
     pub(super) fn job(&self) -> Result<Job, Failure> {
         let nodes = self.nodes.unwrap_or(self.ranks);
-        let participants = self.participants();
+        self.check_participants(nodes)?;
+        self.check_arguments()?;
+        let size = |given: Option<Size>| given.unwrap_or(Size(8)).0;
+        let (bytes, element_bytes) = (size(self.bytes) as u64, size(self.element_bytes));
+        // Sizes are at most 1 GiB.
+        let (count, element_bytes) = (bytes / element_bytes as u64, element_bytes as u32);
+        if !bytes.is_multiple_of(element_bytes.into()) {
+            return Err(Failure::Other(format!(
+                "{bytes} bytes are not a whole number of elements of {element_bytes}: see --element-bytes"
+            )));
+        }
+        let call = CollectiveCall { root: self.root.unwrap_or(0), ..CollectiveCall::of(self.operation) };
+        let operator = self.operator.unwrap_or(OperatorKind::Predefined);
+        let (between, operands) = between_nodes(call, operator, (self.ranks, nodes), (count, element_bytes));
+        let (table, costs_from) = self.table()?;
+        Ok(Job {
+            operation: self.operation,
+            shape: schedules::shape(&between),
+            operands,
+            ranks: self.ranks,
+            bytes,
+            element_bytes: element_bytes.into(),
+            table,
+            costs_from,
+        })
+    }
+
+    fn check_participants(&self, nodes: u32) -> Result<(), Failure> {
         let refuse = |why: String| Err(Failure::Other(why));
         if nodes > self.ranks {
             return refuse(format!(
@@ -109,52 +133,38 @@ impl Flags {
                 self.ranks
             ));
         }
-        if i64::from(participants) > PARTICIPANTS_MAX {
-            let hint = "put several ranks on a node with --nodes";
+        if nodes > PARTICIPANTS_MAX {
             return refuse(format!(
-                "{participants} participants are too many to show, at most {PARTICIPANTS_MAX}: {hint}"
+                "{nodes} participants are too many to show, at most {PARTICIPANTS_MAX}: put several ranks on a node with --nodes"
             ));
         }
-        if self.root >= self.ranks {
-            return refuse(format!(
-                "root {} does not exist among {} ranks: name one of 0 to {}",
-                self.root,
-                self.ranks,
-                self.ranks - 1
-            ));
+        if self.participant >= nodes {
+            return refuse(format!("participant {} does not exist: name one of 0 to {}", self.participant, nodes - 1));
         }
-        if self.participant >= participants {
-            return refuse(format!(
-                "participant {} does not exist: name one of 0 to {}",
-                self.participant,
-                participants - 1
-            ));
+        match &self.algorithm {
+            Some(algorithm) if algorithm.is_among_ranks() && nodes < self.ranks => {
+                refuse(format!("{algorithm} is for ranks, and nodes are the participants here: leave --nodes out"))
+            }
+            _ => Ok(()),
         }
-        let (bytes, element_bytes) = (self.bytes.0 as u64, self.element_bytes.0 as u64);
-        if !bytes.is_multiple_of(element_bytes) {
-            return refuse(format!(
-                "{bytes} bytes are not a whole number of elements of {element_bytes}: see --element-bytes"
-            ));
-        }
-        let call = CollectiveCall { root: self.root, ..CollectiveCall::of(self.operation) };
-        let ranks_of = Counts::even(u64::from(self.ranks), participants);
-        let order = match self.order {
-            OrderName::Any => Order::Any,
-            OrderName::Rank => Order::Rank,
-            OrderName::Fixed => Order::Fixed,
-        };
-        let mut shape =
-            Shape::new(participants, call.collective(participants, &ranks_of, bytes / element_bytes, order));
-        shape.is_in_place = self.in_place;
-        let (table, costs_from) = self.table()?;
-        Ok(Job { shape, ranks: self.ranks, bytes, element_bytes, table, costs_from })
     }
 
-    /// A node's ranks are one participant, unless their operands must not be combined among themselves first.
-    fn participants(&self) -> u32 {
-        match self.order {
-            OrderName::Fixed => self.ranks,
-            _ => self.nodes.unwrap_or(self.ranks),
+    /// Each argument that was given has to mean something.
+    fn check_arguments(&self) -> Result<(), Failure> {
+        let (operation, ranks) = (self.operation, self.ranks);
+        let refuse = |why: String| Err(Failure::Other(why));
+        match self.root {
+            Some(_) if !operation.has_root() => refuse(format!("{operation} has no root: leave --root out")),
+            Some(root) if root >= ranks => {
+                refuse(format!("root {root} does not exist among {ranks} ranks: name one of 0 to {}", ranks - 1))
+            }
+            _ if self.operator.is_some() && !operation.combines() => {
+                refuse(format!("{operation} combines nothing: leave --operator out"))
+            }
+            _ if operation == Operation::Barrier && (self.bytes.is_some() || self.element_bytes.is_some()) => {
+                refuse("a barrier has no size: leave --bytes and --element-bytes out".into())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -180,6 +190,11 @@ impl Flags {
     }
 }
 
+/// Counts of zero are legal.
+fn size_or_none(word: &str) -> Result<Size, String> {
+    if word == "0" { Ok(Size(0)) } else { word.parse().map_err(|error: <Size as FromStr>::Err| error.to_string()) }
+}
+
 fn cost(word: &str) -> Result<f64, &'static str> {
     match word.parse() {
         Ok(cost) if (0.0..1e12).contains(&cost) => Ok(cost),
@@ -196,7 +211,7 @@ fn help() -> String {
 const EXAMPLES: &str = "\
 Examples:
   ropeway explain allreduce -n 64 --nodes 8 --bytes 1M
-  ropeway explain allreduce -n 8 --bytes 64 --order rank --algorithm recursive-doubling
+  ropeway explain allreduce -n 8 --bytes 64 --operator reproducible --algorithm linear-pipeline:4
   ropeway explain bcast -n 16 --root 3 --bytes 4M --algorithm pipelined-tree:16 --svg tree.svg
   ropeway explain allgather -n 9 --bytes 1K --algorithm bruck:2 --participant 4
   ropeway explain reduce -n 128 --bytes 8M --algorithm radix-k:4,4,8 --json
@@ -204,4 +219,4 @@ Examples:
 ";
 
 /// More would fill no screen, and take minutes.
-const PARTICIPANTS_MAX: i64 = 512;
+const PARTICIPANTS_MAX: u32 = 512;

@@ -1,7 +1,8 @@
 //! The explanation in words and as JSON.
 
-use ropeway_bench::{Size, Table};
-use ropeway_schedule::{Action, Buffer, BuildError, Candidate, Collective, Schedule, Side, Slice, Step, Unsuitable};
+use ropeway_bench::{Operation, Size, Table};
+use ropeway_proto::division::Operands;
+use ropeway_schedule::{Action, Buffer, BuildError, Candidate, Schedule, Side, Slice, Step, Unsuitable};
 use serde::Serialize;
 
 use super::Explanation;
@@ -10,6 +11,7 @@ use crate::bench::digits;
 #[derive(Serialize)]
 struct Record<'a> {
     operation: &'a str,
+    between_nodes: &'a str,
     ranks: u32,
     participants: u32,
     bytes: u64,
@@ -76,7 +78,8 @@ impl Explanation {
     pub(super) fn json(&self) -> String {
         let (shape, table, proof) = (self.shape(), self.table(), &self.proof);
         let record = Record {
-            operation: shape.collective.name(),
+            operation: self.job.operation.name(),
+            between_nodes: shape.collective.name(),
             ranks: self.job.ranks,
             participants: shape.size,
             bytes: self.job.bytes,
@@ -157,10 +160,10 @@ impl Explanation {
 
     fn heading(&self) -> String {
         let (shape, job, table) = (self.shape(), &self.job, self.table());
-        let operation = shape.collective.name();
+        let operation = job.operation;
         let size = Size(job.bytes as usize);
-        let what = if shape.collective == Collective::Barrier {
-            operation.to_owned()
+        let what = if operation == Operation::Barrier {
+            operation.to_string()
         } else {
             format!("{operation} of {size} ({} elements of {} bytes)", job.bytes / job.element_bytes, job.element_bytes)
         };
@@ -171,6 +174,7 @@ impl Explanation {
         };
         format!(
             "{what} by {who}\n\
+             {between}\
              cost: overhead {} ns at each end of a message, latency {} ns; a byte {} ns, to combine {} ns, to copy {} ns\n\
              costs from: {}\n",
             table.overhead_ns,
@@ -178,8 +182,22 @@ impl Explanation {
             table.byte_ns,
             table.combine_byte_ns,
             table.copy_byte_ns,
-            job.costs_from
+            job.costs_from,
+            between = self.between()
         )
+    }
+
+    /// What nodes do instead of the operation itself.
+    fn between(&self) -> String {
+        let (name, job) = (self.shape().collective.name(), &self.job);
+        match job.operands {
+            Some(Operands::Nodes) => {
+                format!("between nodes: {name} of a result of each, which are combined after that\n")
+            }
+            Some(Operands::Members) => format!("between nodes: {name} of all inputs, which are combined after that\n"),
+            None if name != job.operation.name() => format!("between nodes: {name}\n"),
+            None => String::new(),
+        }
     }
 
     /// What each candidate would cost, and out of what.

@@ -1,0 +1,79 @@
+//! What nodes do of a collective between them: the daemons' own decision, for those who ask before anything runs.
+
+use ropeway_bench::{CollectiveCall, Operation};
+use ropeway_proto::collective::{CollectiveKind, CollectiveShape, Combination};
+use ropeway_proto::division::{Division, Operands};
+use ropeway_proto::operator::{ElementType, Scalar};
+use ropeway_schedule::Counts;
+
+/// What elements are combined by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OperatorKind {
+    /// One of Ropeway's own, such as a sum.
+    Predefined,
+    /// A function of the program.
+    User,
+    /// One of Ropeway's own, applied one by one in the order of ranks.
+    Reproducible,
+}
+
+/// What nodes do for a call with `count` elements a vector or block, and what comes together uncombined if they can't combine.
+/// Ranks are dealt to nodes in blocks, as launchers do.
+pub(crate) fn between_nodes(
+    call: CollectiveCall,
+    operator: OperatorKind,
+    (ranks, nodes): (u32, u32),
+    (count, element_bytes): (u64, u32),
+) -> (CollectiveShape, Option<Operands>) {
+    let kind = kind(call.operation);
+    let counts = match kind {
+        CollectiveKind::Barrier => Vec::new(),
+        CollectiveKind::ReduceScatter
+        | CollectiveKind::Gather
+        | CollectiveKind::Scatter
+        | CollectiveKind::Allgather => vec![count; ranks as usize],
+        _ => vec![count],
+    };
+    let shape = CollectiveShape {
+        kind,
+        members: (0..ranks).collect(),
+        root: call.root().unwrap_or(0),
+        combination: kind.combines().then(|| operator.combination(call)),
+        element_bytes,
+        counts,
+        is_reproducible: operator == OperatorKind::Reproducible,
+        algorithm: None,
+    };
+    let ranks_of = Counts::even(ranks.into(), nodes);
+    let places: Vec<u16> = (0..nodes).flat_map(|node| (0..ranks_of.count(node)).map(move |_| node as u16)).collect();
+    let division = Division::new(&shape, &places).expect("nodes are numbered as they come");
+    (division.between(), division.operands())
+}
+
+impl OperatorKind {
+    fn combination(self, call: CollectiveCall) -> Combination {
+        match self {
+            // Whether it commutes makes no difference to ranks in order.
+            Self::User => Combination::User { is_commutative: false },
+            Self::Predefined | Self::Reproducible => {
+                Combination::Predefined(call.operator.code(), ElementType::plain(Scalar::F64).code())
+            }
+        }
+    }
+}
+
+fn kind(operation: Operation) -> CollectiveKind {
+    match operation {
+        Operation::Barrier => CollectiveKind::Barrier,
+        Operation::Bcast => CollectiveKind::Bcast,
+        Operation::Reduce => CollectiveKind::Reduce,
+        Operation::Allreduce => CollectiveKind::Allreduce,
+        Operation::ReduceScatter => CollectiveKind::ReduceScatter,
+        Operation::Scan => CollectiveKind::Scan,
+        Operation::Exscan => CollectiveKind::Exscan,
+        Operation::Gather => CollectiveKind::Gather,
+        Operation::Scatter => CollectiveKind::Scatter,
+        Operation::Allgather => CollectiveKind::Allgather,
+        Operation::Alltoall => CollectiveKind::Alltoall,
+    }
+}
