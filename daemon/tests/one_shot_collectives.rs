@@ -9,9 +9,9 @@ use common::{Cluster, config, everybody, everybody_of, part, soon, uneven};
 use ropeway::{Communicator, Error, Operator, PendingCollective};
 use ropeway_daemon::Config;
 
-/// Nothing, one element, an odd number, and more than one rank should do alone.
 /// Nodes and ranks.
 const PLACES: [(usize, u32); 9] = [(1, 1), (1, 2), (1, 3), (1, 5), (1, 8), (2, 2), (2, 5), (3, 4), (4, 6)];
+/// Nothing, one element, an odd number, and more than one rank should do alone.
 const COUNTS: [usize; 4] = [0, 1, 7, 3001];
 
 /// What rank `rank` contributes.
