@@ -7,6 +7,7 @@ mod svg;
 use std::fs;
 
 use ropeway_schedule::check::{Execution, Proof, check_structure, trace};
+use ropeway_schedule::form::Form;
 use ropeway_schedule::select::predict;
 use ropeway_schedule::{Algorithm, BuildError, Candidate, Choice, CostTable, Schedule, Shape, build_all, select};
 
@@ -16,7 +17,8 @@ use crate::failure::{Failure, print, tell};
 
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let job = flags.job()?;
-    let explanation = Explanation::new(job, flags.algorithm.clone()).map_err(Failure::other)?;
+    let form = flags.form(job.bytes / job.element_bytes);
+    let explanation = Explanation::new(job, flags.algorithm.clone(), form).map_err(Failure::other)?;
     if let Some(path) = &flags.svg {
         let drawing = svg::draw(&explanation)?;
         fs::write(path, drawing)
@@ -25,7 +27,8 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     if flags.json {
         return print(&explanation.json());
     }
-    print(&explanation.text(flags.participant))?;
+    let steps = if flags.tasks { explanation.tasks() } else { explanation.steps_of(flags.participant) };
+    print(&(explanation.text() + &steps))?;
     if let Some(path) = &flags.svg {
         tell(&format!("drawn into {}", path.display()));
     }
@@ -44,12 +47,15 @@ struct Explanation {
 }
 
 impl Explanation {
-    fn new(job: Job, wanted: Option<Algorithm>) -> Result<Self, BuildError> {
+    fn new(job: Job, wanted: Option<Algorithm>, form: Option<Form>) -> Result<Self, BuildError> {
         let (shape, table) = (&job.shape, &job.table);
         shape.check()?;
         let choice = select(shape, job.element_bytes, table);
         let algorithm = wanted.unwrap_or_else(|| choice.algorithm.clone());
-        let schedules = build_all(shape, &algorithm)?;
+        let mut schedules = build_all(shape, &algorithm)?;
+        if let Some(form) = form {
+            schedules.iter_mut().for_each(|schedule| *schedule = form.apply(schedule));
+        }
         let shown = predict(shape, algorithm, job.element_bytes, table);
         let proof = check_structure(shape, &schedules).expect("what is built fits together");
         let execution = trace(shape, &schedules).expect("it was just done");

@@ -145,6 +145,26 @@ fn what_can_not_be_combined_on_its_way_comes_together() {
     assert!(text.contains(between), "{text}");
 }
 
+/// Tables 4.1 and 2.2 of the thesis, which the schedules' own tests hold in full.
+#[test]
+fn forms_and_task_lists_are_shown() {
+    let exchange = ["allgather", "-n", "8", "--algorithm", "standard-exchange:1"];
+    let shown = |args: &[&str]| stdout(&explain(&[&exchange, args].concat()));
+    let eager = shown(&["--form", "eager", "--tasks"]);
+    let first =
+        "\nTasks of participant 0:\nrecv from 1\nsend to 1\nwait (1 recv CQ) from 1\n\nrecv from 2\nrecv from 2\n";
+    assert!(eager.contains(first) && eager.contains("wait (4 recv CQ) from 4\ncontrol: send_enable (1)"), "{eager}");
+    assert_eq!((0..8).filter(|me| eager.contains(&format!("\nTasks of participant {me}:\n"))).count(), 8);
+    assert!(shown(&["--form", "rendezvous", "--tasks"]).contains("wait (cts) from 4\nsend to 4\n"));
+    let forms =
+        ["eager", "rendezvous"].map(|form| records(&explain(&[&exchange[..], &["--form", form, "--json"]].concat())));
+    let counts = forms.map(|form| (form[0]["messages"].as_u64(), form[0]["signals"].as_u64()));
+    assert_eq!(counts, [(Some(8 * 7), Some(0)), (Some(8 * 3), Some(8 * 3))]);
+    let barrier = stdout(&explain(&["barrier", "-n", "8", "--algorithm", "recursive-doubling", "--tasks"]));
+    let queue = "control: send_enable (1), wait (1), send_enable (2), wait (2), send_enable (4), wait (4, signal)\n";
+    assert!(barrier.contains(queue), "{barrier}");
+}
+
 #[test]
 fn who_has_nothing_to_say_says_so() {
     let record = &records(&explain(&["allgather", "-n", "4", "--bytes", "0", "--json"]))[0];

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ropeway_bench::{CollectiveCall, Operation, Size};
 use ropeway_daemon::Config;
 use ropeway_daemon::config::cost_table;
 use ropeway_daemon::schedules;
 use ropeway_proto::division::Operands;
+use ropeway_schedule::form::Form;
 use ropeway_schedule::{Algorithm, CostTable, Shape};
 
 use crate::calibrate::DEFAULT_CONFIG;
@@ -50,6 +51,13 @@ pub(crate) struct Flags {
     /// Show this algorithm, whatever the choice would be.
     #[arg(long, value_name = "A")]
     pub(super) algorithm: Option<Algorithm>,
+    /// Show the schedules as devices need them that can only send, receive and wait: eager, in messages of at most a vector or block as
+    /// given by --bytes, or rendezvous, each announced by its receiver. Daemons need neither.
+    #[arg(long, value_enum)]
+    pub(super) form: Option<FormName>,
+    /// List everybody's tasks, as for a network card that progresses collectives by itself, instead of one participant's steps.
+    #[arg(long, conflicts_with_all = ["json", "participant"])]
+    pub(super) tasks: bool,
     /// Whose steps to list.
     #[arg(long, value_name = "RANK OR NODE", default_value_t = 0)]
     pub(super) participant: u32,
@@ -77,6 +85,12 @@ pub(crate) struct Flags {
     /// Cost: copying a byte [default: configured, or 0.06].
     #[arg(long, value_name = "NS", value_parser = cost)]
     copy_byte_ns: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum FormName {
+    Eager,
+    Rendezvous,
 }
 
 /// A collective of a job.
@@ -122,6 +136,14 @@ impl Flags {
             element_bytes: element_bytes.into(),
             table,
             costs_from,
+        })
+    }
+
+    /// The form to show, for vectors or blocks of so many elements.
+    pub(super) fn form(&self, count: u64) -> Option<Form> {
+        Some(match self.form? {
+            FormName::Eager => Form::Eager { block: count.max(1) },
+            FormName::Rendezvous => Form::Rendezvous,
         })
     }
 
@@ -214,6 +236,7 @@ Examples:
   ropeway explain allreduce -n 8 --bytes 64 --operator reproducible --algorithm linear-pipeline:4
   ropeway explain bcast -n 16 --root 3 --bytes 4M --algorithm pipelined-tree:16 --svg tree.svg
   ropeway explain allgather -n 9 --bytes 1K --algorithm bruck:2 --participant 4
+  ropeway explain allgather -n 8 --algorithm standard-exchange:1 --form eager --tasks
   ropeway explain reduce -n 128 --bytes 8M --algorithm radix-k:4,4,8 --json
   ropeway explain allreduce -n 64 --bytes 1M --config ropewayd.toml
 ";

@@ -2,6 +2,7 @@
 
 use ropeway_bench::{Operation, Size, Table};
 use ropeway_proto::division::Operands;
+use ropeway_schedule::tasks::{self, Task};
 use ropeway_schedule::{Action, Buffer, BuildError, Candidate, Schedule, Side, Slice, Step, Unsuitable};
 use serde::Serialize;
 
@@ -149,13 +150,32 @@ impl Explanation {
         (0..).zip(schedule.steps()).map(record).collect()
     }
 
-    pub(super) fn text(&self, participant: u32) -> String {
+    pub(super) fn text(&self) -> String {
         let mut text = self.heading();
         text += &format!("\n{}", self.candidates());
         text += &self.reasons_against();
         text += &format!("\n{}", self.summary());
-        text += &format!("\n{}", self.participants());
-        text + &format!("\nSteps of participant {participant}:\n{}", self.steps(&self.schedules[participant as usize]))
+        text + &format!("\n{}", self.participants())
+    }
+
+    pub(super) fn steps_of(&self, participant: u32) -> String {
+        format!("\nSteps of participant {participant}:\n{}", self.steps(&self.schedules[participant as usize]))
+    }
+
+    /// Everybody's tasks, round by round, and the queue that drives them.
+    pub(super) fn tasks(&self) -> String {
+        let one = |schedule: &Schedule| {
+            let rounds = tasks::rounds(schedule, &self.execution);
+            let lines = |round: &Vec<Task>| round.iter().map(|task| format!("{task}\n")).collect::<String>();
+            let queue: Vec<_> = tasks::control(&rounds).iter().map(ToString::to_string).collect();
+            format!(
+                "\nTasks of participant {}:\n{}control: {}\n",
+                schedule.me(),
+                rounds.iter().map(lines).collect::<Vec<_>>().join("\n"),
+                queue.join(", ")
+            )
+        };
+        self.schedules.iter().map(one).collect()
     }
 
     fn heading(&self) -> String {
