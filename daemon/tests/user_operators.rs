@@ -169,7 +169,8 @@ fn arrays_sent(combine: impl Combine<u64> + Copy + Sync, keys: fn(u32) -> i32, i
 #[test]
 fn what_nodes_combine_need_not_be_sent() {
     let (ordered, commutative) = (UserOperator::new(plus), UserOperator::commutative(plus));
-    let (blocks, turns): (fn(u32) -> i32, fn(u32) -> i32) = (|rank| rank as i32, |rank| (rank % 3) as i32);
+    let blocks: fn(u32) -> i32 = |rank| rank as i32;
+    let turns: fn(u32) -> i32 = |rank| (rank % 3) as i32;
     let assert_sent = |sent: f64, arrays: f64| assert!((arrays..arrays + 0.1).contains(&sent), "{sent}, not {arrays}");
     assert_sent(arrays_sent(&ordered, blocks, false), 2.0);
     assert_sent(arrays_sent(&ordered, turns, false), 6.0);
