@@ -125,10 +125,10 @@ pub(crate) fn before(members: &[CollectiveMember], span: &Span) -> Option<Share>
         CollectiveKind::Barrier | CollectiveKind::Bcast => {}
         CollectiveKind::ReduceScatter if packs_inputs => {
             for participant in 0..part.division.participants() as u16 {
-                for (input, member) in
-                    inputs.iter().flat_map(|input| part.division.on(participant).map(move |to| (input, to)))
-                {
-                    pack(&mut share, shape.part(member), input + part.bytes(shape.before(member)));
+                let place = |member| (shape.part(member), part.bytes(shape.before(member)));
+                let places: Vec<_> = part.division.on(participant).map(place).collect();
+                for input in &inputs {
+                    places.iter().for_each(|&(length, shift)| pack(&mut share, length, input + shift));
                 }
             }
         }
