@@ -12,11 +12,10 @@ mod fft;
 mod jacobi;
 pub mod model;
 mod parameters;
-mod sequential;
+mod silent;
 mod workload;
 
 pub use application::{Algorithm, Application, Run};
 pub use costs::{Costs, Figure, NotMeasured};
 pub(crate) use parameters::run;
-pub use sequential::Sequential;
 pub use workload::{Messages, Prediction, Workload};

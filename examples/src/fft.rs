@@ -24,7 +24,7 @@ mod binary_exchange;
 mod transform;
 mod transpose;
 
-pub use binary_exchange::{BinaryExchange, Butterflies, Phases, in_order};
+pub use binary_exchange::{BinaryExchange, Phases, in_order};
 pub use rustfft::num_complex::Complex32;
 pub use transform::{Shape, Times, Transform, UnfitSize, relative_error, signal, transform_serially};
 pub use transpose::Transpose;

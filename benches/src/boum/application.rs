@@ -7,6 +7,7 @@ use ropeway::Communicator;
 use ropeway_examples::Mode;
 use serde::{Deserialize, Serialize};
 
+use super::workload::Messages;
 use super::{cg, fft, jacobi};
 use crate::{BenchError, Console, gather};
 
@@ -47,6 +48,29 @@ impl Algorithm {
             Self::Fft => "fft",
         }
     }
+
+    /// f(n): what all ranks together compute, k·n² (3.17, 3.24) or n·log n (3.36) operations.
+    pub fn operations(self, size: usize, iterations: u64) -> f64 {
+        let size = size as f64;
+        match self {
+            Self::Jacobi | Self::Cg => iterations as f64 * size * size,
+            Self::Fft => size * size.log2(),
+        }
+    }
+
+    /// What each of so many ranks sends and receives in an iteration, by (3.18) and (3.38).
+    ///
+    /// The small messages by which solvers know whether to go on are counted too.
+    pub fn messages(self, size: usize, ranks: u32) -> Vec<Messages> {
+        let others = u64::from(ranks) - 1;
+        let part = |element_bytes: usize| size.div_ceil(ranks as usize) * element_bytes;
+        let messages = |bytes, count| Messages { bytes, count };
+        match self {
+            Self::Jacobi => vec![messages(part(4), 2 * others), messages(16, 2 * others)],
+            Self::Cg => vec![messages(part(8), 2 * others), messages(8, 4 * others)],
+            Self::Fft => vec![messages(part(POINT_BYTES), ranks.ilog2().into())],
+        }
+    }
 }
 
 impl fmt::Display for Algorithm {
@@ -75,14 +99,20 @@ pub struct Run {
     pub mode: Mode,
     /// Pieces its messages are cut in.
     pub segments: u32,
+    /// How often it did the same; a transform once.
+    pub iterations: u64,
     /// From the first iteration until the slowest rank was done.
     pub total: f64,
     /// The same messages once more without computing, so that nobody waits for a rank that computes; on average.
     pub communication: f64,
+    /// The same computing once more without messages, all ranks at once; of the slowest one.
+    pub computation: f64,
     /// Before the first iteration: what it takes to prepare all messages; on average.
     pub set_up: f64,
     /// The part of the total in which ranks need each other, of the slowest one.
     pub global: f64,
+    /// The part of the computation in which they do.
+    pub global_computation: f64,
 }
 
 impl Application {
@@ -128,14 +158,45 @@ impl Application {
 impl Run {
     /// What rank 0 says about all ranks' runs.
     fn together(self, world: &Communicator) -> Result<Option<Self>, BenchError> {
-        let all = gather(world, [self.total, self.communication, self.set_up, self.global])?;
+        let Self { total, communication, computation, set_up, global, global_computation, .. } = self;
+        let all = gather(world, [total, communication, computation, set_up, global, global_computation])?;
         Ok(all.map(|all| {
             let most = |figure: usize| all.iter().map(|figures| figures[figure]).fold(0.0, f64::max);
             let mean = |figure: usize| all.iter().map(|figures| figures[figure]).sum::<f64>() / all.len() as f64;
-            Self { total: most(0), communication: mean(1), set_up: mean(2), global: most(3), ..self }
+            Self {
+                total: most(0),
+                communication: mean(1),
+                computation: most(2),
+                set_up: mean(3),
+                global: most(4),
+                global_computation: most(5),
+                ..self
+            }
         }))
     }
 }
 
 /// Of the systems and the signal.
 pub(super) const SEED: u64 = 1;
+/// Complex, in single precision.
+const POINT_BYTES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_those_of_the_other_ranks() {
+        let messages = |bytes, count| Messages { bytes, count };
+        assert_eq!(Algorithm::Jacobi.messages(1024, 4), [messages(1024, 6), messages(16, 6)]);
+        assert_eq!(Algorithm::Cg.messages(1024, 2), [messages(4096, 2), messages(8, 4)]);
+        assert_eq!(Algorithm::Fft.messages(1024, 4), [messages(2048, 2)]);
+        assert!(Algorithm::ALL.iter().all(|algorithm| algorithm.messages(64, 1).iter().all(|none| none.count == 0)));
+    }
+
+    #[test]
+    fn only_solvers_do_as_much_again_in_each_iteration() {
+        assert_eq!(Algorithm::Jacobi.operations(64, 20), 20.0 * 64.0 * 64.0);
+        assert_eq!(Algorithm::Fft.operations(1024, 1), 10240.0);
+    }
+}

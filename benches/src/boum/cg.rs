@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use ropeway::{Communicator, Error};
-use ropeway_examples::cg::{DenseRows, Exchange, Rows, Settings, solve};
+use ropeway_examples::cg::{DenseRows, Exchange, Rows, Settings, Solution, solve};
 use ropeway_examples::jacobi::{OneShotSwap, PersistentSwap, Swap};
 use ropeway_examples::{Mode, block};
 
 use super::application::{Application, Run, SEED};
+use super::silent::Silent;
 use crate::{BenchError, Console};
 
 pub(super) fn run(application: &Application, world: &Communicator, console: &mut Console) -> Result<(), BenchError> {
@@ -37,8 +38,33 @@ fn once<S: Swap<f64>>(
     application.check(farthest, DIFFERENCE_MAX)?;
     world.barrier()?;
     let communication = exchange.exchange_only(&solution.x, solution.iterations)?.as_secs_f64();
-    let total = solution.times.total.as_secs_f64();
-    Ok(Run { mode, segments: 1, total, communication, set_up, global: total })
+    world.barrier()?;
+    let computation = compute_only(world, application.size, rows, solution.iterations)?.times.total.as_secs_f64();
+    let (total, iterations) = (solution.times.total.as_secs_f64(), solution.iterations as u64);
+    Ok(Run {
+        mode,
+        segments: 1,
+        iterations,
+        total,
+        communication,
+        computation,
+        set_up,
+        global: total,
+        global_computation: computation,
+    })
+}
+
+/// What a rank computes in so many iterations, and nothing else.
+fn compute_only(
+    world: &Communicator,
+    unknowns: usize,
+    rows: &Rows<DenseRows>,
+    iterations: usize,
+) -> Result<Solution, Error> {
+    let mut silence = ByMessages::<Silent>::new(world, unknowns)?;
+    // Its own part alone would be solved earlier.
+    let settings = Settings { tolerance: 0.0, iterations_max: iterations };
+    solve(rows, &mut silence, settings)
 }
 
 /// The exchange by a message to, and one from, each other rank: the same messages whether they are bound or not.
@@ -99,8 +125,22 @@ impl<S: Swap<f64>> Exchange for ByMessages<S> {
     }
 }
 
-pub(super) const SETTINGS: Settings = Settings { tolerance: 1e-10, iterations_max: 100 };
+const SETTINGS: Settings = Settings { tolerance: 1e-10, iterations_max: 100 };
 /// What the tolerance leaves.
 const DIFFERENCE_MAX: f64 = 1e-6;
 const PARTS: i32 = 1;
 const SUMS: i32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::everybody;
+
+    #[test]
+    fn computing_alone_goes_on_when_a_part_is_solved() {
+        everybody((1, 2), |world| {
+            let rows = Rows::dense(100, block(100, world.rank(), world.size()), SEED);
+            assert_eq!(compute_only(&world, 100, &rows, 20).unwrap().iterations, 20);
+        });
+    }
+}

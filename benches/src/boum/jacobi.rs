@@ -4,11 +4,12 @@ use std::time::Instant;
 
 use ropeway::{Communicator, Error};
 use ropeway_examples::jacobi::{
-    Exchange, OneShot, Persistent, Settings, System, exchange_only, relative_difference, solve,
+    AmongRanks, Exchange, OneShot, Persistent, Settings, Solution, System, exchange_only, relative_difference, solve,
 };
 use ropeway_examples::{Mode, block};
 
 use super::application::{Application, Run, SEED};
+use super::silent::Silent;
 use crate::{BenchError, Console};
 
 pub(super) fn run(application: &Application, world: &Communicator, console: &mut Console) -> Result<(), BenchError> {
@@ -35,9 +36,43 @@ fn once<E: Exchange<Error = Error>>(
     application.check(relative_difference(&solution.x, &vec![1.0; system.unknowns()]), DIFFERENCE_MAX)?;
     world.barrier()?;
     let communication = exchange_only(system, &mut exchange, &solution)?.as_secs_f64();
-    let total = solution.total.as_secs_f64();
-    Ok(Run { mode, segments: 1, total, communication, set_up, global: total })
+    world.barrier()?;
+    let computation = compute_only(world, system, solution.iterations)?.total.as_secs_f64();
+    let (total, iterations) = (solution.total.as_secs_f64(), solution.iterations as u64);
+    Ok(Run {
+        mode,
+        segments: 1,
+        iterations,
+        total,
+        communication,
+        computation,
+        set_up,
+        global: total,
+        global_computation: computation,
+    })
+}
+
+/// What a rank computes in so many iterations, and nothing else.
+fn compute_only(world: &Communicator, system: &System, iterations: usize) -> Result<Solution, Error> {
+    let mut silence = AmongRanks::<Silent, Silent>::new(world, system.unknowns())?;
+    // Its own part alone would be solved earlier.
+    let settings = Settings { tolerance: f64::NEG_INFINITY, iterations_max: iterations };
+    solve(system, &mut silence, settings)
 }
 
 /// What the tolerance of the iteration and single precision leave.
 const DIFFERENCE_MAX: f64 = 1e-4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::everybody;
+
+    #[test]
+    fn computing_alone_goes_on_when_a_part_is_solved() {
+        everybody((1, 2), |world| {
+            let system = System::generate(100, block(100, world.rank(), world.size()), SEED);
+            assert_eq!(compute_only(&world, &system, 60).unwrap().iterations, 60);
+        });
+    }
+}

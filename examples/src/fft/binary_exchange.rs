@@ -12,6 +12,7 @@
 //! travels. The result is in bit-reversed order. J. W. Cooley and J. W. Tukey, 1965; with segments R. Dimitrov,
 //! *Overlapping of Communication and Computation and Early Binding*, 2001, figure 3.9.
 
+use std::convert::Infallible;
 use std::f64::consts::TAU;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -23,24 +24,21 @@ use crate::block;
 
 /// The butterflies of a block of points that one rank has.
 #[derive(Clone, Debug)]
-pub struct Butterflies {
+struct Butterflies {
     /// Of each step, ω for all places.
     steps: Vec<Vec<Complex32>>,
 }
 
 impl Butterflies {
     /// Those of a block of so many points, a power of two.
-    pub fn new(points: usize) -> Self {
+    fn new(points: usize) -> Self {
         let group = |step: u32| points >> step;
         Self { steps: (0..points.ilog2()).map(|step| twiddles(group(step), 0..group(step) / 2)).collect() }
     }
 
-    /// Does some of the steps, of which there are as many as the logarithm of the points.
-    ///
-    /// # Panics
-    /// If these are not as many points as it was made for.
-    pub fn run(&self, points: &mut [[f32; 2]], steps: Range<usize>) {
-        for twiddles in &self.steps[steps] {
+    /// Does all steps, of which there are as many as the logarithm of the points.
+    fn run(&self, points: &mut [[f32; 2]]) {
+        for twiddles in &self.steps {
             for group in points.chunks_exact_mut(2 * twiddles.len()) {
                 let (lower, upper) = group.split_at_mut(twiddles.len());
                 for ((a, b), twiddle) in lower.iter_mut().zip(upper).zip(twiddles) {
@@ -48,11 +46,6 @@ impl Butterflies {
                 }
             }
         }
-    }
-
-    /// How many steps there are.
-    pub fn steps(&self) -> usize {
-        self.steps.len()
     }
 }
 
@@ -80,6 +73,9 @@ struct GlobalStep {
     twiddles: Option<Vec<Complex32>>,
     segments: Vec<Segment>,
 }
+
+/// What is done with each segment that has arrived: its number, itself, and the twiddle factors of its step.
+type Combine<'a> = dyn FnMut(usize, &Segment, Option<&[Complex32]>) + 'a;
 
 /// A part of the points: this rank's own in the buffer that is sent, the partner's in the one that is received.
 #[derive(Debug)]
@@ -121,10 +117,35 @@ impl BinaryExchange {
 
     /// Transforms what was loaded, together with the other ranks.
     pub fn run(&mut self) -> Result<Phases, Error> {
+        self.phases(|step, combine| step.run(combine))
+    }
+
+    /// The same exchanges without computing; how long they take. What was loaded is gone afterwards.
+    pub fn exchange_only(&mut self) -> Result<Duration, Error> {
+        let begin = Instant::now();
+        for step in &mut self.global {
+            step.run(&mut |_, _, _| ())?;
+        }
+        Ok(begin.elapsed())
+    }
+
+    /// The same computing without exchanges, with what they have left; how long it takes.
+    pub fn compute_only(&mut self) -> Phases {
+        let computed = self.phases(|step, combine| {
+            step.combine_all(combine);
+            Ok::<_, Infallible>(())
+        });
+        match computed {
+            Ok(phases) => phases,
+            Err(never) => match never {},
+        }
+    }
+
+    fn phases<E>(&mut self, step_by: impl Fn(&mut GlobalStep, &mut Combine<'_>) -> Result<(), E>) -> Result<Phases, E> {
         let begin = Instant::now();
         let mut steps = &mut self.global[..];
         while let Some((step, next)) = steps.split_first_mut() {
-            step.run(|index, segment, twiddles| {
+            step_by(step, &mut |index, segment, twiddles| {
                 let result = match next.first_mut() {
                     Some(next) => next.segments[index].send.buffer_mut(),
                     None => &mut self.points[segment.places.clone()],
@@ -134,17 +155,8 @@ impl BinaryExchange {
             steps = next;
         }
         let global = begin.elapsed();
-        self.local.run(&mut self.points, 0..self.local.steps());
+        self.local.run(&mut self.points);
         Ok(Phases { global, local: begin.elapsed() - global })
-    }
-
-    /// The same exchanges without computing; how long they take. What was loaded is gone afterwards.
-    pub fn exchange_only(&mut self) -> Result<Duration, Error> {
-        let begin = Instant::now();
-        for step in &mut self.global {
-            step.run(|_, _, _| ())?;
-        }
-        Ok(begin.elapsed())
     }
 
     /// This rank's block of the result, which is in bit-reversed order.
@@ -171,8 +183,8 @@ impl GlobalStep {
         })
     }
 
-    /// One segment travels while the one before is combined, as `combine` says, with these twiddle factors.
-    fn run(&mut self, mut combine: impl FnMut(usize, &Segment, Option<&[Complex32]>)) -> Result<(), Error> {
+    /// One segment travels while the one before is combined.
+    fn run(&mut self, combine: &mut Combine<'_>) -> Result<(), Error> {
         self.segments[0].start()?;
         for index in 0..self.segments.len() {
             if let Some(next) = self.segments.get_mut(index + 1) {
@@ -182,6 +194,11 @@ impl GlobalStep {
             combine(index, &self.segments[index], self.twiddles.as_deref());
         }
         Ok(())
+    }
+
+    /// No segment travels.
+    fn combine_all(&self, combine: &mut Combine<'_>) {
+        self.segments.iter().enumerate().for_each(|(index, segment)| combine(index, segment, self.twiddles.as_deref()));
     }
 }
 
@@ -251,7 +268,7 @@ mod tests {
             let points = signal(3, 0..count);
             let butterflies = Butterflies::new(count);
             let mut transformed: Vec<_> = points.iter().map(|point| [point.re, point.im]).collect();
-            butterflies.run(&mut transformed, 0..butterflies.steps());
+            butterflies.run(&mut transformed);
             assert!(relative_error(&in_order(&transformed), &transform_serially(&points)) < 1e-6);
         }
     }

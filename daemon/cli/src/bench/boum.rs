@@ -1,7 +1,7 @@
 //! `ropeway bench boum`: the parameters of the model, and its predictions beside what was measured.
 
 use ropeway::WaitMode;
-use ropeway_bench::boum::{Algorithm, Application, Costs, Prediction, Run, Sequential, model};
+use ropeway_bench::boum::{Algorithm, Application, Costs, Prediction, Run, Workload, model};
 use ropeway_bench::{Bench, Doubt, Doubts, Measured, Mode, Plan, Setting, Size, Summary, Table};
 
 use super::comparison::{Comparison, MS, doubts};
@@ -30,12 +30,10 @@ fn measure_all(
 ) -> Result<(), Failure> {
     let setting = flags.setting();
     let (few, many): (Vec<u32>, Vec<u32>) = flags.rank_counts().partition(|&ranks| ranks as usize <= setting.cores);
-    let alone = |&(algorithm, size)| Ok((algorithm, size, lab.alone(algorithm, size, plan.runs)?));
-    let programs: Vec<_> = programs.iter().map(alone).collect::<Result<_, Failure>>()?;
-    report.add_sequential(&programs, &setting);
-    let workloads = programs.iter().flat_map(|(.., alone)| few.iter().map(|&ranks| alone.workload(ranks)));
+    let crews = || programs.iter().flat_map(|&program| few.iter().map(move |&ranks| (program, ranks)));
+    let sent = crews().flat_map(|((algorithm, size), ranks)| algorithm.messages(size, ranks));
     // A rank alone has none.
-    let sent = workloads.flat_map(|workload| workload.messages).filter(|messages| messages.count > 0);
+    let sent = sent.filter(|messages| messages.count > 0);
     let own = sent.map(|messages| messages.bytes);
     let sizes = in_order(own.chain(plan.sizes.iter().map(|size| size.0)));
     for wait in flags.waits(&[WaitMode::Blocking, WaitMode::Polling]) {
@@ -48,14 +46,12 @@ fn measure_all(
         }
         let costs = costs(&parameters)?;
         report.add_parameters((&parameters, seen), &costs, &setting);
-        let mut crews = programs.iter().flat_map(|program| few.iter().map(move |&ranks| (program, ranks)));
         let mut compared = Vec::new();
-        let all = crews.try_for_each(|(&(algorithm, size, ref alone), ranks)| {
+        let all = crews().try_for_each(|((algorithm, size), ranks)| {
             let application = Application { algorithm, size, segments: vec![1], runs: plan.runs };
             let runs = lab.runs(application, Crew { ranks, wait })?;
-            let prediction = alone.workload(ranks).predict(&costs);
             let setting = Setting { ranks, ..setting.clone() };
-            compared.push(Compared::new((algorithm, size), &setting, &runs, &prediction));
+            compared.push(Compared::new((algorithm, size), &setting, &runs, &costs));
             Ok::<_, Failure>(())
         });
         report.add_programs(&compared);
@@ -67,6 +63,10 @@ fn measure_all(
 
 /// What was predicted of a program on so many ranks, and what it did.
 struct Compared {
+    /// What an operation costs, nanoseconds.
+    t_c: Comparison,
+    /// Iterations and time of the computing, seconds, from which that follows.
+    computing: (u64, Summary),
     /// For each kind of messages it was written for: time of the program, and of its messages if there are any.
     times: Vec<(Mode, Comparison, Option<Comparison>)>,
     /// What early binding speeds the messages up by, without and with set-up.
@@ -74,14 +74,17 @@ struct Compared {
 }
 
 impl Compared {
-    fn new(program: (Algorithm, usize), setting: &Setting, runs: &[(Run, Seen)], prediction: &Prediction) -> Self {
+    fn new(program: (Algorithm, usize), setting: &Setting, runs: &[(Run, Seen)], costs: &Costs) -> Self {
+        let (algorithm, size) = program;
         let of = |mode| runs.iter().map(|(run, _)| run).filter(move |run| run.mode == mode);
         let seen = |mode| runs.iter().filter(move |(run, _)| run.mode == mode).map(|(_, seen)| seen);
         let has_partners = setting.ranks > 1;
         let compare = |(metric, unit), samples: &[f64], predicted| {
             Comparison::new(("boum", metric, unit), program, setting.clone(), samples, Some(predicted))
         };
+        let predict = |runs: &[&Run]| predict(program, setting.ranks, runs, costs);
         let times = |mode| {
+            let prediction = predict(&of(mode).collect::<Vec<_>>());
             let [total, communication] = [|run: &Run| run.total, |run: &Run| run.communication]
                 .map(|figure| of(mode).map(figure).collect::<Vec<_>>());
             let total = compare(("execution", "s"), &total, prediction.total(mode));
@@ -97,17 +100,36 @@ impl Compared {
             let pairs = of(Mode::OneShot).zip(of(Mode::Persistent));
             pairs.map(|(anew, bound)| anew.communication / (bound.communication + set_up * bound.set_up)).collect()
         };
+        let all: Vec<_> = runs.iter().map(|(run, _)| run).collect();
         let speed_ups = || {
+            let prediction = predict(&all);
             let alone = compare(("S_c", "ratio"), &ratio(0.0), prediction.binding_speed_up());
             let with_set_up = prediction.binding_speed_up_with_set_up();
             [alone, compare(("S_c_with_set_up", "ratio"), &ratio(1.0), with_set_up)]
         };
-        Self { times: modes.map(times).collect(), speed_ups: (has_partners && !ratio(0.0).is_empty()).then(speed_ups) }
+        let t_c =
+            |run: &&Run| run.computation * f64::from(setting.ranks) / (algorithm.operations(size, run.iterations) * NS);
+        let t_c: Vec<f64> = all.iter().map(t_c).collect();
+        let without_messages = Setting { device: "none".into(), ..setting.clone() };
+        Self {
+            t_c: Comparison::new(("boum", "t_c", "ns"), program, without_messages, &t_c, None),
+            computing: computing(&all),
+            times: modes.map(times).collect(),
+            speed_ups: (has_partners && !ratio(0.0).is_empty()).then(speed_ups),
+        }
     }
 
     fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
         let times = self.times.iter().flat_map(|(_, total, communication)| [total].into_iter().chain(communication));
         times.chain(self.speed_ups.iter().flatten())
+    }
+
+    /// What computing costs.
+    fn computing_row(&self) -> Vec<String> {
+        let Self { t_c, computing: (iterations, time), .. } = self;
+        let ms = Summary { median: time.median * MS, ..*time };
+        let program = [t_c.application.to_string(), Size(t_c.size).to_string(), t_c.setting.ranks.to_string()];
+        program.into_iter().chain([iterations.to_string(), median(&ms), median(&t_c.summary)]).collect()
     }
 
     /// A row for each kind of messages.
@@ -125,6 +147,19 @@ impl Compared {
     }
 }
 
+/// What the model says of a program on so many ranks, from what they computed in the same runs.
+fn predict((algorithm, size): (Algorithm, usize), ranks: u32, runs: &[&Run], costs: &Costs) -> Prediction {
+    let (iterations, time) = computing(runs);
+    let messages = algorithm.messages(size, ranks);
+    Workload { iterations, computation: time.median / iterations as f64, messages }.predict(costs)
+}
+
+/// Iterations, which are the same in all runs, and time of computing.
+fn computing(runs: &[&Run]) -> (u64, Summary) {
+    let times: Vec<f64> = runs.iter().map(|run| run.computation).collect();
+    (runs[0].iterations, Summary::of(&times))
+}
+
 /// What is printed in the end.
 #[derive(Default)]
 struct Report {
@@ -136,20 +171,6 @@ struct Report {
 }
 
 impl Report {
-    fn add_sequential(&mut self, programs: &[(Algorithm, usize, Sequential)], setting: &Setting) {
-        let mut table = Table::new(&["program", "size", "iterations", "T_s ms", "t_c ns"]);
-        let setting = Setting { ranks: 1, nodes: 1, device: "none".into(), ..setting.clone() };
-        for &(algorithm, size, ref alone) in programs {
-            let (time, t_c_ns) = (Summary { median: alone.time.median * MS, ..alone.time }, alone.operation() / NS);
-            let cells = [median(&time), digits(t_c_ns)];
-            let program = [algorithm.to_string(), Size(size).to_string(), alone.iterations.to_string()];
-            table.push(program.into_iter().chain(cells).collect());
-            let t_c = Comparison::new(("boum", "t_c", "ns"), (algorithm, size), setting.clone(), &[t_c_ns], None);
-            self.lines += &t_c.json();
-        }
-        self.text += &format!("sequential runs; t_c is the time of an operation\n{table}\n");
-    }
-
     fn add_parameters(&mut self, (parameters, seen): (&[Measured], Vec<Seen>), costs: &Costs, setting: &Setting) {
         let parameters = [parameters, &derived(parameters, costs)].concat();
         let mut results = Results::new(Bench::Boum, setting.clone(), true);
@@ -165,6 +186,12 @@ impl Report {
 
     fn add_programs(&mut self, compared: &[Compared]) {
         let Some(first) = compared.first().and_then(|compared| compared.comparisons().next()) else { return };
+        let mut computing = Table::new(&["program", "size", "ranks", "iterations", "T_comp ms", "t_c ns"]);
+        compared.iter().for_each(|compared| computing.push(compared.computing_row()));
+        let about = "computing without messages, all ranks at once, in turns with the programs; t_c is the time of an operation";
+        let of_computing = footnote(doubts(compared.iter().map(|compared| &compared.t_c)));
+        self.text += &format!("{about}\n{computing}{of_computing}\n");
+        self.lines.extend(compared.iter().map(|compared| compared.t_c.json()));
         let mut heading_cells = vec!["program", "messages", "size", "ranks"];
         heading_cells.extend(["T_p ms", "predicted", "error", "T_c ms", "predicted", "error"]);
         heading_cells.extend(["S_c", "predicted", "with set-up", "predicted"]);

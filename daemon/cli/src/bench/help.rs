@@ -216,7 +216,8 @@ what a program gains or loses that is moved to Ropeway and left as it is.",
     Page {
         name: Name::Boum,
         more: "The parameters are t_c, o_s, o_i, b, R, d_p, d_o and d_a; the programs Jacobi's method, conjugate gradients and a transform,
-on 1, 2, 4, 8 … ranks. With more ranks than cores nothing can be predicted, which it says. docs/boum.md says how.",
+on 1, 2, 4, 8 … ranks; what they compute without messages is measured in turns with them. With more ranks than cores nothing can be
+predicted, which it says. docs/boum.md says how.",
         examples: &["boum", "boum -n 8 --wait polling --unknowns 1024 --points 512K"],
     },
     Page {

@@ -1,13 +1,13 @@
 //! Where programs are run and the parameters of the model measured, job by job.
 
 use ropeway::WaitMode;
-use ropeway_bench::boum::{Algorithm, Application, Costs, Figure, Run, Sequential};
+use ropeway_bench::boum::{Application, Costs, Figure, Run};
 use ropeway_bench::{Measured, Notification, Plan, Size};
 use serde::de::DeserializeOwned;
 
 use super::Ticker;
 use crate::failure::Failure;
-use crate::launch::{Daemons, Events, Outcome};
+use crate::launch::{Daemons, Events};
 use crate::rank::Task;
 use crate::steps::{Seen, Steps, Told};
 
@@ -37,15 +37,6 @@ impl Lab<'_> {
     /// So many runs of a program, and what was seen meanwhile.
     pub(super) fn runs(&self, application: Application, crew: Crew) -> Result<Vec<(Run, Seen)>, Failure> {
         self.job(&format!("{} ranks", crew.ranks), Task::Application(application), crew)
-    }
-
-    /// Sequential runs, in this process, which nobody can end once they have begun.
-    pub(super) fn alone(&self, algorithm: Algorithm, size: usize, runs: u32) -> Result<Sequential, Failure> {
-        if self.events.is_over() {
-            return Err(Failure::Job(Outcome::OutOfTime));
-        }
-        self.progress.say(&format!("1 rank: {algorithm} {size}"));
-        Ok(Sequential::measure(algorithm, size, runs))
     }
 
     fn job<T: DeserializeOwned>(&self, what: &str, task: Task, crew: Crew) -> Result<Vec<(T, Seen)>, Failure> {

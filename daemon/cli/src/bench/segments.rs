@@ -1,7 +1,7 @@
 //! `ropeway bench segments`: in how many pieces messages should travel, measured and predicted.
 
-use ropeway_bench::boum::{Algorithm, Application, Costs, Sequential, model};
-use ropeway_bench::{Plan, Size, Table, significant};
+use ropeway_bench::boum::{Algorithm, Application, Costs, Run, model};
+use ropeway_bench::{Plan, Size, Summary, Table, significant};
 
 use super::comparison::{Comparison, MS, doubts};
 use super::lab::{Crew, Lab, costs, in_order};
@@ -38,8 +38,7 @@ fn measure_one(
     segments: &[u32],
 ) -> Result<Vec<Comparison>, Failure> {
     let (setting, crew) = (flags.setting(), Crew { ranks: flags.ranks, wait: flags.wait() });
-    let alone = lab.alone(Algorithm::Fft, points, plan.runs)?;
-    let message = alone.workload(flags.ranks).messages[0].bytes;
+    let message = Algorithm::Fft.messages(points, flags.ranks)[0].bytes;
     let costs = if setting.is_oversubscribed() {
         None
     } else {
@@ -52,8 +51,9 @@ fn measure_one(
     let runs = lab.runs(application, crew)?;
     let line = |&segments: &u32| {
         let own = || runs.iter().filter(|(run, _)| run.segments == segments);
-        let times: Vec<f64> = own().map(|(run, _)| run.global).collect();
-        let curve = costs.as_ref().map(|costs| Curve { alone: &alone, costs, ranks: flags.ranks, message });
+        let times = |figure: fn(&Run) -> f64| own().map(|(run, _)| figure(run)).collect::<Vec<_>>();
+        let computation = Summary::of(&times(|run| run.global_computation)).median;
+        let curve = costs.as_ref().map(|costs| Curve { computation, costs, ranks: flags.ranks, message });
         let predicted = curve.as_ref().map(|curve| curve.global_phase(segments));
         let metric = ("segments", "global_phase", "s");
         Comparison {
@@ -61,7 +61,7 @@ fn measure_one(
             counters: Seen::counted(own().map(|(_, seen)| seen)),
             s_best: curve.as_ref().map(|curve| significant(curve.best_segments())),
             e_s: curve.as_ref().map(|curve| significant(curve.efficiency(segments))),
-            ..Comparison::new(metric, (Algorithm::Fft, points), setting.clone(), &times, predicted)
+            ..Comparison::new(metric, (Algorithm::Fft, points), setting.clone(), &times(|run| run.global), predicted)
         }
     };
     Ok(segments.iter().map(line).collect())
@@ -69,7 +69,8 @@ fn measure_one(
 
 /// What the model says about a transform.
 struct Curve<'a> {
-    alone: &'a Sequential,
+    /// Of all global steps together, without their messages, seconds.
+    computation: f64,
     costs: &'a Costs,
     ranks: u32,
     /// Bytes of a message before it is cut.
@@ -85,7 +86,8 @@ impl Curve<'_> {
     /// log p steps, each by (3.43).
     fn global_phase(&self, segments: u32) -> f64 {
         let (time, d_o) = self.segment(segments);
-        f64::from(self.ranks.ilog2()) * model::step(self.alone.global_step(self.ranks), time, segments, d_o)
+        let steps = f64::from(self.ranks.ilog2());
+        steps * model::step(self.computation / steps, time, segments, d_o)
     }
 
     /// By (3.51), at most as many as there are bytes.

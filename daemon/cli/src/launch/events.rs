@@ -68,7 +68,7 @@ impl Events {
     }
 
     /// Whether it is too late to begin anything.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
