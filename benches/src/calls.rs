@@ -46,7 +46,7 @@ pub(crate) fn contestant(
 ) -> Result<Box<dyn Contestant>, BenchError> {
     let side = if call == Call::StartRecv { Side::Recv } else { Side::Send };
     let window = messages_in(MEMORY_BYTES, bytes).clamp(4, COUNT);
-    let course = Course { bytes, side, window, windows: 1 };
+    let course = Course { bytes, side, window, windows: 1, rounds: 1 };
     Ok(match mode {
         Mode::Persistent => Box::new(Calls::new(pair, Persistent::new(pair, course)?, course, (call, effort))),
         Mode::OneShot => Box::new(Calls::new(pair, OneShot::new(pair, course)?, course, (call, effort))),

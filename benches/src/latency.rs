@@ -16,11 +16,11 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
     let metric = Metric { name: "half_rtt", unit: "us", floor: floor_name };
     let contestant = |pair: &Pair, mode, bytes| contestant(pair, mode, bytes, plan);
     let floor = |pair: &Pair, bytes| floor(session, pair, bytes, plan);
-    race_modes(console, plan, pair.as_ref(), &metric, contestant, floor)
+    race_modes((session, pair.as_ref()), console, plan, &metric, contestant, floor)
 }
 
 fn contestant(pair: &Pair, mode: Mode, bytes: usize, plan: &Plan) -> Result<Box<dyn Contestant>, BenchError> {
-    let effort = plan.effort(CONTESTANTS, WARMUP);
+    let effort = plan.effort(CONTESTANTS * plan.notification.len(), WARMUP);
     Ok(match mode {
         Mode::Persistent => Box::new(PingPong::new(pair, Persistent::new(pair, bytes)?, effort)),
         Mode::OneShot => Box::new(PingPong::new(pair, OneShot::new(pair, bytes)?, effort)),
@@ -28,7 +28,7 @@ fn contestant(pair: &Pair, mode: Mode, bytes: usize, plan: &Plan) -> Result<Box<
 }
 
 fn floor(session: &Session, pair: &Pair, bytes: usize, plan: &Plan) -> Result<Box<dyn Contestant>, BenchError> {
-    let effort = plan.effort(CONTESTANTS, WARMUP);
+    let effort = plan.effort(CONTESTANTS * plan.notification.len(), WARMUP);
     if plan.crosses_nodes() {
         return Ok(Box::new(PingPong::new(pair, Tcp::new(pair, bytes, plan)?, effort)));
     }

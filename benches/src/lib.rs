@@ -80,6 +80,7 @@ pub use notification::Notification;
 pub use operation::{CollectiveCall, Operation};
 pub use plan::{Bench, Plan};
 pub use progress::Progress;
+pub use race::is_beside_links;
 pub use record::{Floor, Measured, Ratio, Record, Setting, Side};
 pub use ropeway_examples::{Mode, Size, Table};
 pub use statistics::{Doubt, Doubts, Summary, permutation_test, significant};

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use ropeway::{Communicator, Session};
 use ropeway_examples::Mode;
+use ropeway_proto::limits::WIRE_CHANNELS;
 
 use crate::pair::Pair;
 use crate::plan::Effort;
@@ -36,7 +37,7 @@ fn run_pairs(
     (bytes, pairs): (usize, u32),
 ) -> Result<(), BenchError> {
     let pair = Pair::opposite(world, pairs);
-    let course = course(bytes);
+    let course = course(bytes, if plan.crosses_nodes() { MESSAGES_ON_WIRE / pairs as usize } else { usize::MAX });
     let effort = plan.effort(CONTESTANTS, WARMUP);
     // Ranks that only look on take part in the meetings of all.
     let rates = |batches: Option<Box<dyn Batches>>| -> Box<dyn Contestant> {
@@ -71,11 +72,14 @@ fn label(mode: Mode, pairs: u32) -> String {
     if pairs == 1 { format!("{mode}, 1 pair") } else { format!("{mode}, {pairs} pairs") }
 }
 
-/// Several windows to a batch, so that pairs that begin at slightly different times still share most of it.
-fn course(bytes: usize) -> Course {
-    let window = Course::one_window(bytes, Side::Send);
-    let windows = messages_in(WINDOW_BYTES, bytes) / WINDOW;
-    Course { windows: windows.clamp(1, WINDOWS), ..window }
+/// Several windows to a batch, so that pairs that begin at slightly different times still share most of it. Where they would have
+/// more than so many messages, the same ones are sent again: requests that a wire does not serve would be measured on the link.
+fn course(bytes: usize, messages_max: usize) -> Course {
+    let one = Course::one_window(bytes, Side::Send);
+    let window = one.window.min(messages_max).max(1);
+    let all = (messages_in(WINDOW_BYTES, bytes) / WINDOW).clamp(1, WINDOWS);
+    let windows = all.min(messages_max / window).max(1);
+    Course { window, windows, rounds: all / windows, ..one }
 }
 
 /// Batches of all pairs at once. A sample is the sum of their rates, in messages a second.
@@ -93,7 +97,9 @@ impl Rates {
     fn batch(&mut self) -> Result<Option<f64>, BenchError> {
         self.world.barrier()?;
         let cost = self.batches.as_mut().map(|batches| batches.batch()).transpose()?;
-        let rate = cost.filter(|_| self.leads).map(|cost| self.course.messages() as f64 / cost.elapsed.as_secs_f64());
+        let rate = cost
+            .filter(|_| self.leads)
+            .map(|cost| (self.course.rounds * self.course.messages()) as f64 / cost.elapsed.as_secs_f64());
         let rates = gather(&self.world, [rate.unwrap_or(0.0)])?;
         Ok(rates.map(|rates| rates.iter().map(|[rate]| rate).sum()))
     }
@@ -130,6 +136,8 @@ impl Contestant for Rates {
 const ROUNDS: i32 = 103;
 const WARMUP: u64 = 1;
 const CONTESTANTS: usize = 3;
+/// What a wire serves for sure: it may still have the channels of the last measurement.
+const MESSAGES_ON_WIRE: usize = WIRE_CHANNELS / 2;
 /// Windows in a batch.
 const WINDOWS: usize = 16;
 
@@ -145,9 +153,18 @@ mod tests {
     }
 
     #[test]
+    fn requests_of_all_pairs_fit_on_a_wire() {
+        for pairs in 1..=MESSAGES_ON_WIRE {
+            let Course { window, windows, rounds, .. } = course(8, MESSAGES_ON_WIRE / pairs);
+            assert!(window * windows * pairs <= MESSAGES_ON_WIRE && windows * rounds > WINDOWS / 2, "{pairs} pairs");
+        }
+        let course = course(8, MESSAGES_ON_WIRE);
+        assert_eq!((course.window, course.windows, course.rounds), (64, 2, 8));
+    }
+
+    #[test]
     fn batches_fit_in_memory() {
-        assert_eq!((course(8).window, course(8).windows), (64, 16));
-        assert_eq!((course(1 << 20).window, course(1 << 20).windows), (64, 1));
-        assert_eq!((course(1 << 30).window, course(1 << 30).windows), (1, 1));
+        let course = |bytes| (course(bytes, usize::MAX).window, course(bytes, usize::MAX).windows);
+        assert_eq!([8, 1 << 20, 1 << 30].map(course), [(64, 16), (64, 1), (1, 1)]);
     }
 }

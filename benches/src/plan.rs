@@ -102,6 +102,8 @@ pub struct Plan {
     pub progress: Vec<Progress>,
     /// How ranks wait where that is compared, in turns.
     pub notification: Vec<Notification>,
+    /// Idle links to measure beside, with a busy one, in turns with none.
+    pub beside_links: Option<u32>,
     /// What to compare, if that is the benchmark.
     pub contest: Option<Contest>,
     /// Whether ranks count how often memory is allocated in the calls that are measured.

@@ -1,7 +1,9 @@
 //! Contestants that take turns.
 
+use ropeway::Session;
 use ropeway_examples::Mode;
 
+use crate::notification::Notification;
 use crate::pair::Pair;
 use crate::record::{Floor, Ratio};
 use crate::statistics::{Summary, significant};
@@ -66,36 +68,115 @@ pub(crate) struct Metric {
     pub(crate) floor: &'static str,
 }
 
-/// Has each kind of messages and the floor take turns, size by size, and tells the tool what came of it.
+/// Has each kind of messages, waited for in each way, and the floor take turns, size by size, and tells the tool what came of it:
+/// alone and, if that was asked for, beside links of the node's daemon.
 pub(crate) fn race_modes(
+    (session, pair): (&Session, Option<&Pair>),
     console: &mut Console,
     plan: &Plan,
-    pair: Option<&Pair>,
     metric: &Metric,
     contestant: impl Fn(&Pair, Mode, usize) -> Result<Box<dyn Contestant>, BenchError>,
     floor: impl Fn(&Pair, usize) -> Result<Box<dyn Contestant>, BenchError>,
 ) -> Result<(), BenchError> {
+    let places = Place::all(plan);
     for &size in &plan.sizes {
         let mut entrants = Vec::new();
-        for &mode in &plan.modes {
-            entrants.push(Entrant::new(mode.to_string(), pair, |pair| contestant(pair, mode, size.0))?);
+        for &place in &places {
+            for kind in Kind::all(plan) {
+                let make = |pair: &Pair| Ok(kind.waited_for(session, contestant(pair, kind.mode, size.0)?));
+                entrants.push(Entrant::new(place.label(&kind.label(plan)), pair, make)?);
+            }
+            entrants.push(Entrant::new(place.label("floor"), pair, |pair| floor(pair, size.0))?);
         }
-        entrants.push(Entrant::new("floor", pair, |pair| floor(pair, size.0))?);
         let series = take_turns(console, plan.runs, &mut entrants)?;
-        let (floor, of_modes) = series.split_last().expect("the floor is always there");
-        for (&mode, series) in plan.modes.iter().zip(of_modes) {
-            let Some(summary) = series.summary() else { continue };
-            let measured = Measured {
-                mode: Some(mode),
-                bytes: Some(size.0),
-                floor: series.above(floor, metric.floor),
-                ..Measured::new(metric.name, metric.unit, summary, plan.runs)
+        let places: Vec<_> = places.iter().zip(series.chunks(series.len() / places.len())).collect();
+        for (index, kind) in Kind::all(plan).enumerate() {
+            let mut tell = |place: Place, metric: &Metric, series: &Series, floor: &Series| {
+                let Some(summary) = series.summary() else { return Ok(()) };
+                let measured = Measured {
+                    mode: Some(kind.mode),
+                    notification: Some(kind.notification),
+                    bytes: Some(size.0),
+                    idle_links: place.idle_links,
+                    floor: series.above(floor, metric.floor),
+                    ..Measured::new(metric.name, metric.unit, summary, plan.runs)
+                };
+                console.outcome(&place.label(&kind.label(plan)), measured)
             };
-            console.outcome(&mode.to_string(), measured)?;
+            for (place, series) in &places {
+                tell(**place, metric, &series[index], series.last().expect("the floor is always there"))?;
+            }
+            if let [(_, alone), (beside, series)] = places[..] {
+                let slowdown = |index: usize| series[index].relative_to(&alone[index]);
+                let metric = Metric { name: "slowdown", unit: "", floor: metric.floor };
+                tell(*beside, &metric, &slowdown(index), &slowdown(series.len() - 1))?;
+            }
         }
     }
     Ok(())
 }
+
+/// A kind of messages, and how they are waited for.
+#[derive(Clone, Copy)]
+struct Kind {
+    notification: Notification,
+    mode: Mode,
+}
+
+impl Kind {
+    fn all(plan: &Plan) -> impl Iterator<Item = Self> {
+        let kinds = |&notification| plan.modes.iter().map(move |&mode| Self { notification, mode });
+        plan.notification.iter().flat_map(kinds)
+    }
+
+    fn label(self, plan: &Plan) -> String {
+        let Self { notification, mode } = self;
+        if plan.notification.len() > 1 { format!("{mode}, {notification}") } else { mode.to_string() }
+    }
+
+    fn waited_for(self, session: &Session, contestant: Box<dyn Contestant>) -> Box<dyn Contestant> {
+        Box::new(Waiting { session: session.clone(), notification: self.notification, contestant })
+    }
+}
+
+/// A contestant that waits in a way of its own.
+struct Waiting {
+    session: Session,
+    notification: Notification,
+    contestant: Box<dyn Contestant>,
+}
+
+impl Contestant for Waiting {
+    fn measure(&mut self) -> Result<Vec<f64>, BenchError> {
+        self.session.set_wait_mode(self.notification.0);
+        self.contestant.measure()
+    }
+}
+
+/// What is around a contestant: nothing, or a busy link and so many idle ones, which the tool makes when a step begins.
+#[derive(Clone, Copy)]
+struct Place {
+    idle_links: Option<u32>,
+}
+
+impl Place {
+    fn all(plan: &Plan) -> Vec<Self> {
+        let alone = Self { idle_links: None };
+        let beside = plan.beside_links.map(|_| Self { idle_links: plan.beside_links });
+        [alone].into_iter().chain(beside).collect()
+    }
+
+    fn label(self, what: &str) -> String {
+        if self.idle_links.is_some() { what.to_owned() + BESIDE_LINKS } else { what.to_owned() }
+    }
+}
+
+/// Whether a step is to take place beside links, by its label.
+pub fn is_beside_links(label: &str) -> bool {
+    label.ends_with(BESIDE_LINKS)
+}
+
+const BESIDE_LINKS: &str = ", beside links";
 
 impl Series {
     fn add(&mut self, samples: &[f64]) {
@@ -121,9 +202,15 @@ impl Series {
         Self { samples: scaled(&self.samples), medians: scaled(&self.medians) }
     }
 
-    /// How this series stands above the floor: ratios of runs that were neighbours in time.
+    /// Run by run, how many times as much as another one: they were neighbours in time.
+    fn relative_to(&self, other: &Self) -> Self {
+        let ratios: Vec<f64> = self.medians.iter().zip(&other.medians).map(|(ours, theirs)| ours / theirs).collect();
+        Self { samples: ratios.clone(), medians: ratios }
+    }
+
+    /// How this series stands above the floor.
     pub(crate) fn above(&self, floor: &Self, name: &str) -> Option<Floor> {
-        let ratios: Vec<f64> = self.medians.iter().zip(&floor.medians).map(|(ours, floor)| ours / floor).collect();
+        let ratios = self.relative_to(floor).medians;
         let median = floor.summary()?.median;
         let ratio = (!ratios.is_empty()).then(|| Ratio::of(&ratios))?;
         Some(Floor { name: name.to_owned(), median: significant(median), ratio: Some(ratio) })

@@ -28,6 +28,8 @@ pub struct Measured {
     pub notification: Option<Notification>,
     /// Bytes of a message.
     pub bytes: Option<usize>,
+    /// Idle links of the node's daemon meanwhile, beside a busy one; `None` if there were none of either.
+    pub idle_links: Option<u32>,
     /// Who sends.
     pub side: Option<Side>,
     /// Pairs of ranks that send at once.
@@ -65,6 +67,7 @@ impl Measured {
             mode: None,
             notification: None,
             bytes: None,
+            idle_links: None,
             side: None,
             pairs: None,
             delay_us: None,
@@ -201,6 +204,8 @@ pub struct Record {
     oversubscribed: bool,
     version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    idle_links: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     side: Option<Side>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pairs: Option<u32>,
@@ -241,6 +246,7 @@ impl Record {
             mode,
             notification,
             bytes,
+            idle_links,
             side,
             pairs,
             delay_us,
@@ -273,6 +279,7 @@ impl Record {
             cores,
             oversubscribed,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            idle_links,
             side,
             pairs,
             delay_us,

@@ -25,11 +25,11 @@ use crate::{BenchError, Console, Plan};
 
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
     let pair = Pair::of(&session.world());
-    let effort = plan.effort(plan.modes.len() + 1, WARMUP);
+    let effort = plan.effort((plan.modes.len() + 1) * plan.notification.len(), WARMUP);
     let metric = Metric { name: "wakeup", unit: "us", floor: "futex wake-up" };
     let contestant = |pair: &Pair, mode, bytes| contestant(pair, mode, bytes, effort);
     let floor = |pair: &Pair, _| Ok(Box::new(Unparking::new(session, pair, effort)) as Box<dyn Contestant>);
-    race_modes(console, plan, pair.as_ref(), &metric, contestant, floor)
+    race_modes((session, pair.as_ref()), console, plan, &metric, contestant, floor)
 }
 
 fn contestant(pair: &Pair, mode: Mode, bytes: usize, effort: Effort) -> Result<Box<dyn Contestant>, BenchError> {

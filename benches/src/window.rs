@@ -22,17 +22,19 @@ pub(crate) struct Course {
     pub(crate) side: Side,
     /// Messages in a window.
     pub(crate) window: usize,
-    /// Windows in a batch.
+    /// Windows with messages of their own.
     pub(crate) windows: usize,
+    /// How often a batch goes through these windows, each time with new stamps in the same messages.
+    pub(crate) rounds: usize,
 }
 
 impl Course {
     /// Windows of 64 messages, unless they are so large that a window would need too much memory.
     pub(crate) fn one_window(bytes: usize, side: Side) -> Self {
-        Self { bytes, side, window: messages_in(WINDOW_BYTES, bytes).clamp(1, WINDOW), windows: 1 }
+        Self { bytes, side, window: messages_in(WINDOW_BYTES, bytes).clamp(1, WINDOW), windows: 1, rounds: 1 }
     }
 
-    /// Messages of a batch in one direction.
+    /// Messages of a round in one direction.
     pub(crate) fn messages(self) -> usize {
         self.window * self.windows
     }
@@ -48,7 +50,7 @@ impl Course {
     /// Bytes of a batch in both directions.
     pub(crate) fn batch_bytes(self) -> usize {
         let directions = if self.side == Side::Both { 2 } else { 1 };
-        directions * self.messages() * self.bytes
+        directions * self.rounds * self.messages() * self.bytes
     }
 }
 
@@ -63,7 +65,7 @@ pub(crate) trait Stream {
     const NAME: &'static str;
     /// Hands out the messages to be sent.
     fn outgoing(&mut self, each: &mut dyn FnMut(usize, &mut [u8]));
-    /// Says that the messages of a batch may come.
+    /// Says that the messages of a round may come.
     fn arm(&mut self) -> Result<(), BenchError>;
     /// Sends the messages of this window, and returns when all of its messages have come and gone.
     fn transfer(&mut self, window: usize) -> Result<(), BenchError>;
@@ -127,12 +129,24 @@ impl<S: Stream> Windows<S> {
         measured(|| self.stream.arm())?;
         self.stream.meet()?;
         let begin = Instant::now();
-        for window in 0..self.course.windows {
-            measured(|| self.stream.transfer(window))?;
-            self.stream.meet()?;
+        for round in 0..self.course.rounds {
+            if round > 0 {
+                self.begin_round()?;
+            }
+            for window in 0..self.course.windows {
+                measured(|| self.stream.transfer(window))?;
+                self.stream.meet()?;
+            }
         }
         let elapsed = begin.elapsed();
         Ok(Cost { elapsed, cpu: cpu_time()? - before })
+    }
+
+    /// The same messages again, as programs send them: this is part of what is measured.
+    fn begin_round(&mut self) -> Result<(), BenchError> {
+        self.marks.renew(&mut self.stream, self.course)?;
+        measured(|| self.stream.arm())?;
+        self.stream.meet()
     }
 }
 
@@ -148,20 +162,22 @@ impl<S: Stream> Batches for Windows<S> {
 /// Stamps and patterns of the messages: none looks like another of the same pair.
 pub(crate) struct Marks {
     leads: bool,
-    /// Number of the batch's first message, the same on both sides.
+    /// Number of the round's first message, the same on both sides.
     first: u64,
+    /// That of the batch's first round, from which patterns grow.
+    first_of_batch: u64,
     next: u64,
 }
 
 impl Marks {
     pub(crate) fn new(leads: bool) -> Self {
-        Self { leads, first: 0, next: 0 }
+        Self { leads, first: 0, first_of_batch: 0, next: 0 }
     }
 
     /// Marks the messages of a new batch.
     pub(crate) fn write<S: Stream>(&mut self, stream: &mut S, course: Course) {
-        self.first = self.next;
-        self.next += course.messages() as u64;
+        self.number(course);
+        self.first_of_batch = self.first;
         let (first, sender) = (self.first, self.leads);
         stream.outgoing(&mut |index, message| {
             let number = first + index as u64;
@@ -170,20 +186,37 @@ impl Marks {
         });
     }
 
-    /// Checks the messages of the batch.
+    /// Checks the stamps of a round, and stamps the messages of the next one.
+    fn renew<S: Stream>(&mut self, stream: &mut S, course: Course) -> Result<(), BenchError> {
+        let (last, mut all_right) = (self.first, true);
+        stream.incoming(&mut |index, message| all_right &= pattern::has_stamp(message, last + index as u64));
+        self.number(course);
+        let first = self.first;
+        stream.outgoing(&mut |index, message| pattern::stamp(message, first + index as u64));
+        if all_right { Ok(()) } else { Err(wrong_data::<S>(course, 0)) }
+    }
+
+    /// Numbers the messages of a new round.
+    fn number(&mut self, course: Course) {
+        self.first = self.next;
+        self.next += course.messages() as u64;
+    }
+
+    /// Checks the messages of the batch's last round.
     pub(crate) fn check<S: Stream>(&self, stream: &mut S, course: Course) -> Result<(), BenchError> {
-        let (first, sender) = (self.first, !self.leads);
+        let (first, grown, sender) = (self.first, self.first_of_batch, !self.leads);
         let mut wrong = None;
         stream.incoming(&mut |index, message| {
-            let number = first + index as u64;
-            let stamp = (!pattern::has_stamp(message, number)).then_some(0);
-            wrong = wrong.or(stamp).or_else(|| pattern::first_wrong(message, 2 * number + u64::from(sender)));
+            let stamp = (!pattern::has_stamp(message, first + index as u64)).then_some(0);
+            let seed = 2 * (grown + index as u64) + u64::from(sender);
+            wrong = wrong.or(stamp).or_else(|| pattern::first_wrong(message, seed));
         });
-        match wrong {
-            None => Ok(()),
-            Some(byte) => Err(BenchError::WrongData { contestant: S::NAME.to_owned(), bytes: course.bytes, byte }),
-        }
+        wrong.map_or(Ok(()), |byte| Err(wrong_data::<S>(course, byte)))
     }
+}
+
+fn wrong_data<S: Stream>(course: Course, byte: usize) -> BenchError {
+    BenchError::WrongData { contestant: S::NAME.to_owned(), bytes: course.bytes, byte }
 }
 
 /// The floor between nodes: read and write the same messages over a bare connection.
@@ -272,7 +305,7 @@ mod tests {
 
     #[test]
     fn messages_that_are_wrong_lost_or_old_are_noticed() {
-        let course = Course { bytes: 24, side: Side::Send, window: 2, windows: 2 };
+        let course = Course { bytes: 24, side: Side::Send, window: 2, windows: 2, rounds: 2 };
         let (mut sender, mut receiver) = (Marks::new(true), Marks::new(false));
         let (mut echo, mut nothing) = (Echo(vec![vec![0; 24]; 4]), Echo(Vec::new()));
         let mut exchange = |spoil: &dyn Fn(&mut Vec<Vec<u8>>)| {
@@ -288,6 +321,25 @@ mod tests {
         assert_eq!(exchange(&|messages| messages[3][17] ^= 1), wrong(16));
         assert_eq!(exchange(&|messages| messages.swap(0, 1)), wrong(0));
         assert_eq!(exchange(&|messages| *messages = before.borrow().clone()), wrong(0));
+    }
+
+    #[test]
+    fn messages_that_are_sent_again_are_new_ones() {
+        let course = Course { bytes: 24, side: Side::Send, window: 2, windows: 1, rounds: 3 };
+        let (mut sender, mut receiver) = (Marks::new(true), Marks::new(false));
+        let (mut echo, mut nothing) = (Echo(vec![vec![0; 24]; 2]), Echo(Vec::new()));
+        receiver.write(&mut nothing, course);
+        sender.write(&mut echo, course);
+        let mut old = Vec::new();
+        for _ in 1..course.rounds {
+            old = echo.0.clone();
+            // Whatever is stamped there comes here, so both ends are stamped at once.
+            receiver.renew(&mut echo, course).unwrap();
+            assert_ne!(echo.0, old);
+        }
+        receiver.check(&mut echo, course).unwrap();
+        echo.0 = old;
+        assert!(receiver.renew(&mut echo, course).is_err());
     }
 
     #[test]

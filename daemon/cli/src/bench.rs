@@ -18,9 +18,11 @@ mod segments;
 mod table;
 mod ticker;
 mod verdict;
+mod vicinity;
 mod wide;
 
 use self::table::Results;
+use self::vicinity::Vicinity;
 use crate::failure::{Failure, print};
 use crate::launch::{Daemons, Events};
 use crate::rank::Task;
@@ -82,7 +84,8 @@ fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, F
         return procedure(flags, events, progress);
     }
     let plan = flags.plan()?;
-    let daemons = flags.daemons()?;
+    let mut vicinity = flags.beside_links.map(Vicinity::new).transpose()?;
+    let daemons = vicinity.as_ref().map_or_else(|| flags.daemons(), Vicinity::daemons)?;
     let bench = plan.bench;
     let mut results = Results::new(bench, flags.setting(), flags.counters);
     let steps = Steps {
@@ -92,10 +95,17 @@ fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, F
         daemons: &daemons,
         events,
     };
-    let followed = steps.follow(|told| match told {
-        Told::Step(label) => progress.say(&format!("{bench}: {label}")),
-        Told::Outcome(measured, seen) => results.add(measured, seen),
+    let followed = steps.follow(|told| {
+        match told {
+            Told::Step(label) => {
+                progress.say(&format!("{bench}: {label}"));
+                vicinity.as_mut().map_or(Ok(()), |vicinity| vicinity.suit(&label, &daemons))?;
+            }
+            Told::Outcome(measured, seen) => results.add(measured, seen),
+        }
+        Ok(())
     });
+    let followed = followed.and(vicinity.map_or(Ok(()), |mut vicinity| vicinity.clear()));
     let table = results.table();
     let table =
         if table.is_empty() { String::new() } else { format!("{}{table}{}", results.heading(), results.footnote()) };

@@ -147,16 +147,19 @@ impl Flags {
         let wait = Some(self.wait);
         let steps = Steps { task: Task::Jacobi(task), ranks: self.ranks, wait, daemons: &daemons, events };
         let (mut oneshot, mut persistent) = (Vec::new(), Vec::new());
-        steps.follow(|told| match told {
-            Told::Step(label) => progress.set_message(format!("{}, {label}", counted_nodes(nodes))),
-            Told::Outcome(solved, seen) => {
-                progress.inc(1);
-                let run = Run::judge(&solved, &seen, reference);
-                match solved.mode {
-                    Mode::OneShot => oneshot.push(run),
-                    Mode::Persistent => persistent.push(run),
+        steps.follow(|told| {
+            match told {
+                Told::Step(label) => progress.set_message(format!("{}, {label}", counted_nodes(nodes))),
+                Told::Outcome(solved, seen) => {
+                    progress.inc(1);
+                    let run = Run::judge(&solved, &seen, reference);
+                    match solved.mode {
+                        Mode::OneShot => oneshot.push(run),
+                        Mode::Persistent => persistent.push(run),
+                    }
                 }
             }
+            Ok(())
         })?;
         let report = |mode, runs: &[Run], speedup| {
             Report::of(mode, (self.ranks, nodes), &self.wait.to_string(), reference, runs, speedup)

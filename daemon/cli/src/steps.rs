@@ -47,8 +47,11 @@ pub(crate) enum Told<T> {
 }
 
 impl Steps<'_> {
-    /// Runs the job, and hands on what it tells.
-    pub(crate) fn follow<T: DeserializeOwned>(&self, mut hear: impl FnMut(Told<T>)) -> Result<(), Failure> {
+    /// Runs the job, and hands on what it tells. Ranks do no step before it was heard of.
+    pub(crate) fn follow<T: DeserializeOwned>(
+        &self,
+        mut hear: impl FnMut(Told<T>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let launch = Launch {
             program: self.task.program()?,
             ranks: self.ranks,
@@ -69,7 +72,7 @@ impl Steps<'_> {
             };
             match serde_json::from_str(&line).map_err(Failure::other)? {
                 Line::Ready(label) => {
-                    hear(Told::Step(label));
+                    hear(Told::Step(label))?;
                     before = self.look()?;
                     let answered = running.answers().map_or(Ok(()), |rank| rank.write_all(b"\n"));
                     // If rank 0 is not there to read it, its end comes next.
@@ -80,7 +83,7 @@ impl Steps<'_> {
                 Line::Done { label, allocations } => {
                     seen.entry(label).or_default().add(&before, &self.look()?, allocations);
                 }
-                Line::Outcome { label, value } => hear(Told::Outcome(value, seen.remove(&label).unwrap_or_default())),
+                Line::Outcome { label, value } => hear(Told::Outcome(value, seen.remove(&label).unwrap_or_default()))?,
             }
         }
     }

@@ -89,6 +89,52 @@ fn latency_is_measured_for_all_sizes_and_both_kinds() {
 }
 
 #[test]
+fn ways_to_wait_take_turns() {
+    for name in ["latency", "stream"] {
+        let output = bench(&[name, "--sizes", "8", "--iters", "5", "--wait", "polling,adaptive"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let kinds: Vec<_> = records(&output)
+            .iter()
+            .map(|record| ["wait", "mode"].map(|key| record[key].as_str().unwrap().to_owned()))
+            .collect();
+        let expected =
+            [("polling", "persistent"), ("polling", "oneshot"), ("adaptive", "persistent"), ("adaptive", "oneshot")];
+        assert_eq!(kinds, expected.map(|(wait, mode)| [wait.to_owned(), mode.to_owned()]));
+    }
+}
+
+#[test]
+fn latency_beside_links_stands_beside_the_same_without() {
+    let args = ["latency", "--sizes", "8", "--mode", "persistent", "--iters", "500", "--counters"];
+    let output = bench(&[&args[..], &["--beside-links", "3"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let records = records(&output);
+    let kinds: Vec<_> =
+        records.iter().map(|record| (record["metric"].as_str().unwrap(), record["idle_links"].as_u64())).collect();
+    assert_eq!(kinds, [("half_rtt", None), ("half_rtt", Some(3)), ("slowdown", Some(3))]);
+    assert!(records.iter().all(|record| record["median"].as_f64().unwrap() > 0.0 && record["ratio"].is_number()));
+    // All that the measured daemon sends goes over the busy link.
+    let sent = |record: &Value| record["counters"]["bytes_sent"].as_u64().unwrap();
+    assert!(sent(&records[0]) < 64 << 10 && sent(&records[1]) >= 64 << 10, "{records:?}");
+}
+
+#[test]
+fn messages_between_nodes_are_sent_again_if_they_are_more_than_a_wire_serves() {
+    let args = ["message-rate", "--nodes", "2", "-n", "4", "--sizes", "8,9", "--iters", "2", "--counters"];
+    let output = bench(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let records = records(&output);
+    assert_eq!(records.len(), 8);
+    // By the daemons' link each start would be a command.
+    let persistent = records.iter().filter(|record| record["mode"] == "persistent");
+    for record in persistent {
+        let (commands, samples) =
+            (record["counters"]["commands"].as_u64().unwrap(), record["samples"].as_u64().unwrap());
+        assert!(commands < 1024 * samples, "{record}");
+    }
+}
+
+#[test]
 fn bandwidth_between_nodes_comes_with_its_floor_and_counters() {
     let args = ["bandwidth", "--nodes", "2", "--sizes", "1000,1M", "--iters", "3", "--counters"];
     let output = bench(&args);

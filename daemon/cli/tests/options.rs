@@ -5,7 +5,7 @@ mod tool;
 use tool::{ropeway, stderr, stdout};
 
 /// What is said of a benchmark with an option that means nothing to it.
-const REFUSED: [(&str, &str); 35] = [
+const REFUSED: [(&str, &str); 37] = [
     ("compare --mode persistent", "--mode means nothing to compare: our messages are persistent"),
     (
         "compare --iters 3",
@@ -31,7 +31,9 @@ const REFUSED: [(&str, &str); 35] = [
     ("latency --touch", "--touch means nothing to latency: see compare"),
     ("latency --seconds 1", "--seconds means nothing to latency: see --runs and --iters"),
     ("latency --progress both", "--progress means nothing to latency: see overlap and asynchrony"),
-    ("latency --wait polling,blocking", "more than one --wait means nothing to latency: ask for one at a time"),
+    ("bandwidth --wait polling,blocking", "more than one --wait means nothing to bandwidth: ask for one at a time"),
+    ("wakeup --wait blocking,polling", "ranks that poll never sleep: use --wait blocking"),
+    ("stream --beside-links 4", "--beside-links means nothing to stream: see latency"),
     ("latency --points 1K", "--points means nothing to latency: see boum and segments"),
     ("coll bcast --progress both", "--progress means nothing to coll: ranks drive collectives with --division flat"),
     ("coll bcast --of bcast", "--of means nothing to coll"),

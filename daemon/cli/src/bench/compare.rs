@@ -205,6 +205,7 @@ impl Arena<'_> {
             methods: Vec::new(),
             progress: Vec::new(),
             notification: Vec::new(),
+            beside_links: None,
             contest: Some(contest),
             addresses: self.flags.addresses(),
             line_rate: None,
@@ -218,6 +219,7 @@ impl Arena<'_> {
             if let Told::Outcome(measured, seen) = told {
                 figures.push((measured.summary.median, seen));
             }
+            Ok(())
         })?;
         Ok(figures)
     }

@@ -75,6 +75,11 @@ pub(crate) struct Flags {
     /// Bits a second from and to each node, for example 1gbit, with --netns.
     #[arg(long, value_name = "RATE")]
     pub(super) rate: Option<Rate>,
+    /// Measure in turns also beside links of the node's daemon: one over which 64 KiB messages stream to another node without a
+    /// pause, and so many to nodes that are silent. Says how many times as long that takes (slowdown), and the same of the floor.
+    /// All nodes are on this machine, and share its cores.
+    #[arg(long, value_name = "IDLE", conflicts_with_all = ["nodes", "netns", "attach"], value_parser = clap::value_parser!(u32).range(0..=IDLE_LINKS_MAX))]
+    pub(super) beside_links: Option<u32>,
     /// Use the daemon of this machine instead of embedded ones.
     #[arg(long, conflicts_with_all = ["nodes", "netns"])]
     pub(super) attach: bool,
@@ -160,7 +165,7 @@ impl Flags {
         let sizes = self.sizes.clone().unwrap_or_else(|| usual_sizes(&collectives, sizes));
         check_sizes(&collectives, &sizes)?;
         if bench == Bench::Wakeup {
-            check_wakeup(self.wait(), &sizes)?;
+            check_wakeup(&self.waits(&[self.wait()]), &sizes)?;
         }
         let modes = self.mode.map_or_else(|| vec![Mode::Persistent, Mode::OneShot], |mode| vec![mode]);
         Ok(Plan {
@@ -170,6 +175,7 @@ impl Flags {
             progress: self.progress(!collectives.is_empty())?,
             notification: self.waits(&[self.wait()]).into_iter().map(Notification).collect(),
             modes,
+            beside_links: self.beside_links,
             iters: self.iters,
             warmup: self.warmup,
             runs: self.runs(),
@@ -256,8 +262,8 @@ fn size(word: &str) -> Result<Size, String> {
     if word == "0" { Ok(Size(0)) } else { word.parse().map_err(|error: <Size as FromStr>::Err| error.to_string()) }
 }
 
-fn check_wakeup(wait: WaitMode, sizes: &[Size]) -> Result<(), Failure> {
-    if wait == WaitMode::Polling {
+fn check_wakeup(waits: &[WaitMode], sizes: &[Size]) -> Result<(), Failure> {
+    if waits.contains(&WaitMode::Polling) {
         return Err(Failure::CannotRun("ranks that poll never sleep: use --wait blocking".to_owned()));
     }
     match sizes.iter().find(|size| size.0 < TIME_BYTES) {
@@ -268,5 +274,7 @@ fn check_wakeup(wait: WaitMode, sizes: &[Size]) -> Result<(), Failure> {
     }
 }
 
+/// Each is a daemon in this process, with some twenty descriptors.
+const IDLE_LINKS_MAX: i64 = 500;
 /// Of the time that wakeup's messages bring.
 const TIME_BYTES: usize = size_of::<u64>();

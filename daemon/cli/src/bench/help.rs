@@ -46,7 +46,10 @@ pub(super) fn command(name: Name) -> Command {
 
 /// What an option means to a benchmark, where that is not what it means to most.
 fn own_words(name: Name, id: &str) -> Option<&'static str> {
-    use Name::{Asynchrony, Boum, Coll, Compare, Idle, MessageRate, Overlap, Segments, Skew, Transparency};
+    use Name::{
+        Asynchrony, Boum, Coll, Compare, Idle, Latency, MessageRate, Overlap, Segments, Skew, Stream, Transparency,
+        Wakeup,
+    };
     Some(match (name, id) {
         (MessageRate, "ranks") => "Ranks: each of the lower half sends to one of the upper",
         (Idle | Coll | Segments | Transparency, "ranks") => "Ranks, all of which take part",
@@ -63,7 +66,9 @@ fn own_words(name: Name, id: &str) -> Option<&'static str> {
             "Bytes of a rank's keys (is), or of its part of the solution (cg) [default: 8K,64K,1M]"
         }
         (Boum, "sizes") => "Bytes of messages to measure the parameters with, besides those of the programs",
-        (Overlap | Asynchrony, "wait") => "How ranks wait: polling, blocking or adaptive; several take turns",
+        (Latency | Stream | Wakeup | Overlap | Asynchrony, "wait") => {
+            "How ranks wait: polling, blocking or adaptive; several take turns"
+        }
         (Boum, "wait") => {
             "How ranks wait: polling, blocking or adaptive, one after the other [default: blocking,polling]"
         }
@@ -119,8 +124,18 @@ struct Page {
 const PAGES: [Page; 17] = [
     Page {
         name: Name::Latency,
-        more: "A message goes to and fro between two ranks; the floor is two processes that pass a word, or a bare TCP connection.",
-        examples: &["latency --sizes 8,1K --wait polling", "latency --nodes 2 --mode persistent --json"],
+        more: "A message goes to and fro between two ranks; the floor is two threads that pass a word, or a bare TCP connection.
+
+Ranks that are not pinned may share a core while the machine is loaded, and then wait for each other's time slices: if the
+median is far above the least, try --pin.
+
+With --beside-links 100 the same is measured in turns beside a link that is busy and 100 that are idle. What the kernel and the
+other node's ranks do for the busy one takes cores of this machine too, from the floor as well.",
+        examples: &[
+            "latency --sizes 8,1K --wait polling,adaptive",
+            "latency --nodes 2 --mode persistent --json",
+            "latency --sizes 8 --mode persistent --beside-links 100",
+        ],
     },
     Page {
         name: Name::Stream,

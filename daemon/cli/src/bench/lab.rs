@@ -43,12 +43,15 @@ impl Lab<'_> {
         let Self { daemons, events, progress, with_counters } = self;
         let steps = Steps { task, ranks: crew.ranks, wait: Some(crew.wait), daemons, events };
         let mut found = Vec::new();
-        steps.follow(|told| match told {
-            Told::Step(label) => progress.say(&format!("{what}, {}: {label}", crew.wait)),
-            Told::Outcome(one, seen) => {
-                let counters = seen.counters.filter(|_| *with_counters);
-                found.push((one, Seen { counters, ..seen }));
+        steps.follow(|told| {
+            match told {
+                Told::Step(label) => progress.say(&format!("{what}, {}: {label}", crew.wait)),
+                Told::Outcome(one, seen) => {
+                    let counters = seen.counters.filter(|_| *with_counters);
+                    found.push((one, Seen { counters, ..seen }));
+                }
             }
+            Ok(())
         })?;
         Ok(found)
     }

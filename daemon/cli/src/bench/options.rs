@@ -44,7 +44,8 @@ fn of_amounts(name: Name) -> Vec<Rule> {
     let rounds =
         if is_idle { "see --seconds" } else { "a batch takes 20 ms on either side; --runs makes more of them" };
     let has_rounds = !is_idle && !is_contest;
-    let takes_turns = is_contest || matches!(name, Name::Asynchrony | Name::Overlap | Name::Boum);
+    let has_classes = matches!(name, Name::Asynchrony | Name::Overlap | Name::Boum);
+    let takes_turns = is_contest || has_classes || matches!(name, Name::Latency | Name::Stream | Name::Wakeup);
     vec![
         rule("--sizes", &["sizes"], |flags| flags.sizes.is_some(), (!is_idle && name != Name::Segments, sizes)),
         rule(
@@ -139,6 +140,12 @@ fn of_places(name: Name) -> Vec<Rule> {
     vec![
         rule("--netns", &["netns"], |flags| flags.netns, (!is_contest, namespaces)),
         rule("--rate", &["rate"], |flags| flags.rate.is_some(), (!is_contest, namespaces)),
+        rule(
+            "--beside-links",
+            &["beside_links"],
+            |flags| flags.beside_links.is_some(),
+            (name == Name::Latency, "see latency"),
+        ),
         rule("--attach", &["attach"], |flags| flags.attach, (!is_contest, attach)),
         rule("--pin", &["pin"], |flags| flags.pin, (is_single, pin)),
     ]

@@ -4,7 +4,7 @@ use ropeway_bench::{
     Bench, Doubt, Doubts, Floor, Measured, Progress, Ratio, Record, Setting, Side, Size, Summary, Table, s_per_gib,
 };
 
-use super::wide;
+use super::wide::{self, Column};
 use crate::steps::{ALLOCATIONS, Counters, Seen};
 
 /// What has been measured so far.
@@ -80,11 +80,11 @@ impl Results {
         if let Some(metrics) = wide::metrics(self.bench) {
             return wide::table(metrics, self.results.iter().map(|(measured, _)| measured));
         }
-        let (is_mixed, has_pairs) =
-            (self.is_mixed(), self.results.iter().any(|(measured, _)| measured.pairs.is_some()));
+        let is_mixed = self.is_mixed();
+        let columns = self.columns();
         let mut heading = if is_mixed { vec!["metric", "unit"] } else { Vec::new() };
         heading.push("messages");
-        heading.extend(has_pairs.then_some("pairs"));
+        heading.extend(columns.iter().map(|(name, _)| *name));
         heading.extend(["bytes", "min", "median", "p99", "max", "samples"]);
         if self.results.iter().any(|(measured, _)| measured.floor.is_some()) {
             heading.extend(["floor", "ratio", ""]);
@@ -93,11 +93,21 @@ impl Results {
         for (measured, _) in &self.results {
             let mut row = if is_mixed { vec![measured.metric.clone(), measured.unit.clone()] } else { Vec::new() };
             row.push(kind(measured));
-            row.extend(has_pairs.then(|| measured.pairs.map_or_else(String::new, |pairs| pairs.to_string())));
+            row.extend(columns.iter().map(|(_, cell)| cell(measured)));
             row.extend(figures(measured));
             table.push(row);
         }
         table
+    }
+
+    /// The columns that say what is different between the rows besides messages and their size.
+    fn columns(&self) -> Vec<Column> {
+        let results: Vec<_> = self.results.iter().map(|(measured, _)| measured).collect();
+        let mut columns = Vec::from_iter(wide::wait(&results));
+        if results.iter().any(|measured| measured.pairs.is_some()) {
+            columns.push(("pairs", |measured| measured.pairs.map_or_else(String::new, |pairs| pairs.to_string())));
+        }
+        columns
     }
 
     fn idle_table(&self) -> Table {
@@ -154,16 +164,17 @@ pub(super) fn carrier(setting: &Setting) -> String {
     format!("{device}{netns}{rate}")
 }
 
-/// Kind of messages, which way they go, and whether they belong to a baseline.
+/// Kind of messages, which way they go, what is beside them, and whether they belong to a baseline.
 fn kind(measured: &Measured) -> String {
-    let Measured { mode, side, progress, division, .. } = measured;
+    let Measured { mode, side, idle_links, progress, division, .. } = measured;
     let both = if *side == Some(Side::Both) { ", both ways" } else { "" };
+    let links = if idle_links.is_some() { ", beside links" } else { "" };
     let baseline = match (progress, division) {
         (Some(Progress::Client), Some(division)) => format!(", {division}"),
         (Some(progress @ Progress::Client), None) => format!(", {progress}"),
         _ => String::new(),
     };
-    format!("{}{baseline}{both}", mode.map(|mode| mode.to_string()).unwrap_or_default())
+    format!("{}{baseline}{both}{links}", mode.map(|mode| mode.to_string()).unwrap_or_default())
 }
 
 pub(super) fn size(measured: &Measured) -> Option<String> {

@@ -81,19 +81,21 @@ pub(super) fn coll_table<'a>(results: impl Iterator<Item = &'a Measured>) -> Tab
 }
 
 /// A column's name, and what it says of a result.
-type Column = (&'static str, fn(&Measured) -> String);
+pub(super) type Column = (&'static str, fn(&Measured) -> String);
+
+/// The column that says how ranks waited, if that was compared.
+pub(super) fn wait(results: &[&Measured]) -> Option<Column> {
+    let is_compared = results.windows(2).any(|pair| pair[0].notification != pair[1].notification);
+    is_compared.then_some(("wait", |measured| measured.notification.map(String::from).unwrap_or_default()))
+}
 
 /// The columns that say how it was done: how ranks waited if that was compared, and who drove it if baselines were measured too.
 fn how(results: &[&Measured]) -> Vec<Column> {
-    let wait: Column = ("wait", |measured| measured.notification.map(String::from).unwrap_or_default());
     let progress: Column =
         ("progress", |measured| measured.progress.map(|progress| progress.to_string()).unwrap_or_default());
     let division: Column = ("division", |measured| measured.division.map(String::from).unwrap_or_default());
     let algorithm: Column = ("algorithm", |measured| measured.algorithm.clone().unwrap_or_default());
-    let mut columns = Vec::new();
-    if results.windows(2).any(|pair| pair[0].notification != pair[1].notification) {
-        columns.push(wait);
-    }
+    let mut columns = Vec::from_iter(wait(results));
     match results.iter().find(|measured| measured.progress == Some(Progress::Client)) {
         None => {}
         Some(Measured { division: None, .. }) => columns.push(progress),

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -19,7 +20,7 @@ use super::network::{Inside, Network, Rate};
 /// A daemon for each node.
 pub(crate) enum Daemons {
     /// Threads of the tool, maybe in a network of their own.
-    Embedded(Vec<Daemon>, Option<Network>),
+    Embedded(Vec<Arc<Daemon>>, Option<Network>),
     /// The one of this machine, reached by its socket.
     System(PathBuf),
 }
@@ -28,13 +29,13 @@ impl Daemons {
     /// Starts embedded ones.
     pub(crate) fn embedded(nodes: u32) -> Result<Self, LaunchError> {
         if nodes == 1 {
-            return Ok(Self::Embedded(vec![Daemon::start(Config::default())?], None));
+            return Ok(Self::Embedded(vec![Arc::new(Daemon::start(Config::default())?)], None));
         }
-        let key = ClusterKey(random_bytes().map_err(LaunchError::system("making a key"))?);
+        let key = new_key()?;
         let start = |node| {
             let confined = Confined::to(node, nodes as usize);
             let _confined = confined.map_err(LaunchError::system("dealing out the cores"))?;
-            Ok(Daemon::start(Config::on_loopback(key))?)
+            Ok(Arc::new(Daemon::start(Config::on_loopback(key))?))
         };
         (0..nodes as usize).map(start).collect::<Result<_, LaunchError>>().map(|daemons| Self::Embedded(daemons, None))
     }
@@ -42,16 +43,26 @@ impl Daemons {
     /// Starts embedded ones, each in a network namespace of its own.
     pub(crate) fn in_namespaces(nodes: u32, rate: Option<Rate>) -> Result<Self, LaunchError> {
         let network = Network::new(nodes, rate)?;
-        let key = ClusterKey(random_bytes().map_err(LaunchError::system("making a key"))?);
+        let key = new_key()?;
         let start = |node| {
             // Its sockets, and the links it dials, belong to the namespace of the thread that makes them.
             let _inside = network.enter(node).map_err(LaunchError::system("entering a namespace"))?;
             let confined = Confined::to(node, nodes as usize);
             let _confined = confined.map_err(LaunchError::system("dealing out the cores"))?;
-            Ok(Daemon::start(Config::on_private_network(Network::address(node), key))?)
+            Ok(Arc::new(Daemon::start(Config::on_private_network(Network::address(node), key))?))
         };
         let daemons = (0..nodes as usize).map(start).collect::<Result<_, LaunchError>>()?;
         Ok(Self::Embedded(daemons, Some(network)))
+    }
+
+    /// Starts an embedded one that others with the same key can be joined to. All of them have all cores.
+    pub(crate) fn joinable(key: ClusterKey) -> Result<Self, LaunchError> {
+        Ok(Self::Embedded(vec![Arc::new(Daemon::start(Config::on_loopback(key))?)], None))
+    }
+
+    /// These and those as nodes of one job.
+    pub(crate) fn joined(&self, others: &Self) -> Self {
+        Self::Embedded([self.embedded_ones(), others.embedded_ones()].concat(), None)
     }
 
     /// The daemon of this machine, which has to be running.
@@ -72,7 +83,7 @@ impl Daemons {
     }
 
     /// Those that are threads of the tool, by node.
-    pub(super) fn embedded_ones(&self) -> &[Daemon] {
+    pub(super) fn embedded_ones(&self) -> &[Arc<Daemon>] {
         if let Self::Embedded(daemons, _) = self { daemons } else { &[] }
     }
 
@@ -102,7 +113,7 @@ impl Daemons {
     /// Where the daemons reach each other; of a single one, nothing.
     pub(super) fn addresses(&self) -> Vec<DaemonAddress> {
         match self {
-            Self::Embedded(daemons, _) => daemons.iter().filter_map(Daemon::address).collect(),
+            Self::Embedded(daemons, _) => daemons.iter().filter_map(|daemon| daemon.address()).collect(),
             Self::System(_) => Vec::new(),
         }
     }
@@ -110,7 +121,7 @@ impl Daemons {
     /// CPU time that all of them have used.
     pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
         match self {
-            Self::Embedded(daemons, _) => daemons.iter().map(Daemon::cpu_time).sum(),
+            Self::Embedded(daemons, _) => daemons.iter().map(|daemon| daemon.cpu_time()).sum(),
             Self::System(socket) => {
                 let credentials = getsockopt(&UnixStream::connect(socket)?, PeerCredentials)?;
                 // The daemon's only thread is its main thread.
@@ -125,11 +136,16 @@ impl Daemons {
     pub(crate) fn counters(&self) -> Option<BTreeMap<String, u64>> {
         let Self::Embedded(daemons, _) = self else { return None };
         let mut sums = BTreeMap::new();
-        for (label, count) in daemons.iter().flat_map(Daemon::counters) {
+        for (label, count) in daemons.iter().flat_map(|daemon| daemon.counters()) {
             *sums.entry(label.to_owned()).or_default() += count;
         }
         Some(sums)
     }
+}
+
+/// A secret that only daemons that are told it have.
+pub(crate) fn new_key() -> Result<ClusterKey, LaunchError> {
+    Ok(ClusterKey(random_bytes().map_err(LaunchError::system("making a key"))?))
 }
 
 pub(super) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {

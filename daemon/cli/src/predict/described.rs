@@ -104,6 +104,7 @@ impl Described {
             methods: Vec::new(),
             progress: vec![Progress::Independent],
             notification: Vec::new(),
+            beside_links: None,
             contest: None,
             addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST); self.nodes as usize],
             line_rate: None,
