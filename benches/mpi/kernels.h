@@ -1,5 +1,6 @@
-/* The programs of benches/src/kernel, line for line over MPI: integer sort (is) and conjugate gradients (cg), of blocking calls.
- * What they do and why is said there. */
+/* The programs of benches/src/kernel over MPI: integer sort (is) and conjugate gradients (cg), of blocking calls. What they do and
+ * why is said there. They are the same line for line, but for the counts of keys that the ranks of an integer sort tell each other:
+ * by an alltoall here, which is all that MPI_Alltoallv needs to know, and by an allgather there. */
 
 enum { VALUES = 1 << 16, BUCKETS = 1 << 10, VALUES_OF_BUCKET = VALUES / BUCKETS };
 

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   t_y   start ─────────────────── wait      communication alone
-//!   t_x         compute                       computation alone, of the same length
+//!   t_x         compute                       computation alone, a tenth longer
 //!   t_o   start compute ─────────── wait      both:  d_o = (t_x + t_y − t_o) / t_y
 //! ```
 //!
 //! That is the degree of overlapping of Dimitrov, "Overlapping of Communication and Computation and Early Binding" (2001),
-//! chapter III. Availability is what is left of the processor: with twice the computation the communication ends before it,
+//! chapter III, which has t_x > t_y: of a computation that is shorter only a part of the communication could hide, t_x / t_y.
+//! Availability is what is left of the processor: with twice the computation the communication ends before it,
 //! and what the whole takes longer than the computation is what communicating cost.
 
 use std::time::Duration;
@@ -69,15 +70,14 @@ impl Hiding {
             let t_round = t_y * TIMES_PER_ROUND;
             let rounds = wanted.unwrap_or(((time / t_round) as u64).clamp(ROUNDS_MIN, 3000));
             let in_batch = ((BATCH_S / t_round) as u64).max(ROUNDS_MIN).min(rounds);
-            [worker.amount(Duration::from_secs_f64(t_y)), rounds, in_batch]
+            [worker.amount(Duration::from_secs_f64(LONGER * t_y)), rounds, in_batch]
         })?;
         let mut warming_up = Batches::default();
         for batch in 0..=rounds.div_ceil(in_batch) {
             let rounds = self.batch(communication, amount, in_batch)?;
             [amount] = communication.agree(|| {
                 let [t_y, t_x] = if batch == 0 { warming_up.add(&rounds) } else { self.batches.add(&rounds) };
-                // Follows communication as its speed changes, not a single batch that was disturbed.
-                [(amount as f64 * (t_y / t_x).clamp(0.5, 2.0)).max(1.0) as u64]
+                [longer(amount, t_x, t_y)]
             })?;
         }
         communication.prove()
@@ -126,6 +126,12 @@ impl Hiding {
     }
 }
 
+/// The amount of work that takes longer than communication by as much as it should, if this amount took `t_x`. Follows
+/// communication as its speed changes, not a single batch that was disturbed.
+fn longer(amount: u64, t_x: f64, t_y: f64) -> u64 {
+    (amount as f64 * (LONGER * t_y / t_x).clamp(0.5, 2.0)).max(1.0).round() as u64
+}
+
 /// What each batch has given: medians of its rounds, and what follows from them.
 #[derive(Default)]
 pub(crate) struct Batches {
@@ -168,8 +174,10 @@ impl Batches {
 
 /// Communication, computation, both, twice the computation, both.
 const PARTS: usize = 5;
-/// In units of the time that communication takes.
-const TIMES_PER_ROUND: f64 = 7.0;
+/// Of the computation, in units of the time that communication takes: by so much that noise does not make it the shorter one.
+const LONGER: f64 = 1.1;
+/// In units of the time that communication takes, if all of it hides.
+const TIMES_PER_ROUND: f64 = 1.0 + 6.0 * LONGER;
 /// A batch, whose medians are one sample, takes so long or has so many rounds.
 const BATCH_S: f64 = 20e-3;
 const ROUNDS_MIN: u64 = 3;
@@ -187,5 +195,15 @@ mod tests {
         batches.add(&[[10.0, 8.0, 20.0, 16.0, 16.0]]);
         assert_eq!(batches.d_o(), [0.8, 0.0, -0.2]);
         assert_eq!(batches.availability, [0.8, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn computation_is_made_longer_than_communication() {
+        // An amount takes as many microseconds as it has hundreds.
+        let amount = (0..4).fold(1000, |amount, _| longer(amount, amount as f64 / 100.0, 40.0));
+        assert_eq!(amount, 4400);
+        assert_eq!(longer(amount, 44.0, 40.0), amount);
+        assert_eq!(longer(amount, 1.0, 40.0), 2 * amount);
+        assert_eq!(longer(1, 1000.0, 1.0), 1);
     }
 }

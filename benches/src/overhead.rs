@@ -40,17 +40,16 @@ pub(crate) fn parameters(
     let runs = Run::all(o_s, &o_i, &half_rtt.scaled(NS_PER_US));
     // An empty message has no bytes to cost anything.
     let with_bytes = if bytes > 0 { &runs[..] } else { &[] };
-    let b: Vec<f64> = with_bytes.iter().map(|run| run.ns_per_byte(bytes)).collect();
-    // Where a byte costs nothing that can be measured, the ratio says nothing.
-    let ratios: Vec<f64> = with_bytes.iter().filter_map(Run::overhead_to_bytes).collect();
-    let degrees: Vec<f64> = runs.iter().map(|run| degree(run.set_up, run.initiate)).collect();
-    let of_runs = |figures: &[f64]| (!figures.is_empty()).then(|| Summary::of(figures));
+    let of_runs = |figures: Vec<f64>| (!figures.is_empty()).then(|| Summary::of(&figures));
+    let b = of_runs(with_bytes.iter().map(|run| run.ns_per_byte(bytes)).collect());
+    let overhead_to_bytes = b.and_then(|b| overhead_to_bytes(with_bytes, bytes, &b));
+    let degrees = of_runs(runs.iter().map(|run| degree(run.set_up, run.initiate)).collect());
     let results = [
         (SET_UP, "ns", o_s.summary(), bytes),
         (INITIATE, "ns", o_i.summary(), 0),
-        ("b", "ns/byte", of_runs(&b), bytes),
-        ("R", "ratio", of_runs(&ratios), bytes),
-        ("d_p", "ratio", of_runs(&degrees), bytes),
+        ("b", "ns/byte", b, bytes),
+        ("R", "ratio", overhead_to_bytes, bytes),
+        ("d_p", "ratio", degrees, bytes),
     ];
     for (metric, unit, summary, bytes) in results {
         let Some(summary) = summary else { continue };
@@ -137,18 +136,17 @@ impl Run {
 
     /// `b`
     fn ns_per_byte(&self, bytes: usize) -> f64 {
-        self.for_bytes() / bytes as f64
+        (self.half_rtt - self.initiate) / bytes as f64
     }
+}
 
-    /// `R = o(m) / (b·m)`
-    fn overhead_to_bytes(&self) -> Option<f64> {
-        (self.for_bytes() > 0.0).then(|| (self.set_up + self.initiate) / self.for_bytes())
-    }
-
-    /// `b·m`
-    fn for_bytes(&self) -> f64 {
-        self.half_rtt - self.initiate
-    }
+/// `R = o(m) / (b·m)`, in doubt if `b` is. The time of the bytes is that of all runs: in a single one it may be next to nothing, or
+/// less. None where a byte costs nothing that can be measured.
+fn overhead_to_bytes(runs: &[Run], bytes: usize, b: &Summary) -> Option<Summary> {
+    let for_bytes = b.median * bytes as f64;
+    let ratios: Vec<f64> = runs.iter().map(|run| (run.set_up + run.initiate) / for_bytes).collect();
+    let summary = (for_bytes > 0.0).then(|| Summary::of(&ratios))?;
+    Some(Summary { doubts: summary.doubts.union(b.doubts), ..summary })
 }
 
 /// Label and metric.
@@ -164,14 +162,29 @@ const CONTESTANTS: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::Doubt;
 
     #[test]
     fn bytes_cost_what_an_empty_message_does_not() {
         let run = Run { set_up: 1000.0, initiate: 2000.0, half_rtt: 8000.0 };
         assert_eq!(run.ns_per_byte(3000), 2.0);
-        assert_eq!(run.overhead_to_bytes(), Some(0.5));
         let noise = Run { half_rtt: 1990.0, ..run };
         assert_eq!(noise.ns_per_byte(10), -1.0);
-        assert_eq!(noise.overhead_to_bytes(), None);
+    }
+
+    #[test]
+    fn bytes_that_cost_nothing_have_no_ratio() {
+        let run = Run { set_up: 1000.0, initiate: 2000.0, half_rtt: 8000.0 };
+        let noise = Run { half_rtt: 1990.0, ..run };
+        let ratio = |runs: &[Run]| {
+            let b: Vec<f64> = runs.iter().map(|run| run.ns_per_byte(10)).collect();
+            overhead_to_bytes(runs, 10, &Summary::of(&b))
+        };
+        assert_eq!(ratio(&[run; 5]).unwrap().median, 0.5);
+        // A few runs that were disturbed neither hide the ratio nor make it larger, but it is in doubt.
+        let disturbed = ratio(&[run, run, run, noise, noise]).unwrap();
+        assert_eq!(disturbed.median, 0.5);
+        assert!(disturbed.doubts.iter().any(|doubt| doubt == Doubt::Spread));
+        assert_eq!(ratio(&[run, run, noise, noise, noise]), None);
     }
 }

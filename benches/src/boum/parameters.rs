@@ -7,8 +7,8 @@ use crate::pair::Pair;
 use crate::record::Side;
 use crate::{BenchError, Console, Plan, asynchrony, overhead, overlap};
 
-/// `o_s`, `o_i`, `b`, `R` and what a one-shot message takes, of each size; of those that are not empty also what hides and what goes on by itself, while the
-/// program uses its core.
+/// `o_s`, `o_i`, `b`, `R` and what a one-shot message takes, of each size; of those that are not empty also what hides and what
+/// goes on by itself, while the program uses its core.
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
     let pair = Pair::of(&session.world());
     for &size in &plan.sizes {

@@ -4,6 +4,7 @@ mod account;
 mod described;
 mod description;
 mod outlook;
+mod parameters;
 mod recording;
 
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use crate::failure::{Failure, print};
 /// The program was recorded by `ropeway run --record FILE`, or is described by what one of its ranks does in an iteration.
 ///
 /// Of a recording it says how much of each rank's time was computing, how much calls of the library, how much waiting for
-/// partners that started late, and how much waiting for transfer; the savings are bounds by the model of docs/tracing.md.
+/// partners that started late, and how much waiting for transfer; what could be saved follows the model of docs/tracing.md.
 ///
 /// For a description, the parameters of the model BOUM are measured now, in a few seconds for each size, or read from what
 /// `ropeway bench boum --json` has printed. All ranks are taken to be alike, and each to have a core.
@@ -28,6 +29,7 @@ use crate::failure::{Failure, print};
 Examples:
   ropeway run -n 4 --record run.jsonl -- ./solver && ropeway predict run.jsonl
   ropeway predict run.jsonl --overhead o_s=0.6us     with what `ropeway bench overhead` says of this machine
+  ropeway bench boum --json > here.jsonl && ropeway predict run.jsonl --parameters here.jsonl
   ropeway predict --compute 5ms --message 64K --count 4
   ropeway predict --compute 300us --message 8K --iterations 100 --nodes 2
   ropeway bench boum --json > here.jsonl && ropeway predict --compute 5ms --message 1M --parameters here.jsonl
@@ -45,10 +47,10 @@ A description with messages of several sizes:
 #[command(group(ArgGroup::new("program").args(["recording", "compute", "description"]).required(true)))]
 pub(crate) struct Flags {
     /// A recording.
-    #[arg(value_name = "FILE", conflicts_with_all = ["compute", "message", "count", "iterations", "nodes", "wait", "parameters"])]
+    #[arg(value_name = "FILE", conflicts_with_all = ["compute", "message", "count", "iterations", "nodes", "wait"])]
     recording: Option<PathBuf>,
-    /// What setting up a message costs, o_s=TIME with ns or us [default: the median of the recorded one-shot calls].
-    #[arg(long, value_name = "o_s=TIME", value_parser = overhead, requires = "recording")]
+    /// What setting up a recorded message costs, o_s=TIME with ns or us [default: at most the whole of a recorded one-shot call].
+    #[arg(long, value_name = "o_s=TIME", value_parser = overhead, conflicts_with_all = ["compute", "description", "parameters"])]
     overhead: Option<Duration>,
     #[command(flatten)]
     described: Described,
@@ -60,7 +62,7 @@ pub(crate) struct Flags {
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let json = flags.json;
     print(&if let Some(file) = &flags.recording {
-        let prediction = recording::recorded(file, flags.overhead)?;
+        let prediction = recording::recorded(file, (flags.overhead, flags.described.parameters.as_deref()))?;
         if json { prediction.json() } else { prediction.to_string() }
     } else {
         let outlook = flags.described.outlook()?;

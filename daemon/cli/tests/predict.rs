@@ -115,6 +115,17 @@ fn what_can_not_be_predicted_is_named() {
     fs::write(&file, parameters("polling", 0.5)).unwrap();
     let path = file.to_str().unwrap();
     refused(&[&program[..], &[path, "--nodes", "2"]].concat(), 1, "there are no figures of o_i; measure them with");
+    let between = parameters("polling", 0.5).replace("\"nodes\":1", "\"nodes\":2");
+    let shaped = between.replace("\"nodes\":2", "\"nodes\":2,\"netns\":true,\"rate\":\"1gbit\"");
+    fs::write(&file, between + &shaped).unwrap();
+    refused(
+        &[&program[..], &[path, "--nodes", "2"]].concat(),
+        1,
+        "has parameters of loopback and of a line of 1gbit: keep those of one",
+    );
+    fs::write(&file, parameters("polling", 0.5).replace("\"boum\"", "\"overhead\"")).unwrap();
+    refused(&[&program[..], &[path]].concat(), 1, "1 node: there are no figures of o_i");
+    refused(&["--compute", "5ms", "--message", "8", "--overhead", "o_s=1us"], 2, "cannot be used with");
     fs::write(&file, "# not JSON\n").unwrap();
     refused(&[&program[..], &[path]].concat(), 1, "name a file that `ropeway bench boum --json` has printed");
 }

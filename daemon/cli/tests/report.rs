@@ -1,12 +1,13 @@
 //! `ropeway bench report`: the page of saved records, as an XML parser and a browser see it, and what ends it.
 
+mod browser;
 mod tool;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 
+use browser::Browser;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use roxmltree::{Document, Node};
@@ -21,15 +22,15 @@ const PREDICTED: &str = r#"
 {"bench":"boum","metric":"execution","unit":"s","mode":"persistent","application":"jacobi","size":1024,"ranks":2,"nodes":1,"median":0.52,"ci95":[0.5,0.55],"predicted":0.5}
 {"bench":"boum","metric":"execution","unit":"s","mode":"persistent","application":"cg","size":1024,"ranks":2,"nodes":1,"median":0.031,"predicted":0.04,"doubts":["drift","spread"]}
 {"bench":"boum","metric":"o_s","unit":"ns","mode":"persistent","ranks":2,"nodes":1,"bytes":1024,"median":905.0}
-{"bench":"boum","metric":"d_p","unit":"ratio","mode":"persistent","ranks":2,"nodes":1,"bytes":1024,"median":0.45}
+{"bench":"boum","metric":"d_p","unit":"ratio","mode":"persistent","ranks":2,"nodes":1,"bytes":1024,"median":0.45,"doubts":["correlated"]}
 {"bench":"segments","metric":"global_phase","unit":"s","application":"fft","size":524288,"ranks":2,"nodes":2,"segments":1,"median":0.011,"predicted":0.012,"s_best":5.5}
 {"bench":"segments","metric":"global_phase","unit":"s","application":"fft","size":524288,"ranks":2,"nodes":2,"segments":8,"median":0.008,"predicted":0.009,"s_best":5.5}
 "#;
 
 /// Programs of blocking calls, faster and slower than those of another library.
 const TRANSPARENT: &str = r#"
-{"bench":"transparency","of":"is","metric":"time","unit":"us","mode":"oneshot","ranks":2,"nodes":1,"wait":"polling","bytes":65536,"median":200.0,"peer":"MPICH 5","peer_mode":"blocking","peer_median":100.0,"ratio":2.0,"ratio_min":1.6,"ratio_max":2.5}
-{"bench":"transparency","of":"cg","metric":"time","unit":"us","mode":"oneshot","ranks":2,"nodes":1,"wait":"blocking","bytes":65536,"median":400.0,"peer":"MPICH 5","peer_mode":"blocking","peer_median":500.0,"ratio":0.8,"ratio_min":0.8,"ratio_max":0.8}
+{"bench":"transparency","of":"is","metric":"time","unit":"us","mode":"oneshot","ranks":2,"nodes":1,"wait":"polling","bytes":65536,"median":200.0,"peer":"MPICH 5","peer_mode":"blocking","peer_median":100.0,"ratio":2.0,"ratio_min":1.6,"ratio_max":2.5,"verdict":"slower","p":0.03}
+{"bench":"transparency","of":"cg","metric":"time","unit":"us","mode":"oneshot","ranks":2,"nodes":1,"wait":"blocking","bytes":65536,"median":400.0,"peer":"MPICH 5","peer_mode":"blocking","peer_median":500.0,"ratio":0.8,"ratio_min":0.8,"ratio_max":0.8,"verdict":"no difference shown","p":0.2}
 "#;
 
 /// The four ways to wait and to drive messages, with the harm that polling does to small ones, and an adaptive one beside them.
@@ -91,14 +92,26 @@ fn every_figure_is_drawn_within_its_bounds() {
     for drawing in &drawings {
         check(&Document::parse(drawing).unwrap());
     }
+    let Some(browser) = Browser::find() else { return };
     for (width, scheme) in [(1400, "light"), (400, "light"), (1400, "dark")] {
-        let Some(verdict) = see(&page, width, scheme) else {
-            eprintln!("no browser to look at it: install chromium");
-            return;
-        };
-        assert_eq!(verdict, format!("{} figures, {scheme}", drawings.len()), "{width} wide");
+        let seen = browser.see(&page.html, width, scheme, page.folder.path());
+        assert_eq!(seen, format!("{} figures, {width} wide, {scheme}", drawings.len()));
     }
 }
+
+#[test]
+fn the_page_prints_on_a_few_sheets() {
+    let page = page_of(&format!("{MEASURED}{PREDICTED}{TRANSPARENT}{CLASSES}"));
+    let Some(browser) = Browser::find() else { return };
+    let printed = browser.print(&page.html, page.folder.path());
+    assert!(printed.starts_with(b"%PDF"));
+    let sheet = b"/Type /Page\n";
+    let sheets = printed.windows(sheet.len()).filter(|found| found == sheet).count();
+    assert!((2..=SHEETS_MAX).contains(&sheets), "{sheets} sheets");
+}
+
+/// Of a page with all kinds of figures.
+const SHEETS_MAX: usize = 12;
 
 /// Numbers are numbers, marks are there, and words end before the drawing does.
 fn check(drawing: &Document<'_>) {
@@ -140,86 +153,18 @@ fn check(drawing: &Document<'_>) {
 /// About the width of one, in units of the drawings.
 const CHARACTER: f64 = 7.0;
 
-/// What a browser finds whose user prefers a light or a dark page: how many figures have drawn and in which colours, or what is
-/// wrong. `None` if there is no browser.
-fn see(page: &Page, width: u32, scheme: &str) -> Option<String> {
-    let browser = browser()?;
-    let path = page.folder.path().join("looked-at.html");
-    fs::write(&path, format!("{}<pre id=\"verdict\"></pre><script>{LOOK}</script>", page.html)).unwrap();
-    let profile = page.folder.path().join("profile");
-    let mut command = Command::new(browser);
-    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]);
-    command.args([
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-dev-shm-usage",
-        "--dump-dom",
-    ]);
-    command.arg(format!("--blink-settings=preferredColorScheme={}", u8::from(scheme == "light")));
-    command.arg(format!("--window-size={width},1000")).arg(format!("--user-data-dir={}", profile.display()));
-    let output = command.arg(format!("file://{}", path.display())).output().unwrap();
-    let seen = String::from_utf8(output.stdout).unwrap();
-    let (_, verdict) = seen
-        .split_once("<pre id=\"verdict\">")
-        .unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr)));
-    Some(verdict.split_once("</pre>").unwrap().0.to_owned())
-}
-
-fn browser() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    std::env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name))).find(|place| place.is_file())
-}
-
-/// Run by the browser: looks at what it has drawn, and writes down what is wrong, or how many figures there are.
-const LOOK: &str = r#"
-const wrong = [];
-const page = document.documentElement;
-if (page.scrollWidth > page.clientWidth) wrong.push(`the page is ${page.scrollWidth} wide and the window ${page.clientWidth}`);
-const light = (colour) => {
-  const [r, g, b] = colour.match(/[\d.]+/g).map((part) => (part / 255) ** 2.2);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-};
-const readable = (colour, ground) => {
-  const [low, high] = [light(colour), light(ground)].sort((a, b) => a - b);
-  return (high + 0.05) / (low + 0.05) >= 3;
-};
-const paper = getComputedStyle(document.body).backgroundColor;
-for (const words of document.querySelectorAll("h1, h2, p, dd, td, th, a"))
-  if (!words.closest("figure") && !readable(getComputedStyle(words).color, paper)) wrong.push(`${words.textContent} can't be read`);
-const plots = [...document.querySelectorAll("svg.plot")];
-for (const plot of plots) {
-  const name = plot.querySelector("title").textContent, bounds = plot.getBoundingClientRect();
-  const say = (what) => wrong.push(`${plot.getAttribute("aria-labelledby")}: ${what}`);
-  const marks = [...plot.querySelectorAll(".mark, .curve")];
-  if (marks.length === 0) say("nothing is drawn");
-  const card = getComputedStyle(plot.closest("figure")).backgroundColor;
-  for (const words of plot.querySelectorAll("text")) if (!readable(getComputedStyle(words).fill, card)) say(`${words.textContent} can't be read`);
-  for (const mark of marks) {
-    if (!readable(getComputedStyle(mark).stroke.replace("none", getComputedStyle(mark).fill), card)) say("a mark can't be seen");
-    const box = mark.getBBox();
-    if (!(box.width > 0 || box.height > 0)) say("a mark or a curve is empty");
-  }
-  for (const words of plot.querySelectorAll("text")) {
-    const box = words.getBoundingClientRect();
-    const is_inside = box.left >= bounds.left - 1 && box.right <= bounds.right + 1 && box.top >= bounds.top - 1 && box.bottom <= bounds.bottom + 1;
-    if (!(box.width > 0 && is_inside)) say(`${words.textContent} does not fit`);
-  }
-  for (const element of plot.querySelectorAll("*"))
-    for (const { name, value } of element.attributes)
-      if (/NaN|Infinity|undefined/.test(value)) say(`${name} is ${value}`);
-}
-document.getElementById("verdict").textContent = wrong.length ? wrong.join("\n")
-  : `${plots.length} figures, ${matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"}`;
-"#;
-
 #[test]
 fn programs_beside_others_are_as_fast_as_their_times_say() {
     let page = page_of(TRANSPARENT);
-    for (title, speed) in [("is, one node, polling", "0.500"), ("cg, one node, blocking", "1.250")] {
+    for (title, speed, short, verdict) in [
+        ("is, one node, polling", "0.500", "slower", "slower"),
+        ("cg, one node, blocking", "1.250", "undecided", "no difference shown"),
+    ] {
         let (_, figure) = page.html.split_once(&format!("<b>{title}</b>")).expect(title);
+        let figure = figure.split_once("</figure>").unwrap().0;
         let value = format!("<td>64K bytes, MPICH 5, blocking</td><td>{speed}</td>");
-        assert!(figure.split_once("</figure>").unwrap().0.contains(&value), "{title}: {figure}");
+        assert!(figure.contains(&value) && figure.contains(&format!("<td>{verdict}</td>")), "{title}: {figure}");
+        assert!(figure.contains(&format!(">{speed}, {short}</text>")), "{title}: {figure}");
     }
 }
 
@@ -275,6 +220,41 @@ fn doubts_and_symbols_are_explained() {
         assert!(reading.contains(&format!("<td>{doubt}</td>")), "{doubt}: {reading}");
     }
     assert!(html.contains("<a href=\"#reading\">"));
+}
+
+#[test]
+fn tables_mark_what_is_in_doubt_and_say_why() {
+    let coll = |metric: &str, mode: &str, more: &str| {
+        format!(
+            "{{\"bench\":\"coll\",\"metric\":\"{metric}\",\"op\":\"bcast\",\"mode\":\"{mode}\",\"ranks\":2,\"nodes\":1,\"bytes\":8,{more}}}\n"
+        )
+    };
+    let records = [
+        coll("latency", "persistent", "\"median\":1.5"),
+        coll("latency", "oneshot", "\"median\":2.5,\"doubts\":[\"drift\"]"),
+        coll("d_o", "persistent", "\"median\":0.25,\"compute\":\"sleep\",\"doubts\":[\"spread\"]"),
+    ];
+    let Page { html, .. } = page_of(&format!("{PREDICTED}{}", records.concat()));
+    let below = |title: &str| {
+        let (_, table) = html.split_once(&format!("<h3>{title}</h3>")).expect(title);
+        let (table, rest) = table.split_once("</div>").unwrap();
+        (table.to_owned(), rest.lines().nth(1).unwrap_or_default().to_owned())
+    };
+    let (parameters, why) = below("Parameters of the model");
+    assert!(parameters.contains("<td>905.0</td><td>~0.450</td>"), "{parameters}");
+    assert!(why.contains("Figures with ~ are not to be trusted: correlated."), "{why}");
+    let (collectives, why) = below("Persistent and one-shot");
+    assert!(collectives.contains("<td>1.500</td><td>~2.500</td><td>~0.250</td><td></td>"), "{collectives}");
+    assert!(why.contains("Figures with ~ are not to be trusted: drift, spread."), "{why}");
+}
+
+#[test]
+fn doubts_about_ropeway_are_none_about_others() {
+    let ours = r#"{"bench":"latency","metric":"half_rtt","mode":"persistent","ranks":2,"nodes":1,"bytes":8,"median":0.2,"doubts":["drift"]}"#;
+    let beside = r#"{"bench":"compare","of":"latency","metric":"half_rtt","mode":"persistent","ranks":2,"nodes":1,"wait":"adaptive","bytes":8,"median":0.2,"doubts":["drift"],"peer":"MPICH 5","peer_mode":"blocking","peer_median":0.5,"ratio":0.4,"ratio_min":0.4,"ratio_max":0.4}"#;
+    let Page { html, .. } = page_of(&format!("{ours}\n{beside}\n"));
+    assert!(html.contains("<td>persistent</td><td>8</td><td>0.200</td><td></td><td>drift</td>"));
+    assert!(html.contains("<td>MPICH 5</td><td>8</td><td>0.500</td><td></td><td></td>"));
 }
 
 #[test]

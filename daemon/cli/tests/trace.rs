@@ -3,6 +3,7 @@
 mod tool;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -12,7 +13,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill, raise};
 use nix::unistd::Pid;
 use ropeway::{Communicator, Error, Operator, Request};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tool::{ropeway, stderr};
 
@@ -308,6 +309,16 @@ fn registering_repeated_messages_saves_their_set_up() {
     let once = (ONE_SHOT - 1) as u64 * 600;
     assert_eq!(saved(&["--json", "--overhead", "o_s=0.6us"]), [once, once, 2 * once]);
     assert!(saved(&["--json"])[2] > 0);
+    let (here, parameter) = (kept.path("here.jsonl"), |metric: &str| {
+        let parameter = json!({
+            "bench": "boum", "metric": metric, "mode": "persistent", "nodes": 1, "wait": "polling", "bytes": 8, "median": 500.0,
+        });
+        format!("{parameter}\n")
+    });
+    fs::write(&here, ["o_s", "o_i", "b"].map(parameter).concat()).unwrap();
+    let measured = (ONE_SHOT - 1) as u64 * 500;
+    let options = ["--json", "--parameters", here.to_str().unwrap()];
+    assert_eq!(saved(&options), [measured, measured, 2 * measured]);
     let said = tool::stdout(&kept.predict(&["--overhead", "o_s=600ns"]));
     assert!(said.contains("o_s = 600 ns, as given") && said.contains("late"), "{said}");
     let refused = kept.predict(&["--overhead", "600"]);

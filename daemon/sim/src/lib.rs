@@ -2,8 +2,8 @@
 //!
 //! The engines are the very code the daemon runs. Clock, network, memory and clients are made up, and so are their moods:
 //! messages of all sizes in all layouts, starts in any order, cancels and frees at any moment, collectives between nodes by all
-//! algorithms, slow links, tiny credits, and on request ranks that die and links that break. What happened is written into a [`History`](history::History), and one
-//! [`checker`] per property reads it afterwards. The same seed gives the same history.
+//! algorithms, slow links, tiny credits, and on request ranks that die and links that break. What happened is written into a
+//! [`History`](history::History), and one [`checker`] per property reads it afterwards. The same seed gives the same history.
 //!
 //! | file | what |
 //! |---|---|

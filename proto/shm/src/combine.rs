@@ -26,8 +26,9 @@ pub fn combine(operator: Operator, element: ElementType, left: &mut [u8], right:
 impl JobSegment {
     /// `into[i] = sources[0][i] ∘ sources[1][i] ∘ …`, for arrays of `elements` elements that begin at these offsets.
     ///
-    /// The sources, all of them shifted by so many bytes, are in the order of ranks. `into` may be one of them; if it overlaps one otherwise, its content is undefined.
-    /// Offsets need not be aligned. A single source is copied. Without sources or elements nothing happens.
+    /// The sources, all of them shifted by so many bytes, are in the order of ranks. `into` may be one of them; if it overlaps one
+    /// otherwise, its content is undefined. Offsets need not be aligned. A single source is copied. Without sources or elements
+    /// nothing happens.
     ///
     /// # Panics
     /// If the operator is not defined for the elements (`Operator::is_defined_for`).

@@ -48,7 +48,7 @@ fn contend(
     let complaints = folder.path().join("complaints");
     let (mut lines, mut cut_short) = (Vec::new(), None);
     for round in rounds(flags, &kinds) {
-        let arena = Arena {
+        let runner = Runner {
             bench,
             flags,
             round,
@@ -58,7 +58,7 @@ fn contend(
             events,
             progress,
         };
-        let (of_round, failure) = arena.compare(&peers, &programs);
+        let (of_round, failure) = runner.compare(&peers, &programs);
         lines.extend(of_round);
         cut_short = failure;
         if cut_short.is_some() {
@@ -113,8 +113,8 @@ fn build(peers: &mut Vec<Peer>, folder: &Path) -> Result<Vec<PathBuf>, Failure> 
 /// The figures of one contestant: by size, by run.
 type Figures<T = f64> = Vec<Vec<T>>;
 
-/// Where a round is fought.
-struct Arena<'a> {
+/// A round, and all it takes to measure it.
+struct Runner<'a> {
     /// What the records are called.
     bench: &'static str,
     flags: &'a Flags,
@@ -135,7 +135,7 @@ struct Rival<'a> {
     figures: Figures,
 }
 
-impl Arena<'_> {
+impl Runner<'_> {
     /// All contestants, run by run in turns: what came of all runs that were complete, and why there are not more.
     fn compare(&self, peers: &[Peer], programs: &[PathBuf]) -> (Vec<Line>, Option<Failure>) {
         let sizes = self.round.sizes.len();

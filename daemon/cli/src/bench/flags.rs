@@ -16,6 +16,7 @@ use super::{Found, Ticker, boum, compare, segments};
 use crate::failure::Failure;
 use crate::launch::{Events, Network, Rate};
 use crate::run::{NODES_MAX, RANKS_MAX, seconds};
+use crate::words::at_least_one;
 
 /// What a benchmark can be asked. Where one understands something else by an option than most, its [help](super::help) says so.
 #[derive(Args)]
@@ -39,10 +40,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "MODE")]
     pub(super) mode: Option<Mode>,
     /// Rounds in a run: round trips, windows, whatever is measured [default: about a second for all runs of a size].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(super) iters: Option<u64>,
     /// Rounds before each run.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(super) warmup: Option<u64>,
     /// Runs: a figure is the median of them.
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -186,7 +186,7 @@ measured have no R.",
     },
     Page {
         name: Name::Overlap,
-        more: "Messages or, with --of, collectives are started, and waited for after a computation that takes as long as they do: one
+        more: "Messages or, with --of, collectives are started, and waited for after a computation that takes a tenth longer than they do: one
 that keeps the core busy, and one that sleeps. Between nodes the floor of what messages hide (d_o) is what a bare TCP connection
 hides, with a thread that sends and one that receives; the floor of their time (t_y) is the line's rate, if --rate sets one.
 With one rank a node, as with -n 4 --nodes 4, d_o of collectives has such a floor too: a thread of each rank that does the same
@@ -197,7 +197,12 @@ Ropeway's daemons drive what was started, whatever programs do. Beside that, bas
 it themselves, so that nothing moves unless they wait: messages with --progress both, and collectives as schedules of messages
 between ranks with --division two-level,flat. These copy what they send and receive once more. With --wait polling,blocking that
 makes the four combinations of notification and progress, in turns in one run.",
-        examples: &["overlap --nodes 2 --netns --rate 1gbit", "overlap --nodes 2 --wait polling,blocking --progress both --sizes 1M", "overlap --of allgather,alltoall -n 4 --sizes 64K", "overlap --of allreduce -n 4 --nodes 4 --netns --rate 1gbit"],
+        examples: &[
+            "overlap --nodes 2 --netns --rate 1gbit",
+            "overlap --nodes 2 --wait polling,blocking --progress both --sizes 1M",
+            "overlap --of allgather,alltoall -n 4 --sizes 64K",
+            "overlap --of allreduce -n 4 --nodes 4 --netns --rate 1gbit",
+        ],
     },
     Page {
         name: Name::Asynchrony,
@@ -220,7 +225,11 @@ Baselines whose programs drive collectives themselves, as schedules of messages 
         name: Name::Compare,
         more: "Each library's launcher runs the same as Ropeway, run by run in turns. Our messages are persistent; theirs are blocking,
 nonblocking and persistent, and the table has the best of them. A difference counts if a permutation test says so.",
-        examples: &["compare --of latency,bandwidth", "compare --nodes 2 --of latency --sizes 8,1M --peer /opt/mpich", "compare -n 4 --of barrier,bcast,allreduce,allgather,alltoall"],
+        examples: &[
+            "compare --of latency,bandwidth",
+            "compare --nodes 2 --of latency --sizes 8,1M --peer /opt/mpich",
+            "compare -n 4 --of barrier,bcast,allreduce,allgather,alltoall",
+        ],
     },
     Page {
         name: Name::Transparency,

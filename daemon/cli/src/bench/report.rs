@@ -27,9 +27,10 @@ use crate::failure::{Failure, print};
 
 /// Measures everything, and writes a page about it that a stranger can read.
 ///
-/// The page is one HTML file, which needs nothing else. It begins with a sentence, explains every figure, and carries the raw records. What can't run here (--netns without root,
-/// comparisons without another library) is left out with the reason. Parts that would take much longer than they should are cut off, and those that
-/// there is no time left for are left out; the page names them. With Ctrl-C the page has what was measured until then.
+/// The page is one HTML file, which needs nothing else. It begins with a sentence, explains every figure, and carries the raw
+/// records. What can't run here (--netns without root, comparisons without another library) is left out with the reason. Parts
+/// that would take much longer than they should are cut off, and those that there is no time left for are left out; the page names
+/// them. With Ctrl-C the page has what was measured until then.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -40,11 +40,14 @@ pub(super) fn check(bench: &str, kinds: &[Kind], flags: &Flags) -> Result<(), Fa
     if let Some(kernel) = kinds.iter().find(|kind| flags.touch && Kind::OF_KERNELS.contains(kind)) {
         return Err(Failure::CannotRun(format!("{kernel} writes what it sends: leave --touch out")));
     }
-    let is_barrier = |kind: &Kind| *kind == Kind::Collective(Operation::Barrier);
-    if kinds.iter().all(is_barrier) && (flags.sizes.is_some() || flags.touch) {
+    if kinds.iter().all(|&kind| is_barrier(kind)) && (flags.sizes.is_some() || flags.touch) {
         return Err(Failure::CannotRun("a barrier has no size and no data: leave --sizes and --touch out".into()));
     }
     Ok(())
+}
+
+fn is_barrier(kind: Kind) -> bool {
+    kind == Kind::Collective(Operation::Barrier)
 }
 
 /// What is measured at a time.
@@ -68,7 +71,9 @@ pub(super) fn rounds(flags: &Flags, kinds: &[Kind]) -> Vec<Round> {
             Kind::Collective(_) => &[8, 1 << 10, 64 << 10, 1 << 20],
             Kind::IntegerSort | Kind::ConjugateGradients => &[8 << 10, 64 << 10, 1 << 20],
         };
-        let sizes = flags.sizes.clone().unwrap_or_else(|| defaults.iter().copied().map(Size).collect());
+        // A barrier takes as long whatever the size of others.
+        let asked = flags.sizes.clone().filter(|_| !is_barrier(kind));
+        let sizes = asked.unwrap_or_else(|| defaults.iter().copied().map(Size).collect());
         let usual: &[WaitMode] = match kind {
             Kind::Exchange => &[WaitMode::Adaptive, WaitMode::Polling, WaitMode::Blocking],
             Kind::IntegerSort | Kind::ConjugateGradients => &[WaitMode::Polling, WaitMode::Blocking],
@@ -83,3 +88,25 @@ pub(super) fn rounds(flags: &Flags, kinds: &[Kind]) -> Vec<Round> {
 }
 
 const BATCH_S: f64 = 0.02;
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::bench::Command;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        command: Command,
+    }
+
+    #[test]
+    fn a_barrier_is_measured_once_whatever_the_sizes_of_others() {
+        let line = "bench compare --of barrier,bcast --sizes 8,1K,64K";
+        let Command::One(flags) = Line::try_parse_from(line.split(' ')).unwrap().command else { panic!("{line}") };
+        let sizes: Vec<_> = rounds(&flags, &kinds(&flags).unwrap()).iter().map(|round| round.sizes.len()).collect();
+        assert_eq!(sizes, [1, 3]);
+    }
+}

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use ropeway_bench::{Summary, permutation_test};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Of one contestant against another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Verdict {
     #[serde(rename = "faster")]
     Faster,
@@ -18,6 +18,18 @@ pub(super) enum Verdict {
     /// However large a difference, so few runs would not show it.
     #[serde(rename = "too few runs")]
     TooFewRuns,
+}
+
+impl Verdict {
+    /// Whether one is faster than the other.
+    pub(super) fn is_decided(self) -> bool {
+        matches!(self, Self::Faster | Self::Slower)
+    }
+
+    /// Where there is little room.
+    pub(super) fn in_short(self) -> String {
+        if self == Self::NoDifferenceShown { "undecided".to_owned() } else { self.to_string() }
+    }
 }
 
 impl fmt::Display for Verdict {

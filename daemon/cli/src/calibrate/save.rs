@@ -48,7 +48,8 @@ impl Saving {
         Ok(Self { path, document, permissions })
     }
 
-    /// Replaces the file by one with these settings and costs, which are in nanoseconds and in the order of their names: by all of them, or not at all. Says where it is.
+    /// Replaces the file by one with these settings and costs, which are in nanoseconds and in the order of their names: by all of
+    /// them, or not at all. Says where it is.
     pub(super) fn save(self, settings: &[(&str, u64)], costs_ns: &[f64]) -> Result<PathBuf, Failure> {
         let Self { path, mut document, permissions } = self;
         set(&mut document, settings);

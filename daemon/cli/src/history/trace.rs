@@ -2,8 +2,8 @@
 //!
 //! Each rank and each daemon is a process of the timeline. Of a rank: what each thread does (`compute`, calls, waits) as complete
 //! events; each message and collective from its start to its end as an asynchronous event, with the first and the last byte that
-//! a daemon has moved, or when both ends of a message had started that ranks of a node moved themselves; an arrow from the start of a send to the wait that its message ended. Of a daemon: when it was awake, and
-//! the pieces of messages it moved.
+//! a daemon has moved, or when both ends of a message had started that ranks of a node moved themselves; an arrow from the start
+//! of a send to the wait that its message ended. Of a daemon: when it was awake, and the pieces of messages it moved.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

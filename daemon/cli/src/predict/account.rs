@@ -33,8 +33,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Of a rank. `o_s`: set-up overhead of a message.
-    pub(crate) fn of(history: &History, partners: &Partners, rank: usize, o_s_ns: u64) -> Self {
+    /// Of a rank. `o_s_ns`: set-up overhead of a message of so many bytes.
+    pub(crate) fn of(history: &History, partners: &Partners, rank: usize, o_s_ns: impl Fn(u64) -> u64) -> Self {
         let told = &history.ranks[rank];
         let whole = Times::from(told.joined_ns..told.left_ns);
         let calls: Times = told.calls().map(|span| span.stretch()).collect();
@@ -49,7 +49,7 @@ impl Account {
             overhead_ns: free.ns() - computing.ns(),
             late_ns: waits.ns() - transfer.ns(),
             transfer_ns: transfer.ns(),
-            persistence_ns: repeated(told) * o_s_ns,
+            persistence_ns: repeated(told, o_s_ns),
             overlap_ns: hideable(told, &transfer, &computing.without(&in_flight)),
         }
     }
@@ -90,11 +90,12 @@ fn waited_for(told: &RankHistory, rank: usize, partners: &Partners) -> (Times, T
     (late.into_iter().collect(), in_flight.into_iter().collect())
 }
 
-/// One-shot messages that were sent or received before, just so.
-fn repeated(told: &RankHistory) -> u64 {
+/// The set-up of one-shot messages that were sent or received before, just so. Of collectives nobody knows it: calls that are not
+/// registered take part in them at once.
+fn repeated(told: &RankHistory, o_s_ns: impl Fn(u64) -> u64) -> u64 {
     let is_message = |kind| matches!(kind, OperationKind::SendOnce | OperationKind::RecvOnce);
     let requests = told.requests.iter().filter(|request| is_message(request.operation));
-    requests.map(|request| request.operations.len().saturating_sub(1) as u64).sum()
+    requests.map(|request| request.operations.len().saturating_sub(1) as u64 * o_s_ns(request.bytes)).sum()
 }
 
 /// What of the transfer could hide behind the computing of its own iteration.
@@ -155,7 +156,7 @@ mod tests {
 
     fn account(ranks: Vec<RankHistory>, rank: usize, o_s_ns: u64) -> Account {
         let history = History { first_ranks: vec![0], duration_ns: 100 * MS, ranks, daemons: vec![] };
-        Account::of(&history, &Partners::of(&history), rank, o_s_ns)
+        Account::of(&history, &Partners::of(&history), rank, |_| o_s_ns)
     }
 
     #[test]

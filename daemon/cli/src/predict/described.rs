@@ -1,21 +1,21 @@
 //! A prediction from a description of the program.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use ropeway::WaitMode;
-use ropeway_bench::boum::{Costs, Figure, Workload};
+use ropeway_bench::boum::{Costs, Workload};
 use ropeway_bench::{Bench, Mode, Plan, Progress, Size};
-use serde::Deserialize;
 
-use super::description;
 use super::outlook::{Outlook, SEGMENTS};
+use super::{description, parameters};
 use crate::bench::{Crew, Lab, Ticker, costs, in_order};
 use crate::failure::Failure;
 use crate::launch::{Daemons, Events};
 use crate::run::NODES_MAX;
+use crate::words::at_least_one;
 
 /// What one of the program's ranks does in an iteration, and where.
 #[derive(Args)]
@@ -27,10 +27,10 @@ pub(super) struct Described {
     #[arg(long, value_name = "SIZE", requires = "compute")]
     message: Option<Size>,
     /// How many it sends and receives in an iteration; a message sent and one received are two.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_least_one)]
     count: u64,
     /// Iterations.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = at_least_one)]
     iterations: u64,
     /// The same in a file, in TOML; see below.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compute", "message", "count", "iterations", "recording"])]
@@ -41,9 +41,9 @@ pub(super) struct Described {
     /// How ranks wait: polling, blocking or adaptive [default: adaptive, or what the file begins with].
     #[arg(long, value_name = "MODE")]
     wait: Option<WaitMode>,
-    /// Use these parameters, records of `ropeway bench boum --json`.
+    /// Use these parameters, records of `ropeway bench boum --json`; of a recording o_s of each size.
     #[arg(long, value_name = "FILE")]
-    parameters: Option<PathBuf>,
+    pub(super) parameters: Option<PathBuf>,
     /// Say nothing while it measures.
     #[arg(short, long)]
     quiet: bool,
@@ -53,7 +53,7 @@ impl Described {
     pub(super) fn outlook(&self) -> Result<Outlook, Failure> {
         let workload = self.workload()?;
         let costs = match &self.parameters {
-            Some(path) => self.read(path)?,
+            Some(path) => parameters::read(path, self.nodes, self.wait)?,
             None => self.measure(&workload)?,
         };
         Ok(Outlook::of(&workload, &costs))
@@ -111,35 +111,4 @@ impl Described {
             counts_allocations: false,
         }
     }
-
-    /// Reads the parameters of the setting that was asked for.
-    fn read(&self, path: &Path) -> Result<Costs, Failure> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::Other(format!("can't read {}: {error}", path.display())))?;
-        let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let parse = |(index, line)| {
-            let wrong = |error| {
-                let line = format!("{}: line {} is no record of bench boum", path.display(), index + 1);
-                Failure::Other(format!("{line} ({error}): name a file that `ropeway bench boum --json` has printed"))
-            };
-            serde_json::from_str(line).map_err(wrong)
-        };
-        let records = numbered.map(parse).collect::<Result<Vec<Record>, _>>()?;
-        let here = |record: &&Record| record.nodes == self.nodes && record.figure.is_parameter();
-        let first = records.iter().find(here).map(|record| record.wait.clone());
-        let wait = self.wait.map(|wait| wait.to_string()).or(first);
-        let chosen = records.iter().filter(here).filter(|record| Some(&record.wait) == wait.as_ref());
-        let figures: Vec<_> = chosen.map(|record| record.figure.clone()).collect();
-        let setting = format!("{} nodes, {}", self.nodes, wait.unwrap_or_default());
-        Costs::of(&figures).map_err(|error| Failure::Other(format!("{}, {setting}: {error}", path.display())))
-    }
-}
-
-/// A line of a file of parameters, as far as it matters here.
-#[derive(Deserialize)]
-struct Record {
-    nodes: u32,
-    wait: String,
-    #[serde(flatten)]
-    figure: Figure,
 }

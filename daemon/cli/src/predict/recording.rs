@@ -4,11 +4,13 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use ropeway_bench::boum::Costs;
 use ropeway_examples::Table;
 use ropeway_proto::event::OperationKind;
 use serde_json::{Value, json};
 
 use super::account::Account;
+use super::parameters;
 use crate::failure::Failure;
 use crate::history::History;
 use crate::history::partners::Partners;
@@ -24,24 +26,27 @@ pub(super) struct Prediction {
 }
 
 /// What setting up a message costs, in nanoseconds, and who says so.
-#[derive(Clone, Copy)]
 enum SetUp {
     Given(u64),
-    /// The median time of the recorded calls that set one-shot messages up.
+    /// By size.
+    Measured(Box<Costs>),
+    /// The median of the recorded calls that set one-shot messages up, and start them: more than the set-up alone.
     Recorded(u64),
     /// Without a one-shot message there is nothing to save.
     Unknown,
 }
 
-/// Predicts from a recording. `o_s`: what setting up a message costs; if it is not given, what it cost there.
-pub(super) fn recorded(file: &Path, o_s: Option<Duration>) -> Result<Prediction, Failure> {
+/// Predicts from a recording. What setting up a message costs is given, or found in a file of parameters; else it is at most what
+/// the calls took there.
+pub(super) fn recorded(file: &Path, set_up: (Option<Duration>, Option<&Path>)) -> Result<Prediction, Failure> {
     let (header, history) = recording::read(file).map_err(Failure::other)?;
-    let set_up = match o_s {
-        Some(o_s) => SetUp::Given(o_s.as_nanos() as u64),
-        None => SetUp::recorded(&history),
+    let set_up = match set_up {
+        (Some(o_s), _) => SetUp::Given(o_s.as_nanos() as u64),
+        (None, Some(path)) => SetUp::Measured(Box::new(parameters::read(path, header.first_ranks.len() as u32, None)?)),
+        (None, None) => SetUp::recorded(&history),
     };
     let partners = Partners::of(&history);
-    let account = |rank| Account::of(&history, &partners, rank, set_up.ns().unwrap_or(0));
+    let account = |rank| Account::of(&history, &partners, rank, |bytes| set_up.of(bytes));
     let ranks = (0..history.ranks.len()).map(account).collect();
     let lost = history.ranks.iter().map(|told| told.lost).sum();
     Ok(Prediction { header, ranks, lost, set_up })
@@ -57,10 +62,33 @@ impl SetUp {
         took.get(took.len() / 2).map_or(Self::Unknown, |&median| Self::Recorded(median))
     }
 
-    fn ns(self) -> Option<u64> {
+    /// Of a message of so many bytes.
+    fn of(&self, bytes: u64) -> u64 {
         match self {
-            Self::Given(ns) | Self::Recorded(ns) => Some(ns),
-            Self::Unknown => None,
+            Self::Given(ns) | Self::Recorded(ns) => *ns,
+            Self::Measured(costs) => (costs.message(bytes as usize).set_up * NS_PER_S).round() as u64,
+            Self::Unknown => 0,
+        }
+    }
+
+    /// If it is the same for all messages.
+    fn of_all(&self) -> Option<u64> {
+        match self {
+            Self::Given(ns) | Self::Recorded(ns) => Some(*ns),
+            Self::Measured(_) | Self::Unknown => None,
+        }
+    }
+}
+
+impl fmt::Display for SetUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given(ns) => write!(f, "o_s = {ns} ns, as given"),
+            Self::Measured(_) => f.write_str("o_s of each size, as measured"),
+            Self::Recorded(ns) => {
+                write!(f, "at most {ns} ns each, the median call with its start: o_s is less, see --overhead")
+            }
+            Self::Unknown => f.write_str("here are none"),
         }
     }
 }
@@ -84,7 +112,7 @@ impl Prediction {
             "persistence_saves_ns": account.persistence_ns,
             "overlap_saves_max_ns": account.overlap_ns,
             "speed_up_max": account.speed_up(),
-            "o_s_ns": self.set_up.ns(),
+            "o_s_ns": self.set_up.of_all(),
             "lost": self.lost,
         })
     }
@@ -106,15 +134,11 @@ impl Prediction {
     }
 
     fn notes(&self) -> Vec<String> {
-        let o_s = match self.set_up {
-            SetUp::Given(ns) => format!("o_s = {ns} ns, as given"),
-            SetUp::Recorded(ns) => format!("o_s = {ns} ns, the median of the recorded calls"),
-            SetUp::Unknown => "here are none".to_owned(),
-        };
         let mut notes = vec![
             "calls: registering and starting. late: waiting for partners that had not started yet.".to_owned(),
             "transfer: waiting for what both had started, and being woken.".to_owned(),
-            format!("persistence: saved if one-shot messages alike were registered once ({o_s})."),
+            format!("persistence: saved if one-shot messages alike were registered once ({}).", self.set_up),
+            "One-shot collectives are left out.".to_owned(),
             "overlap: saved at most if transfer hid behind the computing of its iteration.".to_owned(),
         ];
         if self.header.ranks > self.header.cores {
@@ -159,6 +183,7 @@ fn advice(all: &Account) -> &'static str {
     }
 }
 
+const NS_PER_S: f64 = 1e9;
 /// The share of the time that is not worth the work: one in so many.
 const LITTLE: u64 = 50;
 

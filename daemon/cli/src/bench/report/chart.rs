@@ -101,7 +101,7 @@ impl Chart {
             vec![curve.name.clone(), x, y, interval.unwrap_or_default(), point.doubts.join(", ")]
         };
         let rows = self.curves.iter().flat_map(|curve| curve.points.iter().map(move |point| row(curve, point)));
-        Cells { title: String::new(), heading: heading.map(str::to_owned).into(), rows: rows.collect() }
+        Cells { heading: heading.map(str::to_owned).into(), rows: rows.collect(), ..Cells::default() }
     }
 
     fn draw_axes(&self, frame: &Frame, svg: &mut Svg) {

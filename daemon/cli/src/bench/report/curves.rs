@@ -33,11 +33,7 @@ pub(super) fn curves(rows: &[&Row], name: impl Fn(&Row) -> String) -> Vec<Curve>
 }
 
 /// Over the bytes of each row, in their order; of rows with the same bytes the last counts.
-pub(super) fn points(
-    rows: &[&Row],
-    value: impl Fn(&Row) -> f64,
-    interval: impl Fn(&Row) -> Option<[f64; 2]>,
-) -> Vec<Point> {
+fn points(rows: &[&Row], value: impl Fn(&Row) -> f64, interval: impl Fn(&Row) -> Option<[f64; 2]>) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
     for row in rows {
         let x = row.bytes.unwrap_or_default() as f64;
@@ -48,6 +44,12 @@ pub(super) fn points(
     points
 }
 
+/// The same of what was measured beside ours, whose intervals and doubts are not ours.
+pub(super) fn points_of_others(rows: &[&Row], value: impl Fn(&Row) -> f64) -> Vec<Point> {
+    let points = points(rows, value, |_| None).into_iter();
+    points.map(|point| Point { doubts: Vec::new(), ..point }).collect()
+}
+
 /// What the machine can do, of each kind there is, and with each computation if there is one. `number` is that of a row's curve.
 fn floors(rows: &[&Row], number: impl Fn(&Row) -> Option<usize>) -> Vec<Curve> {
     let with_floor: Vec<_> = rows.iter().copied().filter(|row| row.floor.is_some()).collect();
@@ -55,10 +57,7 @@ fn floors(rows: &[&Row], number: impl Fn(&Row) -> Option<usize>) -> Vec<Curve> {
     let curve = |((name, doings), rows): ((String, Option<String>), Vec<&Row>)| Curve {
         look: Look::Floor(doings.as_ref().and_then(|_| number(rows[0]))),
         name: [Some(format!("floor: {name}")), doings].into_iter().flatten().collect::<Vec<_>>().join(", "),
-        points: points(&rows, |row| row.floor.unwrap_or_default(), |_| None)
-            .into_iter()
-            .map(|point| Point { doubts: Vec::new(), ..point })
-            .collect(),
+        points: points_of_others(&rows, |row| row.floor.unwrap_or_default()),
     };
     groups(&with_floor, kind).into_iter().map(curve).collect()
 }

@@ -5,6 +5,7 @@ use ropeway_bench::Size;
 use super::peers::{best_forms, speed_up};
 use super::records::{Records, Row};
 use crate::bench::digits;
+use crate::bench::verdict::Verdict;
 
 /// What early binding saves, what hides, and how others do.
 pub(super) fn of(records: &Records) -> String {
@@ -84,12 +85,10 @@ fn standing(records: &Records) -> Option<String> {
         rows.iter().filter(|row| (row.setting(), row.bytes) == (first.setting(), first.bytes)).collect();
     let best = alike.iter().min_by(|a, b| speed_up(a).0.total_cmp(&speed_up(b).0))?;
     let (times, [low, high]) = speed_up(best);
+    // Records that name no verdict have to agree in all runs.
+    let is_decided = best.verdict.map_or(low > 1.0 || high < 1.0, Verdict::is_decided);
     let verdict = match () {
-        () if best.verdict.as_deref().is_some_and(|verdict| UNDECIDED.contains(&verdict))
-            || (low <= 1.0 && high >= 1.0) =>
-        {
-            "not shown to be faster or slower than".to_owned()
-        }
+        () if !is_decided => "not shown to be faster or slower than".to_owned(),
         () if times > 1.0 => format!("{} times as fast as", digits(times)),
         () => format!("only {} times as fast as", digits(times)),
     };
@@ -114,8 +113,6 @@ fn whole(share: f64) -> String {
     format!("{:.0}", share * 100.0)
 }
 
-/// What is said of a peer if the difference may be chance.
-const UNDECIDED: [&str; 2] = ["no difference shown", "too few runs"];
 /// Less is no difference.
 const ALIKE: f64 = 0.03;
 
@@ -161,15 +158,20 @@ mod tests {
     }
 
     #[test]
-    fn others_are_beaten_only_in_every_run() {
-        let of = |ratio_min: f64, ratio_max: f64| {
+    fn others_are_beaten_only_if_a_test_or_every_run_says_so() {
+        let of = |ratio_min: f64, ratio_max: f64, verdict: &str| {
             headline(&format!(
                 "{{\"bench\":\"compare\",\"of\":\"latency\",\"metric\":\"half_rtt\",\"wait\":\"adaptive\",\"ranks\":2,\"nodes\":1,\"bytes\":8,\
                  \"peer\":\"MPICH 5\",\"peer_mode\":\"blocking\",\"peer_median\":1.0,\"ratio\":0.8,\"ratio_min\":{ratio_min},\
-                 \"ratio_max\":{ratio_max}}}"
+                 \"ratio_max\":{ratio_max}{verdict}}}"
             ))
         };
-        assert!(of(0.7, 0.9).contains("Ropeway is 1.250 times as fast as MPICH 5, the only other library found"));
-        assert!(of(0.7, 1.1).contains("Ropeway is not shown to be faster or slower than MPICH 5"));
+        let faster = "Ropeway is 1.250 times as fast as MPICH 5, the only other library found";
+        let undecided = "Ropeway is not shown to be faster or slower than MPICH 5";
+        assert!(of(0.7, 0.9, "").contains(faster) && of(0.7, 1.1, "").contains(undecided));
+        let verdict = |verdict: &str| format!(",\"verdict\":\"{verdict}\"");
+        assert!(of(0.7, 1.1, &verdict("faster")).contains(faster));
+        assert!(of(0.7, 0.9, &verdict("no difference shown")).contains(undecided));
+        assert!(of(0.7, 0.9, &verdict("too few runs")).contains(undecided));
     }
 }

@@ -94,7 +94,7 @@ fn parts(records: &Records) -> String {
         vec![part.command.clone(), seconds, outcome]
     };
     let heading = ["command", "seconds", "outcome"].map(str::to_owned).into();
-    let cells = Cells { title: String::new(), heading, rows: records.parts.iter().map(row).collect() };
+    let cells = Cells { heading, rows: records.parts.iter().map(row).collect(), ..Cells::default() };
     format!(
         "<section id=\"parts\">\n<h2>What was run</h2>\n<p class=\"meaning\">Each of these can be run by itself; --help says what it measures, and \
          what could not run, or not to its end, says why.</p>\n{}</section>\n",

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::machine::Machine;
+use crate::bench::digits;
+use crate::bench::verdict::Verdict;
 
 /// All that a page is made of.
 #[derive(Default)]
@@ -54,7 +56,7 @@ pub(super) struct Row {
     pub(super) ratio: f64,
     pub(super) ratio_min: f64,
     pub(super) ratio_max: f64,
-    pub(super) verdict: Option<String>,
+    pub(super) verdict: Option<Verdict>,
     pub(super) predicted: Option<f64>,
     pub(super) segments: Option<u32>,
     pub(super) s_best: Option<f64>,
@@ -70,6 +72,11 @@ impl Row {
             doubts.push(OVERSUBSCRIBED.to_owned());
         }
         doubts
+    }
+
+    /// The median as it stands in a table, marked if it is in doubt.
+    pub(super) fn marked(&self) -> String {
+        format!("{}{}", if self.doubts().is_empty() { "" } else { "~" }, digits(self.median))
     }
 
     /// Times of programs in milliseconds, not seconds.

@@ -42,6 +42,8 @@ pub(super) struct Cells {
     pub(super) title: String,
     pub(super) heading: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
+    /// Why figures that are marked with ~ can't be trusted, as often as there is a reason.
+    pub(super) doubts: Vec<String>,
 }
 
 impl Section {
@@ -113,19 +115,11 @@ impl Drawing {
         let of_points = |chart: &Chart| {
             chart.curves.iter().flat_map(|curve| &curve.points).flat_map(|point| point.doubts.clone()).collect()
         };
-        let mut doubts: Vec<String> = match self {
+        let doubts = match self {
             Self::Chart(chart) => of_points(chart),
             Self::Strips(strips) => strips.strips.iter().flat_map(|strip| strip.doubts.clone()).collect(),
         };
-        if doubts.is_empty() {
-            return String::new();
-        }
-        doubts.sort_unstable();
-        doubts.dedup();
-        format!(
-            "<p class=\"doubts\">Hollow marks are not to be trusted: {}. <a href=\"#reading\">What to do</a></p>\n",
-            escape(&doubts.join(", "))
-        )
+        footnote("Hollow marks", doubts)
     }
 
     fn cells(&self) -> Cells {
@@ -147,7 +141,21 @@ impl Cells {
         let heading = row(&self.heading, "th");
         let title = if self.title.is_empty() { String::new() } else { format!("<h3>{}</h3>\n", escape(&self.title)) };
         format!(
-            "{title}<div class=\"scroll\" tabindex=\"0\"><table>\n<thead>{heading}</thead>\n<tbody>\n{rows}</tbody></table></div>\n"
+            "{title}<div class=\"scroll\" tabindex=\"0\"><table>\n<thead>{heading}</thead>\n<tbody>\n{rows}</tbody></table></div>\n{}",
+            footnote("Figures with ~", self.doubts.clone())
         )
     }
+}
+
+/// Why what looks like this is in doubt; nothing if there are no doubts.
+fn footnote(what: &str, mut doubts: Vec<String>) -> String {
+    if doubts.is_empty() {
+        return String::new();
+    }
+    doubts.sort_unstable();
+    doubts.dedup();
+    format!(
+        "<p class=\"doubts\">{what} are not to be trusted: {}. <a href=\"#reading\">What to do</a></p>\n",
+        escape(&doubts.join(", "))
+    )
 }

@@ -4,6 +4,7 @@ use super::chart::{Look, WIDTH};
 use super::ruler::{Ruler, Scale};
 use super::section::Cells;
 use crate::bench::digits;
+use crate::bench::verdict::Verdict;
 use crate::svg::Svg;
 
 /// Bars from zero, or dots around one.
@@ -31,6 +32,8 @@ pub(super) struct Strip {
     /// Between which values it lies.
     pub(super) spread: Option<[f64; 2]>,
     pub(super) look: Look,
+    /// What a test says of a ratio, if it was tested.
+    pub(super) verdict: Option<Verdict>,
     pub(super) doubts: Vec<String>,
 }
 
@@ -54,7 +57,7 @@ impl Strips {
         for (index, strip) in self.strips.iter().enumerate() {
             let top = TOP + STRIP * index as f64;
             svg.text((LEFT, top + 15.0), "class=\"name\"", &strip.label);
-            svg.text((RIGHT, top + 15.0), "class=\"name end\"", &digits(strip.value));
+            svg.text((RIGHT, top + 15.0), "class=\"name end\"", &strip.judged());
             self.mark(strip, top + 26.0, place, svg);
         }
         Some(bottom + 42.0)
@@ -62,13 +65,19 @@ impl Strips {
 
     /// The same as a table.
     pub(super) fn cells(&self) -> Cells {
-        let heading =
-            ["", &self.unit, if self.kind == Kind::Bars { "95 % interval" } else { "lowest–highest" }, "doubts"];
+        let is_ratio = self.kind == Kind::Ratios;
+        let mut heading = vec!["", &self.unit, if is_ratio { "lowest–highest" } else { "95 % interval" }];
+        heading.extend(is_ratio.then_some("Ropeway is"));
+        heading.push("doubts");
         let rows = self.strips.iter().map(|strip| {
             let spread = strip.spread.map(|[low, high]| format!("{}–{}", digits(low), digits(high)));
-            vec![strip.label.clone(), digits(strip.value), spread.unwrap_or_default(), strip.doubts.join(", ")]
+            let mut row = vec![strip.label.clone(), digits(strip.value), spread.unwrap_or_default()];
+            row.extend(is_ratio.then(|| strip.verdict.map(|verdict| verdict.to_string()).unwrap_or_default()));
+            row.push(strip.doubts.join(", "));
+            row
         });
-        Cells { title: String::new(), heading: heading.map(str::to_owned).into(), rows: rows.collect() }
+        let heading = heading.into_iter().map(str::to_owned).collect();
+        Cells { heading, rows: rows.collect(), ..Cells::default() }
     }
 
     fn mark(&self, strip: &Strip, middle: f64, place: impl Fn(f64) -> f64, svg: &mut Svg) {
@@ -88,6 +97,14 @@ impl Strips {
             strip.look.mark((place(strip.value), middle), !strip.doubts.is_empty(), svg);
         }
         svg.push("</g>");
+    }
+}
+
+impl Strip {
+    /// The value, and what is to be thought of it.
+    fn judged(&self) -> String {
+        let verdict = self.verdict.map(|verdict| format!(", {}", verdict.in_short()));
+        format!("{}{}", digits(self.value), verdict.unwrap_or_default())
     }
 }
 

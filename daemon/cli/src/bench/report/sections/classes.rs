@@ -55,6 +55,7 @@ fn figure(rows: &[&Row]) -> Figure {
             value: row.median,
             spread: row.ci95,
             look: Look::Marked(number),
+            verdict: None,
             doubts: row.doubts(),
         }
     };

@@ -7,16 +7,11 @@ use super::super::records::{Records, Row};
 use super::super::ruler::Scale;
 use super::super::section::{Cells, Section};
 use super::missing;
-use crate::bench::digits;
 
 pub(super) fn section(records: &Records) -> Section {
     let rows = records.of("coll", "latency");
     let (persistent, other): (Vec<&Row>, Vec<&Row>) =
         rows.into_iter().partition(|row| row.mode.as_deref() == Some("persistent"));
-    let name = |row: &Row| match (&row.op, &row.division) {
-        (Some(op), Some(division)) => format!("{op}, {division}"),
-        (op, _) => op.clone().unwrap_or_default(),
-    };
     let figures = figures(&persistent, ("until the last has its result, µs", Scale::Log), &[], name);
     Section {
         id: "collectives",
@@ -31,27 +26,36 @@ pub(super) fn section(records: &Records) -> Section {
 }
 
 /// A row for each figure: the other form, and what hides.
-fn table(records: &Records, persistent: &[&Row], other: &[&Row]) -> Cells {
+fn table<'a>(records: &'a Records, persistent: &[&'a Row], other: &[&'a Row]) -> Cells {
     let hidden = records.of("coll", "d_o");
     let key = |row: &Row| (row.op.clone(), row.division.clone(), row.setting(), row.bytes);
-    let find = |rows: &[&Row], like: &Row, compute: Option<&str>| {
-        let is_it = |row: &&&Row| {
+    let find = |rows: &[&'a Row], like: &Row, compute: Option<&str>| {
+        let is_it = |row: &&Row| {
             key(row) == key(like) && row.compute.as_deref() == compute && (compute.is_none() || row.mode == like.mode)
         };
-        rows.iter().find(is_it).map(|row| digits(row.median)).unwrap_or_default()
+        rows.iter().copied().find(is_it)
     };
-    let row = |row: &&Row| {
+    let found = |row: &&'a Row| {
+        let [asleep, busy] = ["sleep", "busy"].map(|compute| find(&hidden, row, Some(compute)));
+        [Some(*row), find(other, row, None), asleep, busy]
+    };
+    let cells = |row: &&'a Row| {
         let size = row.bytes.map(|bytes| Size(bytes).to_string()).unwrap_or_default();
-        let name = row.op.clone().unwrap_or_default();
-        let name = row.division.as_ref().map_or_else(|| name.clone(), |division| format!("{name}, {division}"));
-        let times = [digits(row.median), find(other, row, None)];
-        let shares = ["sleep", "busy"].map(|compute| find(&hidden, row, Some(compute)));
-        [name, row.setting(), size].into_iter().chain(times).chain(shares).collect()
+        let figures = found(row).map(|found| found.map(Row::marked).unwrap_or_default());
+        [name(row), row.setting(), size].into_iter().chain(figures).collect()
     };
+    let doubts = persistent.iter().flat_map(&found).flatten().flat_map(Row::doubts).collect();
     let heading = ["operation", "where", "bytes", "persistent, µs", "one-shot, µs", "d_o asleep", "d_o busy"];
     Cells {
         title: "Persistent and one-shot".into(),
         heading: heading.map(str::to_owned).into(),
-        rows: persistent.iter().map(row).collect(),
+        rows: persistent.iter().map(cells).collect(),
+        doubts,
     }
+}
+
+/// The operation, and who takes part in it between nodes if that is not as usual.
+fn name(row: &Row) -> String {
+    let division = row.division.as_ref().map(|division| format!(", {division}")).unwrap_or_default();
+    format!("{}{division}", row.op.as_deref().unwrap_or_default())
 }

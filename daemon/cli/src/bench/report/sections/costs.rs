@@ -46,6 +46,7 @@ fn bars(setting: &str, rows: &[&Row]) -> Figure {
             value: row.median,
             spread,
             look: Look::Marked(number),
+            verdict: None,
             doubts: row.doubts(),
         }
     };

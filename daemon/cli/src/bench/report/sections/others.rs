@@ -27,7 +27,7 @@ pub(super) fn section(records: &Records) -> Section {
             .collect()
     });
     let heading = ["what", "where", "messages", "bytes", "median", "floor", "doubts"];
-    let table = Cells { title: String::new(), heading: heading.map(str::to_owned).into(), rows: cells.collect() };
+    let table = Cells { heading: heading.map(str::to_owned).into(), rows: cells.collect(), ..Cells::default() };
     Section {
         id: "others",
         title: "Waiting, waking and working",

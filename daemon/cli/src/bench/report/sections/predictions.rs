@@ -70,7 +70,8 @@ fn table(rows: &[&Row]) -> Cells {
     };
     let heading = ["program", "size", "what", "where", "predicted", "measured", "unit", "error", "doubts"];
     let heading = heading.map(str::to_owned).into();
-    Cells { title: "Predicted and measured".into(), heading, rows: rows.iter().map(row).collect() }
+    let rows = rows.iter().map(row).collect();
+    Cells { title: "Predicted and measured".into(), heading, rows, ..Cells::default() }
 }
 
 /// A row for each size or program, a column for each parameter.
@@ -82,11 +83,12 @@ fn parameter_table(rows: &[&Row]) -> Cells {
         (None, bytes) => format!("{}, {} bytes", mode(row), Size(bytes.unwrap_or_default())),
     };
     let cells = |((of, setting), found): ((String, String), Vec<&Row>)| {
-        let value = |name: &String| found.iter().find(|row| column(row) == *name).map(|row| digits(row.median));
+        let value = |name: &String| found.iter().find(|row| column(row) == *name).map(|row| row.marked());
         let values = columns.iter().map(|name| value(name).unwrap_or_default());
         [of, setting].into_iter().chain(values).collect()
     };
+    let doubts = rows.iter().flat_map(|row| row.doubts()).collect();
     let rows = groups(rows, |row| (of(row), row.setting())).into_iter().map(cells).collect();
     let heading = ["of", "where"].map(str::to_owned).into_iter().chain(columns.clone()).collect();
-    Cells { title: "Parameters of the model".into(), heading, rows }
+    Cells { title: "Parameters of the model".into(), heading, rows, doubts }
 }

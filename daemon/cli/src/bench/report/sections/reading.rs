@@ -12,8 +12,8 @@ pub(super) fn marks() -> Section {
         id: "reading",
         title: "How to read this page",
         meaning: "A mark is a median. The line through it is where the median lies with 95 % confidence; beside other libraries, it is from the \
-                  lowest to the highest run. Below each figure are its numbers. Figures with hollow marks or a doubt beside them are not to be \
-                  trusted:",
+                  lowest to the highest run. Below each figure are its numbers. Figures with hollow marks, a ~ before or a doubt beside them \
+                  are not to be trusted:",
         tables: vec![cells(["doubt", "what it means", "what to do"], rows.into())],
         ..Section::default()
     }
@@ -42,7 +42,7 @@ pub(super) fn words() -> Section {
 }
 
 fn cells<const N: usize>(heading: [&str; N], rows: Vec<Vec<String>>) -> Cells {
-    Cells { title: String::new(), heading: heading.map(str::to_owned).into(), rows }
+    Cells { heading: heading.map(str::to_owned).into(), rows, ..Cells::default() }
 }
 
 const WORDS: [(&str, &str); 20] = [

@@ -15,7 +15,9 @@ pub(super) fn section(records: &Records) -> Section {
         id: "peers",
         title: "Beside other libraries",
         meaning: "How many times as fast Ropeway is as the best form of each library found, measured in turns in one run; the bar is from the \
-                  lowest to the highest run. Right of 1 Ropeway is faster; where a bar crosses 1, take neither for faster.",
+                  lowest to the highest run. Right of 1 Ropeway is faster, if the word beside the figure says so: it is that of a permutation \
+                  test. Take neither for faster where it is undecided, because runs that differ by chance alone would often be as far apart, \
+                  or where there are too few runs to tell.",
         missing: if figures.is_empty() { vec![missing(records, "other libraries", "compare")] } else { Vec::new() },
         figures,
         ..Section::default()
@@ -34,8 +36,9 @@ pub(super) fn transparency(records: &Records) -> Section {
         id: "transparency",
         title: "One-shot programs",
         meaning: "Programs that register nothing: an integer sort (is) and conjugate gradients (cg) of blocking calls, computing included, beside \
-                  the same over other libraries: what moving a program to Ropeway costs or gains before anything is registered or overlapped. Right of 1 Ropeway is \
-                  faster; where a bar crosses 1, take neither for faster. Bytes are those of a rank's keys, or of its part of the solution.",
+                  the same over other libraries: what moving a program to Ropeway costs or gains before anything is registered or \
+                  overlapped. As above, right of 1 Ropeway is faster if the word beside the figure says so. Bytes are those of a rank's \
+                  keys, or of its part of the solution.",
         figures,
         missing,
         ..Section::default()
@@ -63,6 +66,7 @@ fn figure(of: &str, setting: &str, rows: &[&Row]) -> Figure {
             value,
             spread: Some(spread),
             look: Look::Marked(number),
+            verdict: row.verdict,
             doubts: row.doubts(),
         });
     }

@@ -1,7 +1,7 @@
 //! How fast messages are.
 
 use super::super::chart::{Curve, Look};
-use super::super::curves::{figures, mode, points};
+use super::super::curves::{figures, mode, points_of_others};
 use super::super::peers::best_forms;
 use super::super::records::{Records, Row, groups};
 use super::super::ruler::Scale;
@@ -54,7 +54,7 @@ fn with_peers(mut figures: Vec<Figure>, rows: &[&Row], records: &Records, of: &s
         let there: Vec<_> = best.iter().copied().filter(|row| row.setting() == *setting).collect();
         let begin = chart.curves.iter().filter(|curve| !matches!(curve.look, Look::Floor(_))).count();
         for (number, (peer, rows)) in groups(&there, |row| row.peer.clone()).into_iter().enumerate() {
-            let points = points(&rows, |row| row.peer_median, |_| None);
+            let points = points_of_others(&rows, |row| row.peer_median);
             chart.curves.push(Curve { name: peer, look: Look::Marked(begin + number), points });
         }
         if !there.is_empty() {
