@@ -153,6 +153,19 @@ fn a_peer_that_fails_is_left_out_and_named() {
 }
 
 #[test]
+fn every_collective_can_be_compared() {
+    let prefix = tempfile::tempdir().unwrap();
+    install(prefix.path(), "echo 8 1000000; echo 64 2000000");
+    let output = bench(
+        &["compare", "--of", "bcast,reduce,allreduce,reduce-scatter,scan,exscan,gather,scatter,allgather,alltoall"],
+        prefix.path(),
+    );
+    assert!(output.status.success(), "{output:?}");
+    // Two sizes, in all forms.
+    assert_eq!(records(&output).len(), 10 * 2 * 3);
+}
+
+#[test]
 fn an_interrupt_lets_launchers_clear_up_behind_their_ranks() {
     for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
         let prefix = tempfile::tempdir().unwrap();

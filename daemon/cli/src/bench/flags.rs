@@ -58,8 +58,8 @@ pub(crate) struct Flags {
     /// both in turns [default: independent].
     #[arg(long, value_enum, value_name = "WHO")]
     pub(super) progress: Option<Drivers>,
-    /// What to compare, of latency, bandwidth, exchange, barrier, bcast, allreduce, allgather, alltoall, is and cg [default: the
-    /// first three].
+    /// What to compare, of latency, bandwidth, exchange, the collectives (barrier, bcast, reduce, allreduce, reduce-scatter, scan,
+    /// exscan, gather, scatter, allgather, alltoall), is and cg [default: the first three].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) of: Vec<Kind>,
     /// An MPI library to compare with besides those on PATH and in ROPEWAY_PEERS: its mpicc, or where it is installed. May be
@@ -152,9 +152,7 @@ impl Flags {
             return Err(Failure::CannotRun("--netns joins nodes, so it needs at least two: use --nodes 2".into()));
         }
         if self.rate.is_some() && !self.netns {
-            return Err(Failure::CannotRun(
-                "--rate is that of lines between namespaces, so add --nodes 2 --netns".into(),
-            ));
+            return Err(Failure::CannotRun("--rate is that of lines between namespaces, so add --nodes 2 --netns".into()));
         }
         let collectives = self.collectives(bench)?;
         let sizes = self.sizes.clone().unwrap_or_else(|| usual_sizes(&collectives, sizes));
@@ -261,9 +259,7 @@ fn check_wakeup(wait: WaitMode, sizes: &[Size]) -> Result<(), Failure> {
         return Err(Failure::CannotRun("ranks that poll never sleep: use --wait blocking".to_owned()));
     }
     match sizes.iter().find(|size| size.0 < TIME_BYTES) {
-        Some(size) => {
-            Err(Failure::CannotRun(format!("the time does not fit in {size} bytes: use --sizes {TIME_BYTES}")))
-        }
+        Some(size) => Err(Failure::CannotRun(format!("the time does not fit in {size} bytes: use --sizes {TIME_BYTES}"))),
         None => Ok(()),
     }
 }

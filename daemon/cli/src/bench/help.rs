@@ -205,7 +205,7 @@ Baselines whose programs drive collectives themselves, as schedules of messages 
         name: Name::Compare,
         more: "Each library's launcher runs the same as Ropeway, run by run in turns. Our messages are persistent; theirs are blocking,
 nonblocking and persistent, and the table has the best of them. A difference counts if a permutation test says so.",
-        examples: &["compare --of latency,bandwidth", "compare --nodes 2 --of latency --sizes 8,1M --peer /opt/mpich", "compare -n 4 --of barrier,bcast,allreduce,allgather,alltoall"],
+        examples: &["compare --of latency,bandwidth", "compare --nodes 2 --of latency --sizes 8,1M --peer /opt/mpich", "compare -n 4 --of barrier,allreduce,reduce-scatter,alltoall"],
     },
     Page {
         name: Name::Transparency,

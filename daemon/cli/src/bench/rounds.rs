@@ -7,14 +7,11 @@ use super::Flags;
 use crate::failure::Failure;
 
 /// What to compare.
-pub(super) fn kinds(flags: &Flags) -> Result<Vec<Kind>, Failure> {
+pub(super) fn kinds(flags: &Flags) -> Vec<Kind> {
     if flags.of.is_empty() {
-        return Ok(Kind::OF_MESSAGES.into());
+        return Kind::OF_MESSAGES.into();
     }
-    match flags.of.iter().find(|kind| !kind.has_rival()) {
-        Some(kind) => Err(Failure::CannotRun(format!("compare has no {kind} of others: leave it out of --of"))),
-        None => Ok(flags.of.clone()),
-    }
+    flags.of.clone()
 }
 
 /// Which programs to compare that gain nothing from what Ropeway is for.
@@ -64,7 +61,14 @@ pub(super) fn rounds(flags: &Flags, kinds: &[Kind]) -> Vec<Round> {
             Kind::Bandwidth => &[64 << 10, 256 << 10, 1 << 20, 4 << 20],
             Kind::Exchange => &[8 << 10],
             Kind::Collective(Operation::Barrier) => &[8],
-            Kind::Collective(Operation::Allgather | Operation::Alltoall) => &[8, 1 << 10, 64 << 10],
+            // A block for each rank.
+            Kind::Collective(
+                Operation::ReduceScatter
+                | Operation::Gather
+                | Operation::Scatter
+                | Operation::Allgather
+                | Operation::Alltoall,
+            ) => &[8, 1 << 10, 64 << 10],
             Kind::Collective(_) => &[8, 1 << 10, 64 << 10, 1 << 20],
             Kind::IntegerSort | Kind::ConjugateGradients => &[8 << 10, 64 << 10, 1 << 20],
         };
