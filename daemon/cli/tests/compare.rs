@@ -150,6 +150,9 @@ fn a_peer_that_fails_is_left_out_and_named() {
     assert!(output.status.success(), "{output:?}");
     assert!(records(&output).is_empty());
     assert!(stderr(&output).contains("MPICH 9.8.7 (persistent) is left out"), "{output:?}");
+    // There is nothing for a table.
+    let output = bench_as_table(&["compare", "--of", "latency"], prefix.path());
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), ""), "{output:?}");
 }
 
 #[test]
@@ -178,14 +181,16 @@ fn an_interrupt_lets_launchers_clear_up_behind_their_ranks() {
         );
         install_with(prefix.path(), &rank, &launcher);
         let tools = tools();
-        let mut tool =
-            command(&["compare", "--of", "latency", "--quiet"], prefix.path(), tools.path()).spawn().unwrap();
+        let mut command = command(&["compare", "--of", "latency", "--quiet"], prefix.path(), tools.path());
+        let mut tool = command.stdout(Stdio::piped()).spawn().unwrap();
         while !(segment.exists() && started.exists()) {
             assert_eq!(tool.try_wait().unwrap(), None, "it ended before it was interrupted");
             std::thread::yield_now();
         }
         kill(Pid::from_raw(tool.id() as i32), signal).unwrap();
-        assert_eq!(tool.wait().unwrap().code(), Some(status));
+        let output = tool.wait_with_output().unwrap();
+        // No table of nothing.
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(status), ""));
         assert!(!segment.exists(), "a segment was left behind by {signal}");
     }
 }
