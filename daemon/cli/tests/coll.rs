@@ -58,6 +58,7 @@ fn every_collective_is_measured_and_right_on_one_and_two_nodes() {
         for record in &records {
             assert_eq!((&record["bench"], &record["op"]), (&"coll".into(), &operation.into()));
             assert_eq!(record.get("bytes").is_none(), operation == "barrier");
+            assert_eq!(record["unit"], if record["metric"] == "latency" { "us" } else { "ratio" });
             assert!(record["min"].as_f64().unwrap() <= record["median"].as_f64().unwrap(), "{record}");
         }
         for latency in records.iter().filter(|record| record["metric"] == "latency") {

@@ -91,6 +91,7 @@ fn asynchrony_is_measured_on_one_and_two_nodes() {
         for record in records(&output) {
             let median = record["median"].as_f64().unwrap();
             assert!(if record["metric"] == "d_a" { median < 1.0 } else { median > 0.0 }, "{record}");
+            assert_eq!(record["unit"], if record["metric"] == "d_a" { "ratio" } else { "us" });
         }
     }
 }
