@@ -16,7 +16,8 @@ use crate::failure::{Failure, print};
 
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let job = flags.job()?;
-    let explanation = Explanation::new(job, flags.algorithm.clone()).map_err(Failure::other)?;
+    let explanation =
+        Explanation::new(job, flags.algorithm.clone()).map_err(|error| Failure::Usage(error.to_string()))?;
     if let Some(path) = &flags.svg {
         let drawing = svg::draw(&explanation)?;
         fs::write(path, drawing)

@@ -20,7 +20,7 @@ pub(super) fn kernels(flags: &Flags) -> Result<Vec<Kind>, Failure> {
         return Ok(Kind::OF_KERNELS.into());
     }
     match flags.of.iter().find(|kind| !Kind::OF_KERNELS.contains(kind)) {
-        Some(kind) => Err(Failure::CannotRun(format!("transparency --of takes is and cg: for {kind} see compare"))),
+        Some(kind) => Err(Failure::Usage(format!("transparency --of takes is and cg: for {kind} see compare"))),
         None => Ok(flags.of.clone()),
     }
 }
@@ -29,17 +29,17 @@ pub(super) fn kernels(flags: &Flags) -> Result<Vec<Kind>, Failure> {
 pub(super) fn check(bench: &str, kinds: &[Kind], flags: &Flags) -> Result<(), Failure> {
     let ranks = flags.ranks;
     if kinds.iter().any(|kind| Kind::OF_MESSAGES.contains(kind)) && !ranks.is_multiple_of(2) {
-        return Err(Failure::CannotRun(format!("{bench} pairs the ranks, and {ranks} are not pairs: use -n 2")));
+        return Err(Failure::Usage(format!("{bench} pairs the ranks, and {ranks} are not pairs: use -n 2")));
     }
     if ranks < 2 {
-        return Err(Failure::CannotRun(format!("{bench} needs at least 2 ranks: use -n 2")));
+        return Err(Failure::Usage(format!("{bench} needs at least 2 ranks: use -n 2")));
     }
     if let Some(kernel) = kinds.iter().find(|kind| flags.touch && Kind::OF_KERNELS.contains(kind)) {
-        return Err(Failure::CannotRun(format!("{kernel} writes what it sends: leave --touch out")));
+        return Err(Failure::Usage(format!("{kernel} writes what it sends: leave --touch out")));
     }
     let is_barrier = |kind: &Kind| *kind == Kind::Collective(Operation::Barrier);
     if kinds.iter().all(is_barrier) && (flags.sizes.is_some() || flags.touch) {
-        return Err(Failure::CannotRun("a barrier has no size and no data: leave --sizes and --touch out".into()));
+        return Err(Failure::Usage("a barrier has no size and no data: leave --sizes and --touch out".into()));
     }
     Ok(())
 }

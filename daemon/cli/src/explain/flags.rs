@@ -102,7 +102,7 @@ impl Flags {
     pub(super) fn job(&self) -> Result<Job, Failure> {
         let nodes = self.nodes.unwrap_or(self.ranks);
         let participants = self.participants();
-        let refuse = |why: String| Err(Failure::Other(why));
+        let refuse = |why: String| Err(Failure::Usage(why));
         if nodes > self.ranks {
             return refuse(format!(
                 "{nodes} nodes for {} ranks: each node needs one, so --nodes is at most -n",
