@@ -422,11 +422,11 @@ mod tests {
                 let contest = Contest { kind, touch, batch_s: 0.0 };
                 let mut part = Part::new(&world, contest, bytes).unwrap();
                 for _ in 0..2 {
+                    part.rounds(2).unwrap();
+                    part.check().unwrap();
                     part.spoil();
                     let checked = part.check();
                     assert_eq!(checked.is_err(), gets(kind, world.rank()), "{kind} of {bytes}, {touch}: {checked:?}");
-                    part.rounds(2).unwrap();
-                    part.check().unwrap();
                 }
             }
         });
