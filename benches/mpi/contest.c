@@ -2,7 +2,7 @@
  *
  *   contest KIND FORM TOUCH BATCH_S SIZE...
  *
- *   KIND latency|bandwidth|exchange, or barrier|bcast|allreduce|allgather|alltoall, or is|cg
+ *   KIND latency|bandwidth|exchange, or one of NAMES, or is|cg
  *   FORM persistent|nonblocking, or for the collectives blocking, or for is and cg only that          TOUCH 0|1
  *
  * Rank 0 prints "version TEXT", then "SIZE MEDIAN" for each size: microseconds, 10^6 bytes a second, or messages a second.
@@ -12,21 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCHES = 5, WINDOW = 64, WINDOW_BYTES = 64 << 20 };
+enum { BATCHES = 5, WINDOW = 64, WINDOW_BYTES = 64 << 20, VALUES_OF_PLACES = 251, SPOILT = 255 };
 
 static int me, np, persistent, touch;
 
 #include "kernels.h"
-
-/* Requests and buffers of one rank. */
-struct side {
-    int window; /* messages at once */
-    int sends, recvs; /* how many of them */
-    long bytes;
-    char *out, *in;
-    int to, from;
-    MPI_Request send[WINDOW], recv[WINDOW];
-};
 
 static void *memory(long bytes) {
     void *start = NULL;
@@ -34,8 +24,76 @@ static void *memory(long bytes) {
     return memset(start, 0, bytes);
 }
 
+/* What a rank sends: a pattern of its own that stays, or in each round another value. Never what receivers are spoilt with. */
+static unsigned value(int rank, long place, long round) {
+    if (touch) return (unsigned)(round % VALUES_OF_PLACES);
+    return (7u * (unsigned)rank + (unsigned)place) % VALUES_OF_PLACES + 1;
+}
+
+/* What is timed. */
+struct contest {
+    void *what;
+    void (*rounds)(void *what, long count);
+    void (*spoil)(void *what); /* what has come, so that it is seen whether it comes again; may be null */
+    double (*figure)(const void *what, double round_s);
+};
+
+/* How many rounds fill a batch, found by doing more and more of them: the first ones take longer than others, and a batch of few
+   would measure how ranks leave the barrier before it. */
+static long rounds_in_batch(const struct contest *c, double batch_s) {
+    long rounds = 1, factor = 0;
+    while (factor != 1) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double begin = MPI_Wtime();
+        c->rounds(c->what, rounds);
+        double took = MPI_Wtime() - begin;
+        factor = 2 * took > batch_s ? 1 : 8 * took < batch_s ? 8 : (long)(batch_s / took);
+        MPI_Bcast(&factor, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+        rounds *= factor;
+    }
+    return rounds;
+}
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Does batches of rounds, each for `batch_s` seconds, and prints what a round takes, averaged over the ranks, as a figure. */
+static void time_rounds(const struct contest *c, long bytes, double batch_s) {
+    long rounds = rounds_in_batch(c, batch_s);
+    double figures[BATCHES];
+    if (c->spoil) c->spoil(c->what);
+    for (int b = 0; b < BATCHES; b++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double begin = MPI_Wtime();
+        c->rounds(c->what, rounds);
+        double mine = MPI_Wtime() - begin, sum = 0;
+        MPI_Reduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+        figures[b] = c->figure(c->what, sum / np / rounds);
+    }
+    qsort(figures, BATCHES, sizeof *figures, compare);
+    if (!me) printf("%ld %.9g\n", bytes, figures[BATCHES / 2]), fflush(stdout);
+}
+
+static double microseconds(const void *what, double round_s) { (void)what; return round_s * 1e6; }
+
+/* Requests and buffers of one rank. */
+struct side {
+    int leads;
+    int window; /* messages at once */
+    int sends, recvs; /* how many of them */
+    long bytes, round;
+    char *out, *in;
+    char ack; /* the answer to a window */
+    int to, from;
+    MPI_Request send[WINDOW], recv[WINDOW];
+};
+
 static void set_up(struct side *s) {
     s->out = memory(s->bytes * s->window), s->in = memory(s->bytes * s->window);
+    for (long i = 0; i < s->bytes * s->sends; i++) s->out[i] = (char)value(me, i, 0);
+    s->ack = 1;
     if (!persistent) return;
     for (int i = 0; i < s->sends; i++)
         MPI_Send_init(s->out + i * s->bytes, s->bytes, MPI_CHAR, s->to, 1, MPI_COMM_WORLD, &s->send[i]);
@@ -57,8 +115,8 @@ static void start_recvs(struct side *s) {
         MPI_Irecv(s->in + i * s->bytes, s->bytes, MPI_CHAR, s->from, 1, MPI_COMM_WORLD, &s->recv[i]);
 }
 
-static void start_sends(struct side *s, long round) {
-    if (touch) memset(s->out, (int)(round % 251), s->bytes * s->sends);
+static void start_sends(struct side *s) {
+    if (touch) memset(s->out, (int)value(me, 0, s->round), s->bytes * s->sends);
     if (persistent) { MPI_Startall(s->sends, s->send); return; }
     for (int i = 0; i < s->sends; i++)
         MPI_Isend(s->out + i * s->bytes, s->bytes, MPI_CHAR, s->to, 1, MPI_COMM_WORLD, &s->send[i]);
@@ -67,142 +125,213 @@ static void start_sends(struct side *s, long round) {
 static void wait_sends(struct side *s) { MPI_Waitall(s->sends, s->send, MPI_STATUSES_IGNORE); }
 static void wait_recvs(struct side *s) { MPI_Waitall(s->recvs, s->recv, MPI_STATUSES_IGNORE); }
 
-static void latency(struct side *s, long first, long rounds) {
-    int leads = me < np / 2;
-    for (long r = first; r < first + rounds; r++) {
+static void latency(void *what, long rounds) {
+    struct side *s = what;
+    for (; rounds; rounds--) {
+        s->round++;
         start_recvs(s);
-        if (leads) start_sends(s, r), wait_sends(s), wait_recvs(s);
-        else wait_recvs(s), start_sends(s, r), wait_sends(s);
+        if (s->leads) start_sends(s), wait_sends(s), wait_recvs(s);
+        else wait_recvs(s), start_sends(s), wait_sends(s);
     }
 }
 
-static void bandwidth(struct side *s, long first, long rounds) {
-    int leads = me < np / 2, peer = leads ? s->to : s->from;
-    char ack = 0;
-    for (long r = first; r < first + rounds; r++) {
-        if (leads) {
-            start_sends(s, r), wait_sends(s);
-            MPI_Recv(&ack, 1, MPI_CHAR, peer, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+static void bandwidth(void *what, long rounds) {
+    struct side *s = what;
+    for (; rounds; rounds--) {
+        s->round++;
+        if (s->leads) {
+            start_sends(s), wait_sends(s);
+            MPI_Recv(&s->ack, 1, MPI_CHAR, s->from, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         } else {
             start_recvs(s), wait_recvs(s);
-            MPI_Send(&ack, 1, MPI_CHAR, peer, 2, MPI_COMM_WORLD);
+            MPI_Send(&s->ack, 1, MPI_CHAR, s->to, 2, MPI_COMM_WORLD);
         }
     }
 }
 
-static void exchange(struct side *s, long first, long rounds) {
-    for (long r = first; r < first + rounds; r++) start_recvs(s), start_sends(s, r), wait_recvs(s), wait_sends(s);
-}
-
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* The figure of one batch: seconds of `rounds` rounds, averaged over the ranks. */
-static double figure(const char *kind, const struct side *s, double seconds, long rounds) {
-    if (!strcmp(kind, "latency")) return seconds / rounds / 2 * 1e6;
-    if (!strcmp(kind, "bandwidth")) return (double)s->bytes * s->window * rounds * (np / 2) / seconds / 1e6;
-    return (double)np * rounds / seconds;
-}
-
-/* Which collective, or 0. */
-static char collective(const char *kind) {
-    return !strcmp(kind, "barrier") ? 'b' : !strcmp(kind, "bcast") ? 'c' : !strcmp(kind, "allreduce") ? 'r'
-         : !strcmp(kind, "allgather") ? 'g' : !strcmp(kind, "alltoall") ? 'a' : 0;
-}
-
-/* Starts it: form p(ersistent; only registers), n(onblocking), b(locking). */
-static void call(char which, char form, char *in, char *out, long bytes, MPI_Request *request) {
-    MPI_Comm w = MPI_COMM_WORLD;
-    int n = (int)bytes, d = (int)((bytes + 7) / 8);
-#if MPI_VERSION >= 4
-    MPI_Info i = MPI_INFO_NULL;
-    if (form == 'p') {
-        if (which == 'b') MPI_Barrier_init(w, i, request);
-        if (which == 'c') MPI_Bcast_init(out, n, MPI_CHAR, 0, w, i, request);
-        if (which == 'r') MPI_Allreduce_init(in, out, d, MPI_DOUBLE, MPI_SUM, w, i, request);
-        if (which == 'g') MPI_Allgather_init(in, n, MPI_CHAR, out, n, MPI_CHAR, w, i, request);
-        if (which == 'a') MPI_Alltoall_init(in, n, MPI_CHAR, out, n, MPI_CHAR, w, i, request);
-    }
-#endif
-    if (form == 'n') {
-        if (which == 'b') MPI_Ibarrier(w, request);
-        if (which == 'c') MPI_Ibcast(out, n, MPI_CHAR, 0, w, request);
-        if (which == 'r') MPI_Iallreduce(in, out, d, MPI_DOUBLE, MPI_SUM, w, request);
-        if (which == 'g') MPI_Iallgather(in, n, MPI_CHAR, out, n, MPI_CHAR, w, request);
-        if (which == 'a') MPI_Ialltoall(in, n, MPI_CHAR, out, n, MPI_CHAR, w, request);
-    }
-    if (form == 'b') {
-        if (which == 'b') MPI_Barrier(w);
-        if (which == 'c') MPI_Bcast(out, n, MPI_CHAR, 0, w);
-        if (which == 'r') MPI_Allreduce(in, out, d, MPI_DOUBLE, MPI_SUM, w);
-        if (which == 'g') MPI_Allgather(in, n, MPI_CHAR, out, n, MPI_CHAR, w);
-        if (which == 'a') MPI_Alltoall(in, n, MPI_CHAR, out, n, MPI_CHAR, w);
+static void exchange(void *what, long rounds) {
+    struct side *s = what;
+    for (; rounds; rounds--) {
+        s->round++;
+        start_recvs(s), start_sends(s), wait_recvs(s), wait_sends(s);
     }
 }
 
-/* How many rounds fill a batch, found by doing more and more of them: the first ones take longer than others, and a batch of few
-   would measure how ranks leave the barrier before it. */
-static long rounds_in_batch(void (*do_rounds)(void *, long), void *what, double batch_s) {
-    long rounds = 1, factor = 0;
-    while (factor != 1) {
-        MPI_Barrier(MPI_COMM_WORLD);
-        double begin = MPI_Wtime();
-        do_rounds(what, rounds);
-        double took = MPI_Wtime() - begin;
-        factor = 2 * took > batch_s ? 1 : 8 * took < batch_s ? 8 : (long)(batch_s / took);
-        MPI_Bcast(&factor, 1, MPI_LONG, 0, MPI_COMM_WORLD);
-        rounds *= factor;
-    }
-    return rounds;
+static double half_rtt(const void *what, double round_s) { return microseconds(what, round_s / 2); }
+static double messages_a_second(const void *what, double round_s) { (void)what; return np / round_s; }
+static double megabytes_a_second(const void *what, double round_s) {
+    const struct side *s = what;
+    return (double)s->bytes * s->window * (np / 2) / round_s / 1e6;
 }
 
-/* Does batches of rounds, each for `batch_s` seconds, and prints the microseconds that a round takes. */
-static void time_rounds(void (*do_rounds)(void *, long), void *what, long bytes, double batch_s) {
-    long rounds = rounds_in_batch(do_rounds, what, batch_s);
-    double begin;
-    double figures[BATCHES];
-    for (int b = 0; b < BATCHES; b++) {
-        MPI_Barrier(MPI_COMM_WORLD);
-        begin = MPI_Wtime();
-        do_rounds(what, rounds);
-        double mine = MPI_Wtime() - begin, sum = 0;
-        MPI_Reduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-        figures[b] = sum / np / rounds * 1e6;
-    }
-    qsort(figures, BATCHES, sizeof *figures, compare);
-    if (!me) printf("%ld %.9g\n", bytes, figures[BATCHES / 2]), fflush(stdout);
+static void spoil_messages(void *what) {
+    struct side *s = what;
+    memset(s->in, SPOILT, s->bytes * s->recvs);
+    if (s->leads) s->ack = 0;
 }
 
-/* A collective and its arrays. */
-struct together {
-    char which, form;
-    char *in, *out;
-    long bytes;
-    MPI_Request *request;
+static void check_messages(const struct side *s, int is_window) {
+    for (long i = 0; i < s->bytes * s->recvs; i++)
+        if (s->in[i] != (char)value(s->from, i, s->round)) wrong_at("byte", i);
+    if (is_window && s->ack != 1) wrong("an answer is wrong");
+}
+
+static void messages(const char *kind, long bytes, double batch_s) {
+    int is_window = !strcmp(kind, "bandwidth"), is_exchange = !strcmp(kind, "exchange"), half = np / 2;
+    struct side s = { .leads = me < half, .bytes = bytes, .window = 1 };
+    if (is_window) s.window = bytes * WINDOW > WINDOW_BYTES ? (int)(WINDOW_BYTES / bytes) : WINDOW;
+    if (s.window < 1) s.window = 1;
+    s.sends = is_window && !s.leads ? 0 : s.window, s.recvs = is_window && s.leads ? 0 : s.window;
+    if (is_exchange) s.to = (me + 1) % np, s.from = (me + np - 1) % np;
+    else s.to = s.from = s.leads ? me + half : me - half;
+    struct contest c = { &s, latency, spoil_messages, half_rtt };
+    if (is_window) c.rounds = bandwidth, c.figure = megabytes_a_second;
+    if (is_exchange) c.rounds = exchange, c.figure = messages_a_second;
+    set_up(&s);
+    time_rounds(&c, bytes, batch_s);
+    check_messages(&s, is_window);
+    tear_down(&s);
+}
+
+enum operation {
+    BARRIER, BCAST, REDUCE, ALLREDUCE, REDUCE_SCATTER, SCAN, EXSCAN, GATHER, SCATTER, ALLGATHER, ALLTOALL, OPERATIONS
 };
+
+static const char *const NAMES[OPERATIONS] = {
+    "barrier", "bcast", "reduce", "allreduce", "reduce-scatter", "scan", "exscan", "gather", "scatter", "allgather", "alltoall"
+};
+
+/* One rank's part in a collective, with root 0. Doubles are added up, else bytes are passed on. */
+struct together {
+    enum operation operation;
+    char form; /* p(ersistent), n(onblocking), b(locking) */
+    int adds;
+    int count; /* elements of a block */
+    long brought, got; /* elements of this rank's */
+    char *in, *out;
+    long round;
+    MPI_Request request;
+};
+
+#if MPI_VERSION >= 4
+#define REGISTER(name, ...) MPI_##name##_init(__VA_ARGS__, MPI_INFO_NULL, &t->request)
+#else
+#define REGISTER(name, ...) \
+    do { fprintf(stderr, "it has no persistent collectives\n"), MPI_Abort(MPI_COMM_WORLD, 3); } while (0)
+#endif
+
+/* The same arguments in all forms; a persistent one is only registered. */
+#define CALL(name, nonblocking, ...) \
+    do { \
+        if (t->form == 'b') MPI_##name(__VA_ARGS__); \
+        else if (t->form == 'n') MPI_##nonblocking(__VA_ARGS__, &t->request); \
+        else REGISTER(name, __VA_ARGS__); \
+    } while (0)
+
+static void call(struct together *t) {
+    MPI_Comm w = MPI_COMM_WORLD;
+    void *in = t->in, *out = t->out;
+    int n = t->count;
+    switch (t->operation) {
+    case BARRIER: CALL(Barrier, Ibarrier, w); break;
+    case BCAST: CALL(Bcast, Ibcast, out, n, MPI_CHAR, 0, w); break;
+    case REDUCE: CALL(Reduce, Ireduce, in, out, n, MPI_DOUBLE, MPI_SUM, 0, w); break;
+    case ALLREDUCE: CALL(Allreduce, Iallreduce, in, out, n, MPI_DOUBLE, MPI_SUM, w); break;
+    case REDUCE_SCATTER: CALL(Reduce_scatter_block, Ireduce_scatter_block, in, out, n, MPI_DOUBLE, MPI_SUM, w); break;
+    case SCAN: CALL(Scan, Iscan, in, out, n, MPI_DOUBLE, MPI_SUM, w); break;
+    case EXSCAN: CALL(Exscan, Iexscan, in, out, n, MPI_DOUBLE, MPI_SUM, w); break;
+    case GATHER: CALL(Gather, Igather, in, n, MPI_CHAR, out, n, MPI_CHAR, 0, w); break;
+    case SCATTER: CALL(Scatter, Iscatter, in, n, MPI_CHAR, out, n, MPI_CHAR, 0, w); break;
+    case ALLGATHER: CALL(Allgather, Iallgather, in, n, MPI_CHAR, out, n, MPI_CHAR, w); break;
+    case ALLTOALL: CALL(Alltoall, Ialltoall, in, n, MPI_CHAR, out, n, MPI_CHAR, w); break;
+    case OPERATIONS: break;
+    }
+}
+
+/* Blocks of this rank's input and output. The root of a broadcast brings its output. */
+static void set_blocks(struct together *t) {
+    int in = 1, out = 1;
+    switch (t->operation) {
+    case BARRIER: in = out = 0; break;
+    case BCAST: in = !me; break;
+    case REDUCE: out = !me; break;
+    case EXSCAN: out = me > 0; break;
+    case REDUCE_SCATTER: in = np; break;
+    case GATHER: out = me ? 0 : np; break;
+    case SCATTER: in = me ? 0 : np; break;
+    case ALLGATHER: out = np; break;
+    case ALLTOALL: in = out = np; break;
+    default: break;
+    }
+    t->brought = (long)in * t->count, t->got = (long)out * t->count;
+}
+
+/* Whose elements an element of the output is made of, and where these have it. */
+static void origin(const struct together *t, long element, int *first, int *end, long *place) {
+    long own_block = (long)me * t->count;
+    int from = (int)(element / t->count);
+    *first = 0, *end = np, *place = element;
+    switch (t->operation) {
+    case BCAST: *end = 1; break;
+    case REDUCE_SCATTER: *place = own_block + element; break;
+    case SCAN: *end = me + 1; break;
+    case EXSCAN: *end = me; break;
+    case SCATTER: *end = 1, *place = own_block + element; break;
+    case GATHER: case ALLGATHER: *first = from, *end = from + 1, *place = element % t->count; break;
+    case ALLTOALL: *first = from, *end = from + 1, *place = own_block + element % t->count; break;
+    default: break;
+    }
+}
+
+static void bring(struct together *t) {
+    char *bytes = t->operation == BCAST ? t->out : t->in;
+    double *numbers = (double *)t->in;
+    if (t->adds) for (long i = 0; i < t->brought; i++) numbers[i] = value(me, i, t->round);
+    else if (touch) memset(bytes, (int)value(me, 0, t->round), t->brought);
+    else for (long i = 0; i < t->brought; i++) bytes[i] = (char)value(me, i, t->round);
+}
 
 static void rounds_together(void *what, long rounds) {
     struct together *t = what;
-    for (long r = 0; r < rounds; r++) {
-        if (touch) memset(t->in, (int)(r % 251), t->bytes);
-        if (t->form == 'p') MPI_Start(t->request); else call(t->which, t->form, t->in, t->out, t->bytes, t->request);
-        if (t->form != 'b') MPI_Wait(t->request, MPI_STATUS_IGNORE);
+    for (; rounds; rounds--) {
+        t->round++;
+        if (touch) bring(t);
+        if (t->form == 'p') MPI_Start(&t->request); else call(t);
+        if (t->form != 'b') MPI_Wait(&t->request, MPI_STATUS_IGNORE);
     }
 }
 
-static void together(char which, char form, long bytes, double batch_s) {
-    char *in = memory((bytes + 8) * np), *out = memory((bytes + 8) * np);
-    MPI_Request request = MPI_REQUEST_NULL;
-#if MPI_VERSION < 4
-    if (form == 'p') { if (!me) fprintf(stderr, "it has no persistent collectives\n"); MPI_Abort(MPI_COMM_WORLD, 3); }
-#endif
-    if (form == 'p') call(which, form, in, out, bytes, &request);
-    struct together t = { which, form, in, out, bytes, &request };
-    time_rounds(rounds_together, &t, bytes, batch_s);
-    if (form == 'p') MPI_Request_free(&request);
-    free(in), free(out);
+static void spoil_result(void *what) {
+    struct together *t = what;
+    int is_source = t->operation == BCAST && !me;
+    if (!is_source) memset(t->out, SPOILT, t->got * (t->adds ? sizeof(double) : 1));
+}
+
+static void check_result(const struct together *t) {
+    const double *numbers = (const double *)t->out;
+    for (long i = 0; i < t->got; i++) {
+        int first, end;
+        long place;
+        unsigned expected = 0;
+        origin(t, i, &first, &end, &place);
+        for (int rank = first; rank < end; rank++) expected += value(rank, place, t->round);
+        if (t->adds ? numbers[i] != expected : t->out[i] != (char)expected) wrong_at("element", i);
+    }
+}
+
+static void together(enum operation operation, char form, long bytes, double batch_s) {
+    struct together t = { .operation = operation, .form = form, .request = MPI_REQUEST_NULL };
+    t.adds = operation == REDUCE || operation == ALLREDUCE || operation == REDUCE_SCATTER || operation == SCAN || operation == EXSCAN;
+    t.count = (int)(t.adds ? (bytes + 7) / 8 : bytes);
+    t.in = memory((bytes + 8) * np), t.out = memory((bytes + 8) * np);
+    set_blocks(&t);
+    bring(&t);
+    if (form == 'p') call(&t);
+    struct contest c = { &t, rounds_together, spoil_result, microseconds };
+    time_rounds(&c, bytes, batch_s);
+    check_result(&t);
+    if (form == 'p') MPI_Request_free(&t.request);
+    free(t.in), free(t.out);
 }
 
 static void sort_rounds(void *what, long rounds) { while (rounds--) sort_round(what); }
@@ -210,51 +339,26 @@ static void gradients_rounds(void *what, long rounds) { while (rounds--) gradien
 
 static void sort(long bytes, double batch_s) {
     struct sort s;
+    struct contest c = { &s, sort_rounds, NULL, microseconds };
     sort_set_up(&s, bytes);
-    time_rounds(sort_rounds, &s, bytes, batch_s);
+    time_rounds(&c, bytes, batch_s);
     sort_check(&s), sort_tear_down(&s);
 }
 
 static void gradients(long bytes, double batch_s) {
     struct gradients g;
+    struct contest c = { &g, gradients_rounds, NULL, microseconds };
     gradients_set_up(&g, bytes);
-    time_rounds(gradients_rounds, &g, bytes, batch_s);
+    time_rounds(&c, bytes, batch_s);
     gradients_check(&g), gradients_tear_down(&g);
 }
 
-static void run(const char *kind, long bytes, double batch_s) {
-    void (*contest)(struct side *, long, long) = !strcmp(kind, "latency") ? latency : !strcmp(kind, "bandwidth") ? bandwidth : exchange;
-    int is_window = contest == bandwidth, leads = me < np / 2, half = np / 2;
-    struct side s = { .bytes = bytes, .window = 1 };
-    if (is_window) s.window = bytes * WINDOW > WINDOW_BYTES ? (int)(WINDOW_BYTES / bytes) : WINDOW;
-    if (s.window < 1) s.window = 1;
-    s.sends = is_window && !leads ? 0 : s.window, s.recvs = is_window && leads ? 0 : s.window;
-    if (contest == exchange) s.to = (me + 1) % np, s.from = (me + np - 1) % np;
-    else s.to = s.from = leads ? me + half : me - half;
-    set_up(&s);
-    long first = 1, rounds = 3;
-    MPI_Barrier(MPI_COMM_WORLD);
-    contest(&s, first, rounds), first += rounds;
-    double begin = MPI_Wtime();
-    contest(&s, first, rounds), first += rounds;
-    double each = (MPI_Wtime() - begin) / rounds;
-    rounds = each > 0 && batch_s / each > 1 ? (long)(batch_s / each) : 1;
-    MPI_Bcast(&rounds, 1, MPI_LONG, 0, MPI_COMM_WORLD);
-    double figures[BATCHES];
-    for (int b = 0; b < BATCHES; b++) {
-        MPI_Barrier(MPI_COMM_WORLD);
-        begin = MPI_Wtime();
-        contest(&s, first, rounds), first += rounds;
-        double mine = MPI_Wtime() - begin, sum = 0;
-        MPI_Reduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-        figures[b] = figure(kind, &s, sum / np, rounds);
-    }
-    char expected = touch ? (char)((first - 1) % 251) : 0;
-    for (long i = 0; i < s.bytes * s.recvs; i++)
-        if (s.in[i] != expected) fprintf(stderr, "byte %ld is wrong\n", i), MPI_Abort(MPI_COMM_WORLD, 1);
-    qsort(figures, BATCHES, sizeof *figures, compare);
-    if (!me) printf("%ld %.9g\n", bytes, figures[BATCHES / 2]), fflush(stdout);
-    tear_down(&s);
+static void run(const char *kind, char form, long bytes, double batch_s) {
+    for (int i = 0; i < OPERATIONS; i++)
+        if (!strcmp(kind, NAMES[i])) { together((enum operation)i, form, bytes, batch_s); return; }
+    if (!strcmp(kind, "is")) sort(bytes, batch_s);
+    else if (!strcmp(kind, "cg")) gradients(bytes, batch_s);
+    else messages(kind, bytes, batch_s);
 }
 
 int main(int argc, char **argv) {
@@ -267,15 +371,7 @@ int main(int argc, char **argv) {
     MPI_Get_library_version(version, &length);
     version[strcspn(version, "\n")] = 0;
     if (!me) printf("version %s\n", version);
-    for (int i = 5; i < argc; i++) {
-        char which = collective(argv[1]);
-        long bytes = atol(argv[i]);
-        double batch_s = atof(argv[4]);
-        if (which) together(which, argv[2][0], bytes, batch_s);
-        else if (!strcmp(argv[1], "is")) sort(bytes, batch_s);
-        else if (!strcmp(argv[1], "cg")) gradients(bytes, batch_s);
-        else run(argv[1], bytes, batch_s);
-    }
+    for (int i = 5; i < argc; i++) run(argv[1], argv[2][0], atol(argv[i]), atof(argv[4]));
     MPI_Finalize();
     return 0;
 }

@@ -15,6 +15,11 @@ static void wrong(const char *what) {
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
+static void wrong_at(const char *what, long index) {
+    fprintf(stderr, "%s %ld is wrong\n", what, index);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
 struct sort {
     long round, count, received_count, room;
     unsigned *keys, *ordered, *received; /* `room` keys fit into the last */

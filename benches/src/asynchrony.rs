@@ -51,7 +51,7 @@ pub(crate) fn run_one(
     for (case, _, batches) in &entrants {
         let Case { mode, compute, class: Class { notification, progress }, .. } = *case;
         let metrics = [
-            ("d_a", "", &batches.d_a),
+            ("d_a", "ratio", &batches.d_a),
             ("t_comm", "us", &batches.t_comm),
             ("t_async", "us", &batches.t_async),
             ("t_start", "us", &batches.t_start),

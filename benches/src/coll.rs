@@ -109,7 +109,7 @@ impl Entrant {
         let latency = Measured { missed, ..measured("latency", "us", &self.samples) };
         console.outcome(&self.case.label(), latency)?;
         for (compute, hiding) in &self.hidings {
-            let d_o = Measured { compute: Some(*compute), ..measured("d_o", "", hiding.batches.d_o()) };
+            let d_o = Measured { compute: Some(*compute), ..measured("d_o", "ratio", hiding.batches.d_o()) };
             console.outcome(&self.case.label_with(*compute), d_o)?;
         }
         Ok(())

@@ -9,13 +9,14 @@ use ropeway_examples::Mode;
 use serde::{Deserialize, Serialize};
 
 use crate::allocations::measured;
+use crate::contribution::Extent;
 use crate::everyone::Everyone;
 use crate::kernel::{Kernel, kernel};
 use crate::method::Method;
 use crate::operation::{CollectiveCall, Operation, UnknownOperation};
 use crate::statistics::Summary;
 use crate::together::{Means, Together, together};
-use crate::{BenchError, Console, Measured, Plan, gather};
+use crate::{BenchError, Console, Measured, Plan, gather, pattern};
 
 /// The other side, as C source.
 pub const MPI_CONTEST: &str = include_str!("../mpi/contest.c");
@@ -66,11 +67,6 @@ impl Kind {
             Self::Collective(_) => &["persistent", "nonblocking", "blocking"],
             Self::IntegerSort | Self::ConjugateGradients => &["blocking"],
         }
-    }
-
-    /// Whether the other side can do it.
-    pub fn has_rival(self) -> bool {
-        self.operation().is_none_or(|operation| WITH_RIVAL.contains(&operation))
     }
 }
 
@@ -149,6 +145,7 @@ fn batches(world: &Communicator, contest: Contest, bytes: usize) -> Result<Vec<f
     let mut side = Part::new(world, contest, bytes)?;
     let rounds = rounds_in_batch(world, &mut side, contest.batch_s)?;
     let mut figures = Vec::new();
+    side.spoil();
     for _ in 0..BATCHES {
         world.barrier()?;
         let begin = Instant::now();
@@ -191,7 +188,8 @@ impl Part {
     fn new(world: &Communicator, contest: Contest, bytes: usize) -> Result<Self, BenchError> {
         if let Some(operation) = contest.kind.operation() {
             let (method, call) = (Method::usual(), CollectiveCall::of(operation));
-            let together = together(world, Means::Ropeway(&method, Mode::Persistent), call, bytes)?;
+            let mut together = together(world, Means::Ropeway(&method, Mode::Persistent), call, bytes)?;
+            together.prepare(UNTOUCHED, Extent::All);
             return Ok(Self::Together { together, touch: contest.touch, round: 0 });
         }
         match kernel(world, contest.kind, bytes) {
@@ -214,6 +212,15 @@ impl Part {
         }
     }
 
+    /// Overwrites what has come, so that it is seen whether it comes again. What programs get depends on the round.
+    fn spoil(&mut self) {
+        match self {
+            Self::Messages(side) => side.spoil(),
+            Self::Together { together, .. } => together.spoil(),
+            Self::Kernel(_) => {}
+        }
+    }
+
     /// What a batch of so many rounds, which took so long on average, is worth.
     fn figure(&self, mean_s: f64, rounds: f64) -> f64 {
         match self {
@@ -225,7 +232,8 @@ impl Part {
     fn check(&self) -> Result<(), BenchError> {
         match self {
             Self::Messages(side) => side.check(),
-            Self::Together { .. } => Ok(()),
+            Self::Together { together, touch: true, round } => together.check_touched(*round),
+            Self::Together { together, touch: false, .. } => together.check(UNTOUCHED, Extent::All),
             Self::Kernel(kernel) => kernel.check(),
         }
     }
@@ -236,6 +244,8 @@ struct Side {
     contest: Contest,
     ranks: u32,
     leads: bool,
+    /// Who sends to this rank.
+    from: u32,
     bytes: usize,
     window: usize,
     sends: Vec<SendRequest<u8>>,
@@ -263,7 +273,18 @@ impl Side {
         let recvs = (0..recvs).map(|_| world.recv_init(world.alloc(bytes)?, from, DATA)).collect::<Result<_, _>>()?;
         let ack_send = world.send_init(world.alloc(1)?, opposite, ACK)?;
         let ack_recv = world.recv_init(world.alloc(1)?, opposite, ACK)?;
-        Ok(Self { contest, ranks, leads, bytes, window, sends, recvs, ack_send, ack_recv, round: 0 })
+        let mut side = Self { contest, ranks, leads, from, bytes, window, sends, recvs, ack_send, ack_recv, round: 0 };
+        side.write(rank);
+        Ok(side)
+    }
+
+    /// Writes what stays if messages are not touched.
+    fn write(&mut self, rank: u32) {
+        for (number, send) in numbers(rank).zip(&mut self.sends) {
+            pattern::stamp(send.buffer_mut(), number);
+            pattern::fill(send.buffer_mut(), number);
+        }
+        self.ack_send.buffer_mut().fill(ANSWER);
     }
 
     fn rounds(&mut self, count: u64) -> Result<(), BenchError> {
@@ -324,15 +345,35 @@ impl Side {
         }
     }
 
-    fn check(&self) -> Result<(), BenchError> {
-        let expected = if self.contest.touch { value(self.round) } else { 0 };
-        for recv in &self.recvs {
-            if let Some(byte) = recv.buffer().iter().position(|&byte| byte != expected) {
-                return Err(BenchError::WrongData { contestant: LABEL.into(), bytes: self.bytes, byte });
-            }
-        }
-        Ok(())
+    fn spoil(&mut self) {
+        self.recvs.iter_mut().chain([&mut self.ack_recv]).for_each(|recv| recv.buffer_mut().fill(SPOILT));
     }
+
+    fn check(&self) -> Result<(), BenchError> {
+        let is_answered = self.contest.kind == Kind::Bandwidth && self.leads;
+        let unanswered = is_answered && self.ack_recv.buffer() != [ANSWER];
+        let messages = self.recvs.iter().map(RecvRequest::buffer);
+        let mut wrong =
+            numbers(self.from).zip(messages).filter_map(|(number, message)| self.first_wrong(message, number));
+        match wrong.next().or(unanswered.then_some(0)) {
+            None => Ok(()),
+            Some(byte) => Err(BenchError::WrongData { contestant: LABEL.into(), bytes: self.bytes, byte }),
+        }
+    }
+
+    fn first_wrong(&self, message: &[u8], number: u64) -> Option<usize> {
+        if self.contest.touch {
+            let expected = value(self.round);
+            return message.iter().position(|&byte| byte != expected);
+        }
+        let stamp = (!pattern::has_stamp(message, number)).then_some(0);
+        stamp.or_else(|| pattern::first_wrong(message, number))
+    }
+}
+
+/// Of the messages that a rank sends at once: none is like another.
+fn numbers(sender: u32) -> impl Iterator<Item = u64> {
+    u64::from(sender) * WINDOW as u64 + 1..
 }
 
 fn touch(sends: &mut [SendRequest<u8>], is_wanted: bool, round: u64) {
@@ -341,17 +382,64 @@ fn touch(sends: &mut [SendRequest<u8>], is_wanted: bool, round: u64) {
     }
 }
 
-/// What messages of a round consist of.
+/// What messages of a round consist of, if they are touched; never what they are spoilt with.
 fn value(round: u64) -> u8 {
     (round % 251) as u8
 }
 
-/// What `benches/mpi/contest.c` has of collectives.
-const WITH_RIVAL: [Operation; 5] =
-    [Operation::Barrier, Operation::Bcast, Operation::Allreduce, Operation::Allgather, Operation::Alltoall];
 const LABEL: &str = "ropeway";
+/// What collectives bring in all rounds is that of one.
+const UNTOUCHED: u64 = 0;
+const SPOILT: u8 = 255;
+const ANSWER: u8 = 1;
 const DATA: i32 = 1;
 const ACK: i32 = 2;
 const BATCHES: usize = 5;
 const WINDOW: usize = 64;
 const WINDOW_BYTES: usize = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::everywhere;
+
+    /// Whether a rank of two gets anything.
+    fn gets(kind: Kind, rank: u32) -> bool {
+        match kind.operation() {
+            Some(Operation::Barrier) => false,
+            Some(Operation::Bcast | Operation::Exscan) => rank == 1,
+            Some(Operation::Reduce | Operation::Gather) => rank == 0,
+            _ => true,
+        }
+    }
+
+    #[test]
+    fn data_that_does_not_come_is_noticed() {
+        let kinds = || Kind::OF_MESSAGES.into_iter().chain(Operation::ALL.map(Kind::Collective));
+        let cases = || kinds().flat_map(|kind| [(kind, false, 1), (kind, false, 100_000), (kind, true, 24)]);
+        everywhere(2, |world| {
+            for (kind, touch, bytes) in cases() {
+                let contest = Contest { kind, touch, batch_s: 0.0 };
+                let mut part = Part::new(&world, contest, bytes).unwrap();
+                for _ in 0..2 {
+                    part.rounds(2).unwrap();
+                    part.check().unwrap();
+                    part.spoil();
+                    let checked = part.check();
+                    assert_eq!(checked.is_err(), gets(kind, world.rank()), "{kind} of {bytes}, {touch}: {checked:?}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn batches_end_with_a_check_of_what_has_come() {
+        everywhere(2, |world| {
+            for kind in Kind::OF_MESSAGES.into_iter().chain(Kind::OF_KERNELS) {
+                let contest = Contest { kind, touch: false, batch_s: 1e-4 };
+                let figures = batches(&world, contest, 1000).unwrap();
+                assert_eq!(figures.len(), if world.rank() == 0 { BATCHES } else { 0 }, "{kind}");
+            }
+        });
+    }
+}

@@ -53,9 +53,24 @@ impl Contribution {
 
     /// The first element that is not what it should be.
     pub(crate) fn first_wrong<T: Element>(&self, output: &[T], round: u64, extent: Extent) -> Option<usize> {
+        self.first_unlike(output, extent, |rank, place| self.element(round, rank, place))
+    }
+
+    /// The same if everybody has brought nothing but this value.
+    pub(crate) fn first_not_of<T: Element>(&self, output: &[T], value: T) -> Option<usize> {
+        self.first_unlike(output, Extent::All, |_, _| value)
+    }
+
+    /// The first element that is not made of what ranks have brought, by rank and place.
+    fn first_unlike<T: Element>(
+        &self,
+        output: &[T],
+        extent: Extent,
+        element: impl Fn(u32, usize) -> T,
+    ) -> Option<usize> {
         self.places(output.len(), extent).find(|&index| {
             let (ranks, place) = self.origin(index);
-            let brought = ranks.map(|rank| self.element::<T>(round, rank, place));
+            let brought = ranks.map(|rank| element(rank, place));
             let expected = brought.reduce(|left, right| T::combine(self.call.operator, left, right));
             expected.is_some_and(|expected| output[index] != expected)
         })

@@ -163,11 +163,11 @@ impl Batches {
     /// Name, unit and samples of each metric.
     pub(crate) fn metrics(&self) -> [(&'static str, &'static str, &[f64]); 5] {
         [
-            ("d_o", "", &self.d_o),
+            ("d_o", "ratio", &self.d_o),
             ("t_x", "us", &self.t_x),
             ("t_y", "us", &self.t_y),
             ("t_o", "us", &self.t_o),
-            ("availability", "", &self.availability),
+            ("availability", "ratio", &self.availability),
         ]
     }
 }

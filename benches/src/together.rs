@@ -25,6 +25,10 @@ pub(crate) trait Together {
     fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError>;
     /// Looks at what this rank has got in a round.
     fn check(&self, round: u64, extent: Extent) -> Result<(), BenchError>;
+    /// The same in one that everybody was touched for.
+    fn check_touched(&self, round: u64) -> Result<(), BenchError>;
+    /// Overwrites what this rank has got, so that it is seen whether it comes again.
+    fn spoil(&mut self);
 }
 
 /// A way of calling it, with arrays of its own.
@@ -152,19 +156,39 @@ impl<T: Element, F: Form<T> + 'static> Checked<T, F> {
         Box::new(Self { name: name.to_owned(), contribution, form, element: PhantomData })
     }
 
+    /// Whether what this rank brings is its output: a broadcast has one array.
+    fn brings_output(&self) -> bool {
+        let Contribution { call, rank, .. } = self.contribution;
+        call.operation == Operation::Bcast && call.root == rank
+    }
+
     /// What this rank brings.
     fn brought(&mut self) -> &mut [T] {
-        let Contribution { call, rank, .. } = self.contribution;
-        // A broadcast has one array, the output.
-        let is_source = call.operation == Operation::Bcast && call.root == rank;
-        if is_source { self.form.output_mut() } else { self.form.input() }
+        if self.brings_output() { self.form.output_mut() } else { self.form.input() }
+    }
+
+    /// What all elements are in such a round.
+    fn value(&self, round: u64) -> T {
+        T::of(self.contribution.call.operator, round)
+    }
+
+    /// An error if there is a wrong element.
+    fn verdict(&self, wrong: Option<usize>) -> Result<(), BenchError> {
+        match wrong {
+            None => Ok(()),
+            Some(index) => Err(BenchError::WrongData {
+                contestant: format!("{} {}", self.name, self.contribution.call),
+                bytes: size_of_val(self.form.output()),
+                byte: index * size_of::<T>(),
+            }),
+        }
     }
 }
 
 impl<T: Element, F: Form<T> + 'static> Together for Checked<T, F> {
     fn touch(&mut self, round: u64) {
-        let operator = self.contribution.call.operator;
-        self.brought().fill(T::of(operator, round));
+        let value = self.value(round);
+        self.brought().fill(value);
     }
 
     fn prepare(&mut self, round: u64, extent: Extent) {
@@ -177,14 +201,20 @@ impl<T: Element, F: Form<T> + 'static> Together for Checked<T, F> {
     }
 
     fn check(&self, round: u64, extent: Extent) -> Result<(), BenchError> {
-        let output = self.form.output();
-        match self.contribution.first_wrong(output, round, extent) {
-            None => Ok(()),
-            Some(index) => Err(BenchError::WrongData {
-                contestant: format!("{} {}", self.name, self.contribution.call),
-                bytes: size_of_val(output),
-                byte: index * size_of::<T>(),
-            }),
+        self.verdict(self.contribution.first_wrong(self.form.output(), round, extent))
+    }
+
+    fn check_touched(&self, round: u64) -> Result<(), BenchError> {
+        self.verdict(self.contribution.first_not_of(self.form.output(), self.value(round)))
+    }
+
+    fn spoil(&mut self) {
+        if !self.brings_output() {
+            let value = self.value(SPOILT);
+            self.form.output_mut().fill(value);
         }
     }
 }
+
+/// A round that is not looked at.
+const SPOILT: u64 = 999;

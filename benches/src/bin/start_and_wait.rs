@@ -1,4 +1,5 @@
-//! Nothing but starts and waits, for an instruction counter: `benches/count-instructions` runs it and sums up.
+//! Nothing but starts and waits, for an instruction counter: `benches/count-instructions` runs it and sums up. Its argument is how
+//! many messages it sends.
 //!
 //! Both ends of the channel are in this process, so that no wait has to wait.
 #![forbid(unsafe_code)]
@@ -7,8 +8,6 @@ use std::hint::black_box;
 use std::process::ExitCode;
 
 use ropeway::{Error, RecvRequest, SendRequest};
-
-const MESSAGES: u32 = 1000;
 
 /// A send whose receiver is ready, and the wait for its end.
 #[inline(never)]
@@ -33,11 +32,11 @@ fn counted_start(recv: &mut RecvRequest<u64>) -> Result<(), Error> {
     Ok(())
 }
 
-fn run() -> Result<(), Error> {
+fn run(messages: u64) -> Result<(), Error> {
     let world = ropeway::init()?.world();
     let mut recv = world.recv_init(world.alloc::<u64>(1)?, world.rank(), 0)?;
     let mut send = world.send_init(world.alloc::<u64>(1)?, world.rank(), 0)?;
-    for number in 0..u64::from(MESSAGES) {
+    for number in 0..messages {
         send.buffer_mut()[0] = number;
         counted_start(black_box(&mut recv))?;
         counted_send(black_box(&mut send))?;
@@ -48,9 +47,13 @@ fn run() -> Result<(), Error> {
 }
 
 fn main() -> ExitCode {
-    match run() {
+    let Some(messages) = std::env::args().nth(1).and_then(|word| word.parse().ok()) else {
+        eprintln!("start_and_wait: how many messages?");
+        return ExitCode::from(2);
+    };
+    match run(messages) {
         Ok(()) => {
-            println!("{MESSAGES}");
+            println!("{messages}");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -18,7 +18,8 @@ use crate::failure::{Failure, print, tell};
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let job = flags.job()?;
     let form = flags.form(job.bytes / job.element_bytes);
-    let explanation = Explanation::new(job, flags.algorithm.clone(), form).map_err(Failure::other)?;
+    let explanation =
+        Explanation::new(job, flags.algorithm.clone(), form).map_err(|error| Failure::Usage(error.to_string()))?;
     if let Some(path) = &flags.svg {
         let drawing = svg::draw(&explanation)?;
         fs::write(path, drawing)

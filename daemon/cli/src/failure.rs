@@ -16,6 +16,9 @@ pub(crate) enum Failure {
     /// The job was started and did not succeed.
     #[error("{0}")]
     Job(Outcome),
+    /// What was asked for makes no sense, whatever the machine.
+    #[error("{0}")]
+    Usage(String),
     /// A benchmark that can't run here.
     #[error("{0}")]
     CannotRun(String),
@@ -51,6 +54,8 @@ impl Failure {
         match self {
             Self::Launch(error) => error.code(),
             Self::Job(outcome) => outcome.code(),
+            // As clap's errors.
+            Self::Usage(_) => 2,
             Self::CannotRun(_) => 3,
             Self::Daemon(_) | Self::Output(_) | Self::Other(_) => 1,
         }

@@ -58,6 +58,7 @@ fn every_collective_is_measured_and_right_on_one_and_two_nodes() {
         for record in &records {
             assert_eq!((&record["bench"], &record["op"]), (&"coll".into(), &operation.into()));
             assert_eq!(record.get("bytes").is_none(), operation == "barrier");
+            assert_eq!(record["unit"], if record["metric"] == "latency" { "us" } else { "ratio" });
             assert!(record["min"].as_f64().unwrap() <= record["median"].as_f64().unwrap(), "{record}");
         }
         for latency in records.iter().filter(|record| record["metric"] == "latency") {
@@ -228,47 +229,47 @@ fn arguments_that_mean_nothing_are_refused() {
     refused(&["coll"], 2, "<OPERATION>");
     refused(&["coll", "allredcue"], 2, "'allreduce'");
     refused(&["coll", "allreduce", "--op", "add"], 2, "possible values: sum, prod, min, max,");
-    refused(&["coll", "bcast", "--op", "sum"], 3, "bcast combines nothing: leave --op out");
-    refused(&["coll", "scan", "--root", "0"], 3, "scan has no root: leave --root out");
-    refused(&["coll", "bcast", "--root", "2"], 3, "there is no rank 2 of 2: use --root 0 to 1");
+    refused(&["coll", "bcast", "--op", "sum"], 2, "bcast combines nothing: leave --op out");
+    refused(&["coll", "scan", "--root", "0"], 2, "scan has no root: leave --root out");
+    refused(&["coll", "bcast", "--root", "2"], 2, "there is no rank 2 of 2: use --root 0 to 1");
     refused(
         &["coll", "allreduce", "--sizes", "8,9"],
-        3,
+        2,
         "combines elements of 8 bytes, and 9 is not a multiple of that: use 16",
     );
-    refused(&["coll", "allreduce", "-n", "1"], 3, "coll needs at least 2 ranks: use -n 2");
+    refused(&["coll", "allreduce", "-n", "1"], 2, "coll needs at least 2 ranks: use -n 2");
     refused(&["coll", "allreduce", "--nodes", "2", "--algorithm", "rng"], 2, "no algorithm is called rng");
-    refused(&["coll", "allreduce", "--algorithm", "ring"], 3, "algorithms are for what happens between nodes");
+    refused(&["coll", "allreduce", "--algorithm", "ring"], 2, "algorithms are for what happens between nodes");
     let can_not = "ring can't be used for this barrier";
-    refused(&["coll", "barrier", "--nodes", "2", "--algorithm", "ring"], 3, can_not);
+    refused(&["coll", "barrier", "--nodes", "2", "--algorithm", "ring"], 2, can_not);
     let nodes = ["coll", "allreduce", "-n", "4", "--nodes", "2", "--algorithm", "bruck"];
-    refused(&nodes, 3, "bruck:1 can't be used for this allreduce");
+    refused(&nodes, 2, "bruck:1 can't be used for this allreduce");
     refused(
         &["coll", "barrier", "--division", "flat", "--algorithm", "ring"],
-        3,
+        2,
         "ring can't be used for this barrier",
     );
     refused(&["coll", "bcast", "--division", "level"], 2, "is not one of two-level, flat, multileader[:LEADERS]");
-    refused(&["coll", "bcast", "--division", "multileader"], 3, "multileader:2,2 can't be used for this bcast");
-    refused(&["coll", "bcast", "--division", "flat", "--mode", "oneshot"], 3, "leave --mode oneshot out");
+    refused(&["coll", "bcast", "--division", "multileader"], 2, "multileader:2,2 can't be used for this bcast");
+    refused(&["coll", "bcast", "--division", "flat", "--mode", "oneshot"], 2, "leave --mode oneshot out");
     refused(
         &["coll", "allgather", "--nodes", "2", "-n", "3", "--division", "multigroup"],
-        3,
+        2,
         "multigroup:2 needs as many ranks on each node: use -n 4",
     );
     refused(
         &["coll", "allgather", "--division", "multigroup", "--algorithm", "ring"],
-        3,
+        2,
         "algorithms are for what happens between nodes",
     );
-    refused(&["coll", "scan", "--op", "min-loc", "--sizes", "8"], 3, "elements of 16 bytes, and 8 is not a multiple");
-    refused(&["coll", "bcast", "--progress", "client"], 3, "ranks drive collectives with --division flat");
+    refused(&["coll", "scan", "--op", "min-loc", "--sizes", "8"], 2, "elements of 16 bytes, and 8 is not a multiple");
+    refused(&["coll", "bcast", "--progress", "client"], 2, "ranks drive collectives with --division flat");
     refused(
         &["overlap", "--root", "1"],
-        3,
+        2,
         "overlap measures messages without --of: name a collective, or leave --root, --op, --algorithm and --division out",
     );
-    refused(&["overlap", "--of", "bandwidth"], 3, "overlap --of takes collectives, and bandwidth is none");
+    refused(&["overlap", "--of", "bandwidth"], 2, "overlap --of takes collectives, and bandwidth is none");
     refused(
         &["compare", "--of", "latenzy"],
         2,

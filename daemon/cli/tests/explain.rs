@@ -52,7 +52,7 @@ fn every_algorithm_is_explained_for_every_operation_or_says_why_not() {
         let mut explained = Vec::new();
         for (name, _) in Algorithm::names() {
             let output = explain(&[&size_of(operation)[..], &["--algorithm", name]].concat());
-            if output.status.code() == Some(1) {
+            if output.status.code() == Some(2) {
                 let why = stderr(&output);
                 let between = if operation == Operation::Scan { "exscan" } else { operation.name() };
                 assert!(why.contains(&format!("can't be used for this {between}: ")), "{why}");
@@ -206,33 +206,33 @@ fn what_can_not_be_explained_says_what_can() {
         assert!(stderr(&output).contains(part), "{part} in {}", stderr(&output));
         assert_eq!(stdout(&output), "");
     };
-    refused(&["bcast", "-n", "4", "--root", "4"], 1, "root 4 does not exist among 4 ranks: name one of 0 to 3");
-    refused(&["bcast", "-n", "4", "--nodes", "5"], 1, "each node needs one");
-    refused(&["bcast", "-n", "4", "--bytes", "9"], 1, "9 bytes are not a whole number of elements of 8");
-    refused(&["bcast", "-n", "4", "--algorithm", "ring"], 1, "ring can't be used for this bcast");
+    refused(&["bcast", "-n", "4", "--root", "4"], 2, "root 4 does not exist among 4 ranks: name one of 0 to 3");
+    refused(&["bcast", "-n", "4", "--nodes", "5"], 2, "each node needs one");
+    refused(&["bcast", "-n", "4", "--bytes", "9"], 2, "9 bytes are not a whole number of elements of 8");
+    refused(&["bcast", "-n", "4", "--algorithm", "ring"], 2, "ring can't be used for this bcast");
     refused(&["bcast", "-n", "4", "--algorithm", "rng"], 2, "no algorithm is called rng: take one of linear");
     let many = "600 participants are too many to show, at most 512: put several ranks on a node with --nodes";
-    refused(&["bcast", "-n", "600"], 1, many);
-    refused(&["bcast", "-n", "600", "--nodes", "600"], 1, many);
+    refused(&["bcast", "-n", "600"], 2, many);
+    refused(&["bcast", "-n", "600", "--nodes", "600"], 2, many);
     refused(
         &["allreduce", "-n", "4", "--operator", "reproducible", "--algorithm", "binomial"],
-        1,
+        2,
         "take linear, pairwise",
     );
     refused(
         &["barrier", "-n", "4", "--bytes", "1M"],
-        1,
+        2,
         "a barrier has no size: leave --bytes and --element-bytes out",
     );
-    refused(&["barrier", "-n", "4", "--root", "0"], 1, "barrier has no root: leave --root out");
-    refused(&["bcast", "-n", "4", "--operator", "user"], 1, "bcast combines nothing: leave --operator out");
+    refused(&["barrier", "-n", "4", "--root", "0"], 2, "barrier has no root: leave --root out");
+    refused(&["bcast", "-n", "4", "--operator", "user"], 2, "bcast combines nothing: leave --operator out");
     refused(
         &["allgather", "-n", "16", "--nodes", "4", "--algorithm", "multileader:4,2"],
-        1,
+        2,
         "multileader:4,2 is for ranks, and nodes are the participants here: leave --nodes out",
     );
     refused(&["bcast", "-n", "4", "--svg", "/nonexistent/a.svg"], 1, "can't draw into /nonexistent/a.svg");
-    refused(&["bcast", "-n", "4", "--participant", "4"], 1, "participant 4 does not exist: name one of 0 to 3");
+    refused(&["bcast", "-n", "4", "--participant", "4"], 2, "participant 4 does not exist: name one of 0 to 3");
 }
 
 #[test]

@@ -35,12 +35,12 @@ const TRANSPARENT: &str = r#"
 
 /// The four ways to wait and to drive messages, with the harm that polling does to small ones, and an adaptive one beside them.
 const CLASSES: &str = r#"
-{"bench":"asynchrony","metric":"d_a","unit":"","mode":"persistent","progress":"independent","wait":"polling","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":0.61,"ci95":[0.5,0.7]}
-{"bench":"asynchrony","metric":"d_a","unit":"","mode":"persistent","progress":"client","wait":"polling","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":-4.5,"ci95":[-5.5,-4.0],"doubts":["spread"]}
-{"bench":"asynchrony","metric":"d_a","unit":"","mode":"persistent","progress":"independent","wait":"blocking","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":0.95,"ci95":[0.9,0.99]}
-{"bench":"asynchrony","metric":"d_a","unit":"","mode":"persistent","progress":"client","wait":"blocking","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":-0.2,"ci95":[-0.25,-0.1]}
-{"bench":"asynchrony","metric":"d_a","unit":"","mode":"persistent","progress":"independent","wait":"adaptive","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":0.9}
-{"bench":"asynchrony","metric":"d_a","unit":"","mode":"persistent","progress":"independent","wait":"adaptive","ranks":2,"nodes":2,"bytes":64,"side":"recv","compute":"busy","median":0.9}
+{"bench":"asynchrony","metric":"d_a","unit":"ratio","mode":"persistent","progress":"independent","wait":"polling","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":0.61,"ci95":[0.5,0.7]}
+{"bench":"asynchrony","metric":"d_a","unit":"ratio","mode":"persistent","progress":"client","wait":"polling","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":-4.5,"ci95":[-5.5,-4.0],"doubts":["spread"]}
+{"bench":"asynchrony","metric":"d_a","unit":"ratio","mode":"persistent","progress":"independent","wait":"blocking","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":0.95,"ci95":[0.9,0.99]}
+{"bench":"asynchrony","metric":"d_a","unit":"ratio","mode":"persistent","progress":"client","wait":"blocking","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":-0.2,"ci95":[-0.25,-0.1]}
+{"bench":"asynchrony","metric":"d_a","unit":"ratio","mode":"persistent","progress":"independent","wait":"adaptive","ranks":2,"nodes":2,"bytes":8,"side":"recv","compute":"busy","median":0.9}
+{"bench":"asynchrony","metric":"d_a","unit":"ratio","mode":"persistent","progress":"independent","wait":"adaptive","ranks":2,"nodes":2,"bytes":64,"side":"recv","compute":"busy","median":0.9}
 "#;
 
 /// A page, in a folder that goes with it.

@@ -368,7 +368,9 @@ fn bad_paths_are_refused_before_the_job_starts() {
         assert_eq!(tool::stdout(&output), "");
         assert!(stderr(&output).contains(why), "{}", stderr(&output));
     }
-    assert!(stderr(&run(&file, &file)).contains("different files"));
+    let output = run(&file, &file);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("different files"), "{}", stderr(&output));
 }
 
 #[test]

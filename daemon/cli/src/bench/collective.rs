@@ -39,7 +39,7 @@ impl CollectiveFlags {
     /// The calls of these operations. Each argument that was given has to mean something to one of them.
     pub(super) fn calls(&self, operations: &[Operation], ranks: u32) -> Result<Vec<CollectiveCall>, Failure> {
         let names = || operations.iter().map(Operation::to_string).collect::<Vec<_>>().join(", ");
-        let refuse = |why: String| Err(Failure::CannotRun(why));
+        let refuse = |why: String| Err(Failure::Usage(why));
         match self.root {
             Some(_) if !operations.iter().any(|operation| operation.has_root()) => {
                 return refuse(format!("{} has no root: leave --root out", names()));
@@ -70,7 +70,7 @@ impl CollectiveFlags {
         (ranks, nodes): (u32, u32),
         modes: &[Mode],
     ) -> Result<Vec<Method>, Failure> {
-        let refuse = |why: String| Err(Failure::CannotRun(why));
+        let refuse = |why: String| Err(Failure::Usage(why));
         let usual = [Division::TwoLevel];
         let divisions = if self.division.is_empty() { &usual[..] } else { &self.division };
         let algorithm = self.algorithm.as_ref();
@@ -97,7 +97,7 @@ impl CollectiveFlags {
             }
             let method = Method::new(division, ranks / nodes, algorithm.filter(|_| takes_algorithm(&division)));
             for &call in calls {
-                method.check(call, ranks).map_err(|error| Failure::CannotRun(error.to_string()))?;
+                method.check(call, ranks).map_err(|error| Failure::Usage(error.to_string()))?;
                 if division == Division::TwoLevel {
                     check_nodes(call, (ranks, nodes), method.algorithm.clone())?;
                 }
@@ -118,7 +118,7 @@ fn check_nodes(call: CollectiveCall, (ranks, nodes): (u32, u32), algorithm: Opti
     let element_bytes = element_bytes(call) as u32;
     let (between, _) = between_nodes(call, OperatorKind::Predefined, (ranks, nodes.min(ranks)), (1, element_bytes));
     let between = CollectiveShape { algorithm, ..between };
-    schedules::choose(&between, &CostTable::default()).map(drop).map_err(Failure::CannotRun)
+    schedules::choose(&between, &CostTable::default()).map(drop).map_err(Failure::Usage)
 }
 
 /// The usual sizes, rounded up to whole elements of what is measured.
@@ -132,7 +132,7 @@ pub(super) fn check_sizes(calls: &[CollectiveCall], sizes: &[Size]) -> Result<()
     for &call in calls {
         let element = element_bytes(call);
         if let Some(size) = sizes.iter().find(|size| !size.0.is_multiple_of(element)) {
-            return Err(Failure::CannotRun(format!(
+            return Err(Failure::Usage(format!(
                 "{} combines elements of {element} bytes, and {size} is not a multiple of that: use {}",
                 call.operation,
                 Size(size.0.next_multiple_of(element))

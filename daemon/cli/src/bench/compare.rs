@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `compare`: messages, collectives, whatever is asked for.
 pub(super) fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, Failure> {
-    contend(("compare", kinds(flags)?), flags, events, progress)
+    contend(("compare", kinds(flags)), flags, events, progress)
 }
 
 /// `transparency`: programs that use neither persistent requests nor overlap.

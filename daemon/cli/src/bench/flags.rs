@@ -59,8 +59,8 @@ pub(crate) struct Flags {
     /// both in turns [default: independent].
     #[arg(long, value_enum, value_name = "WHO")]
     pub(super) progress: Option<Drivers>,
-    /// What to compare, of latency, bandwidth, exchange, barrier, bcast, allreduce, allgather, alltoall, is and cg [default: the
-    /// first three].
+    /// What to compare, of latency, bandwidth, exchange, the collectives (barrier, bcast, reduce, allreduce, reduce-scatter, scan,
+    /// exscan, gather, scatter, allgather, alltoall), is and cg [default: the first three].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) of: Vec<Kind>,
     /// An MPI library to compare with besides those on PATH and in ROPEWAY_PEERS: its mpicc, or where it is installed. May be
@@ -132,7 +132,7 @@ impl Flags {
     pub(super) fn model_plan(&self) -> Result<Plan, Failure> {
         if self.nodes > self.ranks {
             let nodes = self.nodes;
-            return Err(Failure::CannotRun(format!("{nodes} nodes need at least as many ranks: use -n {nodes}")));
+            return Err(Failure::Usage(format!("{nodes} nodes need at least as many ranks: use -n {nodes}")));
         }
         self.plan()
     }
@@ -152,15 +152,13 @@ impl Flags {
         let Defaults { bench, ranks_min, seconds, sizes, .. } = self.name.defaults();
         if self.ranks < ranks_min {
             let name = self.name;
-            return Err(Failure::CannotRun(format!("{name} needs at least {ranks_min} ranks: use -n {ranks_min}")));
+            return Err(Failure::Usage(format!("{name} needs at least {ranks_min} ranks: use -n {ranks_min}")));
         }
         if self.netns && self.nodes < 2 {
-            return Err(Failure::CannotRun("--netns joins nodes, so it needs at least two: use --nodes 2".into()));
+            return Err(Failure::Usage("--netns joins nodes, so it needs at least two: use --nodes 2".into()));
         }
         if self.rate.is_some() && !self.netns {
-            return Err(Failure::CannotRun(
-                "--rate is that of lines between namespaces, so add --nodes 2 --netns".into(),
-            ));
+            return Err(Failure::Usage("--rate is that of lines between namespaces, so add --nodes 2 --netns".into()));
         }
         let collectives = self.collectives(bench)?;
         let sizes = self.sizes.clone().unwrap_or_else(|| usual_sizes(&collectives, sizes));
@@ -198,7 +196,7 @@ impl Flags {
                 let operation = |kind: &Kind| kind.operation().ok_or(*kind);
                 let operations = self.of.iter().map(operation).collect::<Result<Vec<_>, _>>();
                 operations.map_err(|kind| {
-                    Failure::CannotRun(format!(
+                    Failure::Usage(format!(
                         "overlap --of takes collectives, and {kind} is none: see overlap without --of"
                     ))
                 })?
@@ -206,13 +204,13 @@ impl Flags {
             _ => Vec::new(),
         };
         if operations.is_empty() && self.collective.has_arguments() {
-            return Err(Failure::CannotRun(format!(
+            return Err(Failure::Usage(format!(
                 "{bench} measures messages without --of: name a collective, or leave --root, --op, --algorithm and --division out"
             )));
         }
         let is_barrier = |operation: &Operation| *operation == Operation::Barrier;
         if self.sizes.is_some() && !operations.is_empty() && operations.iter().all(is_barrier) {
-            return Err(Failure::CannotRun("a barrier has no size: leave --sizes out".into()));
+            return Err(Failure::Usage("a barrier has no size: leave --sizes out".into()));
         }
         self.collective.calls(&operations, self.ranks)
     }
@@ -221,7 +219,7 @@ impl Flags {
     fn progress(&self, has_collectives: bool) -> Result<Vec<Progress>, Failure> {
         match self.progress {
             Some(_) if has_collectives => {
-                Err(Failure::CannotRun("ranks drive collectives with --division flat: leave --progress out".into()))
+                Err(Failure::Usage("ranks drive collectives with --division flat: leave --progress out".into()))
             }
             None | Some(Drivers::Independent) => Ok(vec![Progress::Independent]),
             Some(Drivers::Client) => Ok(vec![Progress::Client]),
@@ -265,12 +263,10 @@ fn size(word: &str) -> Result<Size, String> {
 
 fn check_wakeup(waits: &[WaitMode], sizes: &[Size]) -> Result<(), Failure> {
     if waits.contains(&WaitMode::Polling) {
-        return Err(Failure::CannotRun("ranks that poll never sleep: use --wait blocking".to_owned()));
+        return Err(Failure::Usage("ranks that poll never sleep: use --wait blocking".to_owned()));
     }
     match sizes.iter().find(|size| size.0 < TIME_BYTES) {
-        Some(size) => {
-            Err(Failure::CannotRun(format!("the time does not fit in {size} bytes: use --sizes {TIME_BYTES}")))
-        }
+        Some(size) => Err(Failure::Usage(format!("the time does not fit in {size} bytes: use --sizes {TIME_BYTES}"))),
         None => Ok(()),
     }
 }

@@ -13,7 +13,8 @@ pub(super) const LONG_ABOUT: &str = "\
 Measures messages, collectives and programs, beside the floor: what the machine can do without Ropeway.
 
 Persistent messages, one-shot messages and the floor take turns in one run, so that they can be compared. Data is checked
-wherever it arrives; a wrong byte ends the benchmark with exit status 1. One that can't run here ends with 3.";
+wherever it arrives; a wrong byte ends the benchmark with exit status 1. What makes no sense ends with 2, and what can't run
+here with 3.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -228,7 +229,7 @@ nonblocking and persistent, and the table has the best of them. A difference cou
         examples: &[
             "compare --of latency,bandwidth",
             "compare --nodes 2 --of latency --sizes 8,1M --peer /opt/mpich",
-            "compare -n 4 --of barrier,bcast,allreduce,allgather,alltoall",
+            "compare -n 4 --of barrier,allreduce,reduce-scatter,alltoall",
         ],
     },
     Page {

@@ -27,7 +27,7 @@ impl Flags {
         match rules(self.name).find(|rule| !rule.is_heeded && (rule.is_given)(self)) {
             None => Ok(()),
             Some(Rule { options, instead, .. }) => {
-                Err(Failure::CannotRun(format!("{options} means nothing to {}: {instead}", self.name)))
+                Err(Failure::Usage(format!("{options} means nothing to {}: {instead}", self.name)))
             }
         }
     }

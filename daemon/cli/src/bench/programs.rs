@@ -25,9 +25,7 @@ impl ProgramFlags {
     pub(super) fn all(&self, ranks: u32) -> Result<Vec<(Algorithm, usize)>, Failure> {
         let unknowns = or(&self.unknowns, &[1024, 2048, 4096]);
         if let Some(few) = unknowns.iter().find(|&&unknowns| unknowns < ranks as usize) {
-            return Err(Failure::CannotRun(format!(
-                "{ranks} ranks are too many for {few} unknowns: use -n {few} or less"
-            )));
+            return Err(Failure::Usage(format!("{ranks} ranks are too many for {few} unknowns: use -n {few} or less")));
         }
         let solvers = [Algorithm::Jacobi, Algorithm::Cg].into_iter();
         let mut programs: Vec<_> =
@@ -40,14 +38,14 @@ impl ProgramFlags {
     pub(super) fn points(&self, ranks: u32, segments: u32) -> Result<Vec<usize>, Failure> {
         let points = or(&self.points, &[512 << 10]);
         if !ranks.is_power_of_two() {
-            return Err(Failure::CannotRun(format!(
+            return Err(Failure::Usage(format!(
                 "binary exchange goes by powers of two, and {ranks} is none: use -n {}",
                 ranks.next_power_of_two() / 2
             )));
         }
         let most = ranks as usize * segments.max(2) as usize;
         match points.iter().find(|points| !points.is_power_of_two() || **points < most) {
-            Some(points) => Err(Failure::CannotRun(format!(
+            Some(points) => Err(Failure::Usage(format!(
                 "{points} points can't be dealt to {ranks} ranks and cut in {segments} segments: use a power of two, at least \
                  {}",
                 most.next_power_of_two()

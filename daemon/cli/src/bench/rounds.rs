@@ -7,14 +7,11 @@ use super::Flags;
 use crate::failure::Failure;
 
 /// What to compare.
-pub(super) fn kinds(flags: &Flags) -> Result<Vec<Kind>, Failure> {
+pub(super) fn kinds(flags: &Flags) -> Vec<Kind> {
     if flags.of.is_empty() {
-        return Ok(Kind::OF_MESSAGES.into());
+        return Kind::OF_MESSAGES.into();
     }
-    match flags.of.iter().find(|kind| !kind.has_rival()) {
-        Some(kind) => Err(Failure::CannotRun(format!("compare has no {kind} of others: leave it out of --of"))),
-        None => Ok(flags.of.clone()),
-    }
+    flags.of.clone()
 }
 
 /// Which programs to compare that gain nothing from what Ropeway is for.
@@ -23,7 +20,7 @@ pub(super) fn kernels(flags: &Flags) -> Result<Vec<Kind>, Failure> {
         return Ok(Kind::OF_KERNELS.into());
     }
     match flags.of.iter().find(|kind| !Kind::OF_KERNELS.contains(kind)) {
-        Some(kind) => Err(Failure::CannotRun(format!("transparency --of takes is and cg: for {kind} see compare"))),
+        Some(kind) => Err(Failure::Usage(format!("transparency --of takes is and cg: for {kind} see compare"))),
         None => Ok(flags.of.clone()),
     }
 }
@@ -32,16 +29,16 @@ pub(super) fn kernels(flags: &Flags) -> Result<Vec<Kind>, Failure> {
 pub(super) fn check(bench: &str, kinds: &[Kind], flags: &Flags) -> Result<(), Failure> {
     let ranks = flags.ranks;
     if kinds.iter().any(|kind| Kind::OF_MESSAGES.contains(kind)) && !ranks.is_multiple_of(2) {
-        return Err(Failure::CannotRun(format!("{bench} pairs the ranks, and {ranks} are not pairs: use -n 2")));
+        return Err(Failure::Usage(format!("{bench} pairs the ranks, and {ranks} are not pairs: use -n 2")));
     }
     if ranks < 2 {
-        return Err(Failure::CannotRun(format!("{bench} needs at least 2 ranks: use -n 2")));
+        return Err(Failure::Usage(format!("{bench} needs at least 2 ranks: use -n 2")));
     }
     if let Some(kernel) = kinds.iter().find(|kind| flags.touch && Kind::OF_KERNELS.contains(kind)) {
-        return Err(Failure::CannotRun(format!("{kernel} writes what it sends: leave --touch out")));
+        return Err(Failure::Usage(format!("{kernel} writes what it sends: leave --touch out")));
     }
     if kinds.iter().all(|&kind| is_barrier(kind)) && (flags.sizes.is_some() || flags.touch) {
-        return Err(Failure::CannotRun("a barrier has no size and no data: leave --sizes and --touch out".into()));
+        return Err(Failure::Usage("a barrier has no size and no data: leave --sizes and --touch out".into()));
     }
     Ok(())
 }
@@ -67,7 +64,14 @@ pub(super) fn rounds(flags: &Flags, kinds: &[Kind]) -> Vec<Round> {
             Kind::Bandwidth => &[64 << 10, 256 << 10, 1 << 20, 4 << 20],
             Kind::Exchange => &[8 << 10],
             Kind::Collective(Operation::Barrier) => &[8],
-            Kind::Collective(Operation::Allgather | Operation::Alltoall) => &[8, 1 << 10, 64 << 10],
+            // A block for each rank.
+            Kind::Collective(
+                Operation::ReduceScatter
+                | Operation::Gather
+                | Operation::Scatter
+                | Operation::Allgather
+                | Operation::Alltoall,
+            ) => &[8, 1 << 10, 64 << 10],
             Kind::Collective(_) => &[8, 1 << 10, 64 << 10, 1 << 20],
             Kind::IntegerSort | Kind::ConjugateGradients => &[8 << 10, 64 << 10, 1 << 20],
         };
@@ -106,7 +110,7 @@ mod tests {
     fn a_barrier_is_measured_once_whatever_the_sizes_of_others() {
         let line = "bench compare --of barrier,bcast --sizes 8,1K,64K";
         let Command::One(flags) = Line::try_parse_from(line.split(' ')).unwrap().command else { panic!("{line}") };
-        let sizes: Vec<_> = rounds(&flags, &kinds(&flags).unwrap()).iter().map(|round| round.sizes.len()).collect();
+        let sizes: Vec<_> = rounds(&flags, &kinds(&flags)).iter().map(|round| round.sizes.len()).collect();
         assert_eq!(sizes, [1, 3]);
     }
 }

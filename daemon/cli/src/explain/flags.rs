@@ -119,7 +119,7 @@ impl Flags {
         // Sizes are at most 1 GiB.
         let (count, element_bytes) = (bytes / element_bytes as u64, element_bytes as u32);
         if !bytes.is_multiple_of(element_bytes.into()) {
-            return Err(Failure::Other(format!(
+            return Err(Failure::Usage(format!(
                 "{bytes} bytes are not a whole number of elements of {element_bytes}: see --element-bytes"
             )));
         }
@@ -148,7 +148,7 @@ impl Flags {
     }
 
     fn check_participants(&self, nodes: u32) -> Result<(), Failure> {
-        let refuse = |why: String| Err(Failure::Other(why));
+        let refuse = |why: String| Err(Failure::Usage(why));
         if nodes > self.ranks {
             return refuse(format!(
                 "{nodes} nodes for {} ranks: each node needs one, so --nodes is at most -n",
@@ -174,7 +174,7 @@ impl Flags {
     /// Each argument that was given has to mean something.
     fn check_arguments(&self) -> Result<(), Failure> {
         let (operation, ranks) = (self.operation, self.ranks);
-        let refuse = |why: String| Err(Failure::Other(why));
+        let refuse = |why: String| Err(Failure::Usage(why));
         match self.root {
             Some(_) if !operation.has_root() => refuse(format!("{operation} has no root: leave --root out")),
             Some(root) if root >= ranks => {

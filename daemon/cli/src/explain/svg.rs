@@ -10,7 +10,7 @@ pub(super) fn draw(explanation: &Explanation) -> Result<String, Failure> {
     let proof = &explanation.proof;
     if proof.messages + proof.signals > LINES_MAX {
         let lines = proof.messages + proof.signals;
-        return Err(Failure::Other(format!(
+        return Err(Failure::Usage(format!(
             "{lines} messages are too many to draw, at most {LINES_MAX}: take fewer participants or segments"
         )));
     }

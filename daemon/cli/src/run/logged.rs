@@ -38,7 +38,7 @@ impl Wanted {
     /// Opens the files and makes the logs, if any are wanted.
     pub(super) fn open(&self, ranks: u32, daemons: &Daemons) -> Result<Option<Logged>, Failure> {
         if self.trace.is_some() && self.trace == self.record {
-            return Err(Failure::Other("--trace and --record need different files".to_owned()));
+            return Err(Failure::Usage("--trace and --record need different files".to_owned()));
         }
         let (trace, record) = (self.trace.as_deref().map(create), self.record.as_deref().map(create));
         if trace.is_none() && record.is_none() {

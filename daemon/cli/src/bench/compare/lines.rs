@@ -42,7 +42,11 @@ pub(super) fn json(lines: &[Line]) -> String {
     lines.iter().map(|line| serde_json::to_string(line).expect("lines are plain structures") + "\n").collect()
 }
 
+/// Nothing without lines, as if all peers were left out.
 pub(super) fn table(flags: &Flags, lines: &[Line]) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
     let heading = ["what", "peer", "bytes", "ours", "theirs", "unit", "ours/theirs", "spread", "Ropeway is"];
     let mut table = Table::with_words(2, &heading);
     for line in lines.iter().filter(|line| is_best_form(line, lines)) {
