@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use ropeway_proto::limits::{DOORBELLS, SLOTS_PER_RANK};
 use ropeway_proto::{Layout, Slot};
 
-use crate::doorbell::Doorbell;
+use crate::doorbell::{Doorbell, DoorbellCalls};
 use crate::mapped;
 use crate::post_area;
 use crate::request::RequestSlot;
@@ -186,9 +186,18 @@ impl JobSegment {
 
     /// Wakes everybody who sleeps. A process that has died may have taken a waiter's number and not rung.
     pub fn wake_everybody(&self) {
+        self.doorbells().for_each(Doorbell::wake);
+    }
+
+    /// What all doorbells have cost so far.
+    pub fn doorbell_calls(&self) -> DoorbellCalls {
+        self.doorbells().map(Doorbell::calls).fold(DoorbellCalls::default(), DoorbellCalls::plus)
+    }
+
+    fn doorbells(&self) -> impl Iterator<Item = &Doorbell> {
         let ranks = 0..self.geometry.local_ranks;
-        let doorbells = ranks.flat_map(|rank| (0..DOORBELLS as u32).map(move |index| (rank, index)));
-        doorbells.filter_map(|(rank, index)| self.doorbell(rank, index)).for_each(Doorbell::wake);
+        let numbers = ranks.flat_map(|rank| (0..DOORBELLS as u32).map(move |index| (rank, index)));
+        numbers.filter_map(|(rank, index)| self.doorbell(rank, index))
     }
 
     /// A request slot, if there is one with these numbers.

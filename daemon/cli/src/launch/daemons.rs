@@ -121,6 +121,11 @@ impl Daemons {
         }
     }
 
+    /// Whether what they count belongs to our jobs alone.
+    pub(crate) fn has_counters(&self) -> bool {
+        matches!(self, Self::Embedded(..))
+    }
+
     /// What all of them have counted. The system's daemon counts for others too, so nothing of it.
     pub(crate) fn counters(&self) -> Option<BTreeMap<String, u64>> {
         let Self::Embedded(daemons, _) = self else { return None };
