@@ -45,7 +45,7 @@ A description with messages of several sizes:
 #[command(group(ArgGroup::new("program").args(["recording", "compute", "description"]).required(true)))]
 pub(crate) struct Flags {
     /// A recording.
-    #[arg(value_name = "FILE", conflicts_with_all = ["compute", "message", "count", "iterations", "nodes", "wait", "parameters"])]
+    #[arg(value_name = "FILE", conflicts_with_all = ["compute", "message", "count", "iterations", "nodes", "wait", "parameters", "config"])]
     recording: Option<PathBuf>,
     /// What setting up a message costs, o_s=TIME with ns or us [default: the median of the recorded one-shot calls].
     #[arg(long, value_name = "o_s=TIME", value_parser = overhead, requires = "recording")]
