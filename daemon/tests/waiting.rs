@@ -120,7 +120,7 @@ fn sleeps_and_wake_ups_among_ranks_are_counted() {
     for _ in 0..2 {
         let [sleeps, wake_ups, system_calls] = ["rank_sleeps", "wake_ups", "system_calls"].map(&mut counted);
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| drop(recv.start().unwrap().wait_with(WaitMode::Blocking).unwrap()));
+            let waiting = scope.spawn(|| recv.start().unwrap().wait_with(WaitMode::Blocking).unwrap());
             soon(|| while counted("rank_sleeps") == sleeps {});
             send.start().unwrap().wait().unwrap();
             soon(|| waiting.join().unwrap());
