@@ -61,6 +61,8 @@ impl Console {
     where
         E: From<io::Error> + From<ropeway::Error>,
     {
+        // What others are about to register does not belong to the step.
+        self.world.barrier()?;
         self.begin(label)?;
         self.world.barrier()?;
         let (result, allocations) = if self.counts_allocations {

@@ -45,6 +45,14 @@ impl ControlSocket {
         }
     }
 
+    /// Has the daemon do what ranks have asked for until now, and count what they have done without it.
+    pub fn count(&mut self) -> Result<(), Error> {
+        match self.call(&Request::Count)? {
+            Reply::Counted => Ok(()),
+            reply => Err(unexpected(&reply)),
+        }
+    }
+
     /// The next message. Descriptors that come with it are kept for [`take_descriptors`](Self::take_descriptors).
     pub(crate) fn receive(&mut self) -> Result<Reply, Error> {
         loop {

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sched::sched_getcpu;
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu};
+use nix::unistd::Pid;
 use ropeway_proto::limits::COMBINER_DOORBELL;
 use ropeway_shm::{ControlSegment, JobSegment};
 
@@ -100,7 +101,6 @@ pub(crate) struct WaitingRoom {
     pub(crate) control: Arc<ControlSegment>,
     wires: Arc<Wires>,
     pub(crate) local_rank: u32,
-    cores: u32,
     /// Of what happens only once.
     patience: Patience,
     /// Somebody else wanted the core when it was last yielded.
@@ -109,16 +109,8 @@ pub(crate) struct WaitingRoom {
 
 impl WaitingRoom {
     pub(crate) fn new(job: Arc<JobSegment>, control: Arc<ControlSegment>, wires: Arc<Wires>, local_rank: u32) -> Self {
-        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        Self {
-            job,
-            control,
-            wires,
-            local_rank,
-            cores,
-            patience: Patience::default(),
-            is_contended: AtomicBool::new(false),
-        }
+        job.add_cores(own_cores());
+        Self { job, control, wires, local_rank, patience: Patience::default(), is_contended: AtomicBool::new(false) }
     }
 
     /// Looks before the core is yielded: none while more ranks are awake than there are cores.
@@ -142,7 +134,7 @@ impl WaitingRoom {
 
     /// Whether more ranks of this node are awake than there are cores.
     pub(crate) fn outnumbers_cores(&self) -> bool {
-        self.job.awake_ranks() > self.cores
+        self.job.outnumbers_cores()
     }
 
     /// How to wait while the daemon moves so many bytes. On its core an adaptive wait sleeps at once if they are many: who yields gets
@@ -265,6 +257,15 @@ impl WaitingRoom {
     }
 }
 
+/// Cores this process may run on: all of the node's, or a few that a launcher has bound it to. Of ranks that share a quota of CPU time
+/// each names the first ones, as many as the quota is worth, so that they have no more than that together.
+fn own_cores() -> impl Iterator<Item = usize> {
+    let usable = thread::available_parallelism().map_or(1, usize::from);
+    let bound = sched_getaffinity(Pid::from_raw(0)).ok();
+    // The set can't be read where there are more cores than it holds.
+    (0..CpuSet::count()).filter(move |&core| bound.is_none_or(|set| set.is_set(core).unwrap_or(false))).take(usable)
+}
+
 /// By how much longer than others those look whose event may come from another node.
 fn worth(event: &impl Event) -> u32 {
     if matches!(event.reach(), Reach::Nowhere) && !event.needs_daemon() { 1 } else { FAR_PATIENCE }
@@ -311,6 +312,7 @@ thread_local! {
 mod tests {
     use super::*;
     use crate::watch::tests::{Never, wires};
+    use nix::sched::sched_setaffinity;
     use ropeway_shm::JobGeometry;
 
     #[test]
@@ -325,6 +327,27 @@ mod tests {
         assert_eq!((room.spins(&Never), room.looks()), (SPINS, DIRECT_SPINS));
         job.count_sleeper(false);
         assert_eq!((room.spins(&Never), room.looks()), (0, 0));
+    }
+
+    #[test]
+    fn ranks_that_are_bound_to_a_core_each_have_them_together() {
+        let cores: Vec<usize> = own_cores().collect();
+        let geometry = JobGeometry { local_ranks: cores.len() as u32, arena_bytes_max: 4096 };
+        let job = Arc::new(JobSegment::create(geometry).unwrap());
+        let bound_room = |(local_rank, &core): (usize, &usize)| {
+            let mut only = CpuSet::new();
+            only.set(core).unwrap();
+            sched_setaffinity(Pid::from_raw(0), &only).unwrap();
+            let (control, wires) = wires(&job);
+            WaitingRoom::new(job.clone(), control, wires, local_rank as u32)
+        };
+        thread::scope(|scope| {
+            // Binding ends with the thread.
+            scope.spawn(|| {
+                let rooms: Vec<_> = cores.iter().enumerate().map(bound_room).collect();
+                assert!(rooms.iter().all(|room| room.spins(&Never) == SPINS));
+            });
+        });
     }
 
     #[test]

@@ -61,6 +61,10 @@ impl Server {
             },
             Request::Reserve { arena_bytes } => self.reserve(index, arena_bytes),
             Request::Register { slot, epoch, comm, member } => self.register(index, slot, epoch, comm, member),
+            Request::Count => {
+                self.counting.push(index);
+                return Ok(());
+            }
             Request::Detach => Ok(self.detach(index)),
         };
         let reply = result.unwrap_or_else(Reply::Refused);
@@ -210,6 +214,24 @@ impl Server {
         })
     }
 
+    /// Nothing is left to be done: whoever has asked for that is told, and finds what ranks have done in the counters.
+    pub(crate) fn tell_counted(&mut self) {
+        if self.counting.is_empty() {
+            return;
+        }
+        for job in self.jobs.values_mut() {
+            job.count(&self.counters);
+        }
+        for index in std::mem::take(&mut self.counting) {
+            if let Some(client) = self.clients.get_mut(index)
+                && let Err(error) = client.reply(&Reply::Counted)
+            {
+                tracing::debug!(%error, index, "client connection failed");
+                self.remove_client(index);
+            }
+        }
+    }
+
     fn detach(&mut self, index: usize) -> Reply {
         self.leave(index, false);
         Reply::Detached
@@ -258,6 +280,7 @@ impl Server {
         }
         self.leave(index, true);
         let client = self.clients.remove(index);
+        self.counting.retain(|&other| other != index);
         if self.only_client == Some(index) {
             self.is_stopping = true;
         }

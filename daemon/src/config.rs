@@ -107,6 +107,27 @@ impl Config {
         Ok(config)
     }
 
+    /// The same with the sizes and costs of another, and nothing else of it: with what `ropeway calibrate` has measured.
+    #[must_use]
+    pub fn calibrated_as(self, other: &Self) -> Self {
+        Self {
+            link_eager_bytes_max: other.link_eager_bytes_max,
+            node_eager_bytes_max: other.node_eager_bytes_max,
+            node_piece_bytes: other.node_piece_bytes,
+            costs: other.costs,
+            ..self
+        }
+    }
+
+    /// Whether any of these sizes and costs is not the default.
+    pub fn is_calibrated(&self) -> bool {
+        let of = |config: &Self| {
+            let sizes = (config.link_eager_bytes_max, config.node_eager_bytes_max, config.node_piece_bytes);
+            (sizes, config.costs)
+        };
+        of(self) != of(&Self::default())
+    }
+
     /// Whether the sizes are possible ones.
     pub fn check(&self) -> Result<(), OutOfRange> {
         let eager = 0..=limits::EAGER_BYTES_LIMIT;
@@ -280,6 +301,20 @@ mod tests {
         assert_eq!(config.thresholds(), Thresholds { eager_bytes_max: 65536, piece_bytes: 4096 });
         let config = of_text("").unwrap();
         assert_eq!((config.node_eager_bytes_max, config.node_piece_bytes), (None, None));
+    }
+
+    #[test]
+    fn sizes_and_costs_of_another_are_taken_and_nothing_else() {
+        let measured =
+            of_text("link_eager_bytes_max = 4096\nnode_eager_bytes_max = 2048\n[costs]\nbyte_ns = 2\n").unwrap();
+        let other = Config { socket: Some("/elsewhere".into()), idle_yield: Duration::ZERO, ..measured };
+        let config = Config::on_loopback(ClusterKey([7; 32])).calibrated_as(&other);
+        assert_eq!((config.link_eager_bytes_max, config.node_eager_bytes_max), (4096, Some(2048)));
+        assert_eq!(config.costs, other.costs);
+        assert!(config.socket.is_none() && config.listen.is_some() && config.key.matches(&ClusterKey([7; 32])));
+        assert_eq!(config.idle_yield, Config::default().idle_yield);
+        assert!(config.is_calibrated());
+        assert!(!of_text("idle_yield_us = 7\n").unwrap().is_calibrated());
     }
 
     #[test]

@@ -16,8 +16,8 @@ use ropeway_proto::control::{JobSpec, Refusal};
 use ropeway_proto::event::Piece;
 use ropeway_proto::{ChannelId, Command, Frame, JobId, Layout, NodeId, Rank, Slot, limits};
 use ropeway_shm::{
-    Consumer, ControlSegment, Counter, Counters, EndOfChannel, JobGeometry, JobSegment, OutOfBounds, RingViolation,
-    Wire, WiredEnd,
+    Consumer, ControlSegment, Counter, Counters, DoorbellCalls, EndOfChannel, JobGeometry, JobSegment, OutOfBounds,
+    RingViolation, Wire, WiredEnd,
 };
 
 use crate::channels::{Channels, Unwired};
@@ -51,6 +51,7 @@ pub(crate) struct Job {
     spare: Vec<Vec<u8>>,
     memory_bytes_max: u64,
     counted: Statistics,
+    doorbell_calls_counted: DoorbellCalls,
     log: Log,
 }
 
@@ -117,6 +118,7 @@ impl Job {
             spare: Vec::new(),
             memory_bytes_max: config.job_memory_bytes_max,
             counted: Statistics::default(),
+            doorbell_calls_counted: DoorbellCalls::default(),
             log,
         })
     }
@@ -426,9 +428,10 @@ impl Job {
     }
 
     /// Rings a doorbell whose number a client has left. One that it does not have wakes nobody.
-    fn ring(&self, local_rank: u32, doorbell: Option<u32>) -> bool {
-        let doorbell = doorbell.and_then(|index| self.segment.doorbell(local_rank, index));
-        doorbell.inspect(|doorbell| doorbell.wake()).is_some()
+    fn ring(&self, local_rank: u32, doorbell: Option<u32>) {
+        if let Some(doorbell) = doorbell.and_then(|index| self.segment.doorbell(local_rank, index)) {
+            doorbell.wake();
+        }
     }
 
     pub(crate) fn check_layout(&self, local_rank: u32, layout: &Layout) -> Result<(), Offence> {
@@ -514,15 +517,24 @@ impl Job {
         while let Some(ended) = self.engine.poll_completion() {
             let Some(slot) = self.segment.slot(ended.local_rank, ended.slot) else { continue };
             let doorbell = slot.complete(ended.epoch, &ended.completion);
-            if self.ring(ended.local_rank, doorbell) {
-                counters.add(Counter::WakeUps, 1);
-            }
+            self.ring(ended.local_rank, doorbell);
             done += 1;
         }
         if done > 0 {
             self.count_statistics(counters);
         }
         Ok(done)
+    }
+
+    /// Counts what ranks have done by themselves since the last time.
+    pub(crate) fn count(&mut self, counters: &Counters) {
+        self.count_statistics(counters);
+        self.wires.count(counters);
+        let now = self.segment.doorbell_calls();
+        let DoorbellCalls { wake_ups, sleeps } = now.since(std::mem::replace(&mut self.doorbell_calls_counted, now));
+        counters.add(Counter::WakeUps, wake_ups.into());
+        counters.add(Counter::RankSleeps, sleeps.into());
+        counters.add(Counter::SystemCalls, u64::from(wake_ups) + u64::from(sleeps));
     }
 
     fn count_statistics(&mut self, counters: &Counters) {

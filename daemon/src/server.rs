@@ -100,6 +100,8 @@ pub(crate) struct Server {
     /// Whose wire each is.
     pub(crate) wires: Slab<(JobId, NodeId)>,
     pub(crate) counters: Arc<Counters>,
+    /// Clients that are to be told when everything is done and counted.
+    pub(crate) counting: Vec<usize>,
     /// Stop when this client is gone: it is the one the daemon was started for.
     pub(crate) only_client: Option<usize>,
     pub(crate) is_stopping: bool,
@@ -154,6 +156,7 @@ impl Server {
             links,
             wires: Slab::new(),
             counters,
+            counting: Vec::new(),
             only_client: None,
             is_stopping: false,
             shm: ShmDevice,
@@ -172,6 +175,9 @@ impl Server {
             let now = Instant::now();
             let work = self.cycle(now)?;
             self.awake.add(work);
+            if work == 0 {
+                self.tell_counted();
+            }
             cycles += 1;
             let rest = self.idle.after(work, now, || ranks(&self.jobs));
             if rest != Rest::None {

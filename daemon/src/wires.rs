@@ -45,6 +45,8 @@ struct NodeWire {
     guard: Option<Guard>,
     /// What was counted of what went over it, both ways.
     counted: [Traffic; 2],
+    /// And of the system calls that moved it.
+    system_calls_counted: u64,
 }
 
 /// While ranks use the wire, the daemon looks now and then.
@@ -120,6 +122,7 @@ impl Wires {
             is_down: false,
             guard: None,
             counted: Default::default(),
+            system_calls_counted: 0,
         };
         self.nodes.push((node, entry));
         Ok(())
@@ -263,6 +266,11 @@ impl Wires {
         done
     }
 
+    /// Counts what all of them have moved.
+    pub(crate) fn count(&mut self, counters: &Counters) {
+        self.nodes.iter_mut().for_each(|(_, found)| found.count(counters));
+    }
+
     /// When to look though nothing happens.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.nodes.iter().filter_map(|(_, found)| found.guard.as_ref().map(|guard| guard.look_at)).min()
@@ -324,6 +332,9 @@ impl NodeWire {
             counters.add(names[0], now.frames.wrapping_sub(before.frames));
             counters.add(names[1], now.bytes.wrapping_sub(before.bytes));
         }
+        let calls = self.wire.system_calls();
+        counters
+            .add(Counter::SystemCalls, calls.wrapping_sub(std::mem::replace(&mut self.system_calls_counted, calls)));
     }
 
     /// Says the last words that can be said.

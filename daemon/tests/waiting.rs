@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Cluster, soon};
+use common::{Cluster, channel, pair, soon};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
@@ -105,6 +105,29 @@ fn a_completion_wakes_one_thread() {
             assert!(switches <= 6, "woken {switches} times");
         }
     });
+}
+
+#[test]
+fn sleeps_and_wake_ups_among_ranks_are_counted() {
+    let mut cluster = Cluster::start(1, 2);
+    let (zero, one) = pair(&cluster);
+    let (mut send, mut recv) = channel(&zero.world(), &one.world(), 8);
+    let mut counted = |name: &str| {
+        cluster.launchers[0].count().unwrap();
+        cluster.counter(0, name)
+    };
+    // The first message may still be the daemon's, the second is the ranks' own.
+    for _ in 0..2 {
+        let [sleeps, wake_ups, system_calls] = ["rank_sleeps", "wake_ups", "system_calls"].map(&mut counted);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| recv.start().unwrap().wait_with(WaitMode::Blocking).unwrap());
+            soon(|| while counted("rank_sleeps") == sleeps {});
+            send.start().unwrap().wait().unwrap();
+            soon(|| waiting.join().unwrap());
+        });
+        assert!(counted("wake_ups") > wake_ups);
+        assert!(counted("system_calls") >= system_calls + 2);
+    }
 }
 
 /// Has this thread, and those it starts from now on, run on two cores at most.

@@ -129,6 +129,8 @@ pub enum Request {
     Reserve { arena_bytes: u64 },
     /// Registers a collective on an empty slot. It may be started at once, and goes on when all members have registered it.
     Register { slot: Slot, epoch: Epoch, comm: u32, member: CollectiveMember },
+    /// Does what ranks have put into their rings so far, and counts what they have done.
+    Count,
     /// Leaves the job in an orderly way.
     Detach,
 }
@@ -145,6 +147,8 @@ pub enum Reply {
     Reserved { arena_bytes: u64 },
     /// The collective is registered.
     Registered,
+    /// The daemon has nothing left to do, and its counters have what ranks have counted until now.
+    Counted,
     /// Detached; the daemon holds nothing of this client any more.
     Detached,
     /// The request was refused.

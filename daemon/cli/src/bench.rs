@@ -43,6 +43,9 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
 
 fn run_one(flags: &Flags) -> Result<(), Failure> {
     let events = Events::from_signals()?;
+    if !flags.quiet && !flags.attach {
+        flags.config.tell()?;
+    }
     let progress = Ticker::of_one(flags.quiet);
     let found = measure(flags, &events, &progress)?;
     progress.finish();
@@ -116,8 +119,8 @@ impl Flags {
     fn daemons(&self) -> Result<Daemons, Failure> {
         Ok(match (self.attach, self.netns) {
             (true, _) => Daemons::system()?,
-            (false, true) => Daemons::in_namespaces(self.nodes, self.rate)?,
-            (false, false) => Daemons::embedded(self.nodes)?,
+            (false, true) => Daemons::in_namespaces(self.nodes, self.rate, &self.config.read()?)?,
+            (false, false) => Daemons::embedded(self.nodes, &self.config.read()?)?,
         })
     }
 }

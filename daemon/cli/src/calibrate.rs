@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use self::save::Saving;
 use crate::bench::digits;
+use crate::configuration::DEFAULT_CONFIG;
 use crate::failure::{Failure, print};
 
 /// Measures what this machine can do, the sizes that decide how messages travel, and the costs by which algorithms of
@@ -25,8 +26,8 @@ use crate::failure::{Failure, print};
 ///
 /// Costs are those between two daemons on this machine, joined by TCP; a real network's can be written into the file by hand.
 ///
-/// The daemon measures two of the three sizes by itself when it starts; saved ones are used as they are. Needs no daemon, and
-/// is best run while the machine has nothing else to do.
+/// The daemon measures two of the three sizes by itself when it starts; saved ones are used as they are, also by the daemons that
+/// `run`, `demo`, `bench` and `predict` bring. Needs no daemon, and is best run while the machine has nothing else to do.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -72,7 +73,10 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     }
     if let Some(saving) = saving {
         let path = saving.save(&sizes.settings(), &measured.costs.to_ns())?;
-        eprintln!("saved to {}; a daemon reads it when it starts", path.display());
+        eprintln!(
+            "saved to {}; daemons read it when they start, also those of run, demo, bench and predict",
+            path.display()
+        );
     }
     Ok(())
 }
@@ -231,6 +235,4 @@ impl Sizes {
     }
 }
 
-/// Where the system's daemon looks.
-pub(crate) const DEFAULT_CONFIG: &str = "/etc/ropeway/ropewayd.toml";
 const LARGE: [u64; 2] = [1 << 20, 4 << 20];

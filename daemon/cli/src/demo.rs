@@ -14,6 +14,7 @@ use ropeway_examples::jacobi::{Settings, Solution, System, solve_serially};
 use ropeway_examples::matrix_market;
 
 use crate::bench::counted_nodes;
+use crate::configuration::ConfigFlag;
 use crate::failure::{Failure, print};
 use crate::launch::{Daemons, Events};
 use crate::rank::Task;
@@ -63,8 +64,10 @@ pub(crate) struct Flags {
     /// One JSON object a line on standard output.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    config: ConfigFlag,
     /// No progress, and no table when there is JSON.
-    #[arg(long)]
+    #[arg(short, long)]
     quiet: bool,
 }
 
@@ -82,6 +85,9 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let reference = flags.solve_serially()?;
     let runs = flags.runs.unwrap_or_else(|| affordable_runs(begin.elapsed()));
     let nodes = flags.nodes();
+    if !flags.quiet {
+        flags.config.tell()?;
+    }
     let progress = flags.progress(runs * 2 * nodes.len() as u32);
 
     let mut reports = Vec::new();
@@ -142,7 +148,7 @@ impl Flags {
         events: &Events,
         progress: &ProgressBar,
     ) -> Result<Vec<Report>, Failure> {
-        let daemons = Daemons::embedded(nodes)?;
+        let daemons = Daemons::embedded(nodes, &self.config.read()?)?;
         let task = JacobiTask { size: self.size, seed: self.seed, matrix: self.matrix.clone(), runs };
         let wait = Some(self.wait);
         let steps = Steps { task: Task::Jacobi(task), ranks: self.ranks, wait, daemons: &daemons, events };

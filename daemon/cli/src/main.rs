@@ -3,6 +3,7 @@
 
 mod bench;
 mod calibrate;
+mod configuration;
 mod daemon;
 mod demo;
 mod division;

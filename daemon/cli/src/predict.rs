@@ -47,7 +47,7 @@ A description with messages of several sizes:
 #[command(group(ArgGroup::new("program").args(["recording", "compute", "description"]).required(true)))]
 pub(crate) struct Flags {
     /// A recording.
-    #[arg(value_name = "FILE", conflicts_with_all = ["compute", "message", "count", "iterations", "nodes", "wait"])]
+    #[arg(value_name = "FILE", conflicts_with_all = ["compute", "message", "count", "iterations", "nodes", "wait", "config"])]
     recording: Option<PathBuf>,
     /// What setting up a recorded message costs, o_s=TIME with ns or us [default: at most the whole of a recorded one-shot call].
     #[arg(long, value_name = "o_s=TIME", value_parser = overhead, conflicts_with_all = ["compute", "description", "parameters"])]

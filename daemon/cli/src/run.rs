@@ -9,6 +9,7 @@ use clap::Args;
 use ropeway::WaitMode;
 
 use self::logged::Wanted;
+use crate::configuration::ConfigFlag;
 use crate::failure::Failure;
 use crate::launch::{Daemons, Ending, Events, Input, Launch, Outcome, Output, Program, Running};
 
@@ -16,7 +17,7 @@ use crate::launch::{Daemons, Ending, Events, Input, Launch, Outcome, Output, Pro
 ///
 /// Rank 0 reads the standard input; all write to the standard output. The exit status is that of the first rank that fails
 /// (128 + signal if it was killed), which also ends the others. Uses the daemon of this machine if it runs and one node is
-/// asked for; else it brings its own.
+/// asked for; else, and with --config, it brings its own.
 ///
 /// With --trace and --record each rank logs what it does, at about 0.1 us an event, two to five events a message and at most
 /// 524288 a rank. What there is is written also if a rank fails or the job is interrupted.
@@ -46,6 +47,11 @@ pub(crate) struct Flags {
     timeout: Option<Duration>,
     #[command(flatten)]
     wanted: Wanted,
+    #[command(flatten)]
+    config: ConfigFlag,
+    /// Say nothing of a configuration file.
+    #[arg(short, long)]
+    quiet: bool,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -55,7 +61,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let (name, args) = flags.command.split_first().expect("clap requires a program");
     let program = Program::find(name, args)?;
     let events = Events::from_signals()?;
-    let daemons = Daemons::at_hand(flags.nodes)?;
+    let daemons = flags.daemons()?;
     let launch = Launch {
         program,
         ranks: flags.ranks,
@@ -75,6 +81,22 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     match outcome {
         Outcome::Success => Ok(()),
         outcome => Err(Failure::Job(outcome)),
+    }
+}
+
+impl Flags {
+    /// The daemon of this machine if it runs and will do, else embedded ones.
+    fn daemons(&self) -> Result<Daemons, Failure> {
+        if self.nodes == 1
+            && !self.config.is_given()
+            && let Ok(system) = Daemons::system()
+        {
+            return Ok(system);
+        }
+        if !self.quiet {
+            self.config.tell()?;
+        }
+        Ok(Daemons::embedded(self.nodes, &self.config.read()?)?)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::launch::{Daemons, Ending, Events, Input, Launch, Next, Outcome, Output, Running};
 use crate::rank::Task;
 
-/// What daemons have counted, by its name, and ranks as [`ALLOCATIONS`].
+/// What was counted of daemons and ranks, by its name.
 pub(crate) type Counters = BTreeMap<String, u64>;
 
 /// How often ranks have allocated memory in the calls that were measured.
@@ -62,7 +62,7 @@ impl Steps<'_> {
             ending: Ending::Together,
         };
         let mut running = Running::start(&launch, self.daemons, self.events)?;
-        let mut before = self.look()?;
+        let mut before = None;
         let mut seen: HashMap<String, Seen> = HashMap::new();
         loop {
             let line = match running.next()? {
@@ -73,7 +73,7 @@ impl Steps<'_> {
             match serde_json::from_str(&line).map_err(Failure::other)? {
                 Line::Ready(label) => {
                     hear(Told::Step(label))?;
-                    before = self.look()?;
+                    before = Some(self.look_before(&mut running)?);
                     let answered = running.answers().map_or(Ok(()), |rank| rank.write_all(b"\n"));
                     // If rank 0 is not there to read it, its end comes next.
                     if answered.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe) {
@@ -81,15 +81,34 @@ impl Steps<'_> {
                     }
                 }
                 Line::Done { label, allocations } => {
-                    seen.entry(label).or_default().add(&before, &self.look()?, allocations);
+                    let after = self.look_after(&mut running)?;
+                    if let Some(before) = before.take() {
+                        seen.entry(label).or_default().add(&before, &after, allocations);
+                    }
                 }
                 Line::Outcome { label, value } => hear(Told::Outcome(value, seen.remove(&label).unwrap_or_default()))?,
             }
         }
     }
 
-    fn look(&self) -> Result<Look, Failure> {
-        Ok(Look { at: Instant::now(), cpu: self.daemons.cpu_time()?, counters: self.daemons.counters() })
+    /// Asking daemons takes time: here, before the clocks are read.
+    fn look_before(&self, running: &mut Running<'_>) -> Result<Look, Failure> {
+        let counters = self.count(running)?;
+        Ok(Look { at: Instant::now(), cpu: self.daemons.cpu_time()?, counters })
+    }
+
+    /// And here, afterwards.
+    fn look_after(&self, running: &mut Running<'_>) -> Result<Look, Failure> {
+        let (at, cpu) = (Instant::now(), self.daemons.cpu_time()?);
+        Ok(Look { at, cpu, counters: self.count(running)? })
+    }
+
+    /// What was counted until now. What ranks have registered is over by then.
+    fn count(&self, running: &mut Running<'_>) -> Result<Option<Counters>, Failure> {
+        if self.daemons.has_counters() {
+            running.settle()?;
+        }
+        Ok(self.daemons.counters())
     }
 }
 

@@ -176,6 +176,28 @@ fn allocations_are_counted_if_they_are_asked_for() {
     assert!(table.contains("\ncounted, persistent, 8: allocations 0"), "{table}");
 }
 
+#[test]
+fn what_ranks_do_by_themselves_is_counted_and_what_they_register_is_not() {
+    for nodes in ["1", "2"] {
+        let options = ["--nodes", nodes, "--mode", "persistent", "--counters"];
+        let counted = |args: &[&str], name: &str| {
+            let output = bench(&[args, &options].concat());
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            records(&output)[0]["counters"][name].as_u64().unwrap()
+        };
+        // Of 70 receivers some may come so late on a busy machine that they need not sleep.
+        let wakeup = ["wakeup", "--iters", "30"];
+        assert!(counted(&wakeup, "wake_ups") >= 20, "{nodes} nodes");
+        assert!(counted(&wakeup, "rank_sleeps") >= 20, "{nodes} nodes");
+        let rate = ["message-rate", "--sizes", "8", "--iters", "2"];
+        assert_eq!(counted(&rate, "matches"), 0, "{nodes} nodes");
+    }
+    // Each message is sent by one system call at least, and received by another.
+    let latency = ["latency", "--sizes", "8", "--iters", "100", "--nodes", "2", "--mode", "persistent", "--counters"];
+    let record = &records(&bench(&latency))[0];
+    assert!(record["counters"]["system_calls"].as_u64().unwrap() >= 2 * 2 * 2 * 100, "{record}");
+}
+
 /// Metric and unit of each record, in the order of the records.
 fn metrics(output: &Output) -> Vec<(String, String)> {
     let word = |value: &Value| value.as_str().unwrap().to_owned();

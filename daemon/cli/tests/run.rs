@@ -157,6 +157,24 @@ fn an_unknown_program_is_named() {
 }
 
 #[test]
+fn a_configuration_file_is_used_and_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let said = |text: &str, options: &[&str]| {
+        std::fs::write(path, text).unwrap();
+        let output = run_script(2, &[&["--nodes", "2", "--config", path], options].concat(), "true");
+        (output.status.code(), stderr(&output))
+    };
+    let named = format!("ropeway: sizes and costs from {path}\n");
+    assert_eq!(said("node_piece_bytes = 4096\n", &[]), (Some(0), named));
+    assert_eq!(said("node_piece_bytes = 4096\n", &["--quiet"]), (Some(0), String::new()));
+    // Where the system's daemon listens is nothing to us.
+    assert_eq!(said("socket = \"/nonexistent/folder/socket\"\n", &[]), (Some(0), String::new()));
+    let (status, why) = said("node_piece_bytes = 1\n", &[]);
+    assert!(status == Some(1) && why.contains(path) && why.contains("node_piece_bytes = 1"), "{why}");
+}
+
+#[test]
 fn several_nodes_have_a_daemon_each() {
     let output = run_script(3, &["--nodes", "2"], "echo $ROPEWAY_RANK");
     assert_eq!((output.status.code(), lines(&output)), (Some(0), vec!["0".to_owned(), "1".into(), "2".into()]));

@@ -1,4 +1,6 @@
 //! Counted facts of a daemon, in a segment of their own so that others can read them, even after a crash.
+//!
+//! What ranks do without it is counted in the job segment, and added when somebody asks the daemon to.
 
 use std::io;
 
@@ -42,11 +44,13 @@ counters! {
     EntriesVisited = "entries_visited",
     /// Channels bound and one-shot messages matched.
     MessagesMatched = "matches",
-    /// System calls of the duty cycle.
+    /// System calls of the duty cycle, and those of daemon and ranks on wires and doorbells.
     SystemCalls = "system_calls",
     /// Times the daemon went to sleep.
     Sleeps = "sleeps",
-    /// Times it woke a client.
+    /// Times a thread of a rank went to sleep.
+    RankSleeps = "rank_sleeps",
+    /// Times a thread of a rank was woken, by the daemon or by another rank.
     WakeUps = "wake_ups",
     /// Schedules of collectives between nodes that were made.
     SchedulesBuilt = "schedules_built",

@@ -10,6 +10,33 @@ use crate::primitive::{AtomicU32, Ordering};
 #[repr(C, align(64))]
 pub struct Doorbell {
     sequence: AtomicU32,
+    /// Times that somebody went to sleep here.
+    sleeps: AtomicU32,
+}
+
+/// System calls that doorbells have cost, modulo 2³².
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DoorbellCalls {
+    /// Somebody was to be woken, by a rank or by the daemon.
+    pub wake_ups: u32,
+    /// Somebody went to sleep.
+    pub sleeps: u32,
+}
+
+impl DoorbellCalls {
+    /// Both counts of two, together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let Self { wake_ups, sleeps } = other;
+        Self { wake_ups: self.wake_ups.wrapping_add(wake_ups), sleeps: self.sleeps.wrapping_add(sleeps) }
+    }
+
+    /// What was added since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        let Self { wake_ups, sleeps } = before;
+        Self { wake_ups: self.wake_ups.wrapping_sub(wake_ups), sleeps: self.sleeps.wrapping_sub(sleeps) }
+    }
 }
 
 impl Doorbell {
@@ -17,6 +44,12 @@ impl Doorbell {
     /// that comes in between is not slept through.
     pub fn listen(&self) -> u32 {
         self.sequence.load(Ordering::Acquire)
+    }
+
+    /// How often somebody has rung and how often somebody has gone to sleep here, modulo 2³²: system calls, each of them.
+    pub fn calls(&self) -> DoorbellCalls {
+        let [wake_ups, sleeps] = [&self.sequence, &self.sleeps].map(|count| count.load(Ordering::Relaxed));
+        DoorbellCalls { wake_ups, sleeps }
     }
 
     /// Changes the count: what [`wake`](Self::wake) does before it asks the kernel.
@@ -29,6 +62,7 @@ impl Doorbell {
 impl Doorbell {
     /// Sleeps unless the count has changed since `seen`. Returns on a wake-up, after the timeout, or for no reason.
     pub fn sleep(&self, seen: u32, timeout: Option<Duration>) {
+        self.sleeps.fetch_add(1, Ordering::Relaxed);
         let timeout = timeout.map(|timeout| libc::timespec {
             tv_sec: timeout.as_secs().min(i64::MAX as u64) as libc::time_t,
             tv_nsec: timeout.subsec_nanos().into(),

@@ -15,12 +15,12 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ropeway_proto::limits::{DOORBELLS, SLOTS_PER_RANK};
 use ropeway_proto::{Layout, Slot};
 
-use crate::doorbell::Doorbell;
+use crate::doorbell::{Doorbell, DoorbellCalls};
 use crate::mapped;
 use crate::post_area;
 use crate::request::RequestSlot;
@@ -73,7 +73,13 @@ struct Crowd {
     /// Ranks that sleep.
     sleepers: AtomicU32,
     daemon_core: AtomicU32,
+    /// Cores that the ranks may run on, all together: the bits that are set below.
+    cores: AtomicU32,
+    is_core: [AtomicU64; CORES_MAX / 64],
 }
+
+/// As many as the kernel's usual set of cores holds.
+const CORES_MAX: usize = 1024;
 
 /// A mapped job segment.
 pub struct JobSegment {
@@ -144,6 +150,24 @@ impl JobSegment {
         self.geometry.local_ranks.saturating_sub(self.crowd().sleepers.load(Ordering::Relaxed))
     }
 
+    /// A rank may run on these cores. Those of a rank that has left stay, as it does among those that are awake.
+    pub fn add_cores(&self, cores: impl IntoIterator<Item = usize>) {
+        let crowd = self.crowd();
+        for core in cores.into_iter().filter(|&core| core < CORES_MAX) {
+            let bit = 1 << (core % 64);
+            // Of all ranks that bring a core only one finds it missing, so that it is counted once.
+            if crowd.is_core[core / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+                crowd.cores.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether more ranks are awake than there are cores that any of them may run on.
+    #[inline]
+    pub fn outnumbers_cores(&self) -> bool {
+        self.awake_ranks() > self.crowd().cores.load(Ordering::Relaxed)
+    }
+
     #[inline]
     fn crowd(&self) -> &Crowd {
         // SAFETY: it consists of atomics.
@@ -162,9 +186,18 @@ impl JobSegment {
 
     /// Wakes everybody who sleeps. A process that has died may have taken a waiter's number and not rung.
     pub fn wake_everybody(&self) {
+        self.doorbells().for_each(Doorbell::wake);
+    }
+
+    /// What all doorbells have cost so far.
+    pub fn doorbell_calls(&self) -> DoorbellCalls {
+        self.doorbells().map(Doorbell::calls).fold(DoorbellCalls::default(), DoorbellCalls::plus)
+    }
+
+    fn doorbells(&self) -> impl Iterator<Item = &Doorbell> {
         let ranks = 0..self.geometry.local_ranks;
-        let doorbells = ranks.flat_map(|rank| (0..DOORBELLS as u32).map(move |index| (rank, index)));
-        doorbells.filter_map(|(rank, index)| self.doorbell(rank, index)).for_each(Doorbell::wake);
+        let numbers = ranks.flat_map(|rank| (0..DOORBELLS as u32).map(move |index| (rank, index)));
+        numbers.filter_map(|(rank, index)| self.doorbell(rank, index))
     }
 
     /// A request slot, if there is one with these numbers.

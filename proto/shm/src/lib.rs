@@ -60,7 +60,7 @@ mod wire;
 #[cfg(not(loom))]
 mod wired;
 
-pub use doorbell::Doorbell;
+pub use doorbell::{Doorbell, DoorbellCalls};
 pub use request::RequestSlot;
 pub use ring::RingViolation;
 

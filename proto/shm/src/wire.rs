@@ -59,6 +59,8 @@ struct Stream {
     /// Frames and bytes that went through.
     frames: AtomicU64,
     bytes: AtomicU64,
+    /// Times that the connection was asked to move some.
+    system_calls: AtomicU64,
 }
 
 #[repr(C, align(64))]
@@ -140,9 +142,9 @@ impl WireWords {
 impl Stream {
     fn reset(&self) {
         self.turn.reset();
-        let Self { start, end, is_stuck, frames, bytes, .. } = self;
+        let Self { start, end, is_stuck, frames, bytes, system_calls, .. } = self;
         [start, end, is_stuck].iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        [frames, bytes].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        [frames, bytes, system_calls].iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
     /// The filled part of a buffer, whatever others have written there. If it is empty, of the buffer of this core.
@@ -168,11 +170,13 @@ impl Stream {
 
     /// Counts what went through. Whoever has the turn.
     fn count(&self, frames: u32, bytes: u32) {
-        let add = |word: &AtomicU64, more: u32| {
-            word.store(word.load(Ordering::Relaxed).wrapping_add(more.into()), Ordering::Relaxed);
-        };
         add(&self.frames, frames);
         add(&self.bytes, bytes);
+    }
+
+    /// Counts a system call. Whoever has the turn.
+    fn count_system_call(&self) {
+        add(&self.system_calls, 1);
     }
 
     fn traffic(&self) -> Traffic {
@@ -310,6 +314,7 @@ impl Wire {
                 return Went::Through;
             }
             self.let_receive();
+            out.count_system_call();
             // SAFETY: the range is within our mapped buffer, which the kernel only reads.
             let sent = unsafe {
                 let from = self.out.add(filled.start as usize).as_ptr().cast();
@@ -428,6 +433,7 @@ impl Wire {
         // What was left was moved to the front.
         let Range { start, end } = input.filled();
         let room = buffer_of(start).end - end;
+        input.count_system_call();
         // SAFETY: the range is the free part of our mapped buffer, of which nobody holds a reference.
         let received = unsafe {
             let to = self.input.add(end as usize).as_ptr().cast();
@@ -521,6 +527,11 @@ pub struct Received {
     pub is_full: bool,
     /// The other side has ended a channel, or the connection is lost: the daemon has something to do.
     pub has_ended: bool,
+}
+
+/// Adds to a count that nobody else changes.
+fn add(word: &AtomicU64, more: u32) {
+    word.store(word.load(Ordering::Relaxed).wrapping_add(more.into()), Ordering::Relaxed);
 }
 
 /// Whether the buffer has room for a header and so many bytes.

@@ -81,6 +81,17 @@ fn what_different_ranks_write_lies_in_different_cache_lines() {
 }
 
 #[test]
+fn cores_of_several_ranks_count_once() {
+    let job = job();
+    assert!(job.outnumbers_cores(), "nobody has brought a core");
+    job.add_cores([70]);
+    job.add_cores([70]);
+    assert!(job.outnumbers_cores(), "two ranks on one core");
+    job.add_cores([6, 70]);
+    assert!(!job.outnumbers_cores(), "two ranks on two cores");
+}
+
+#[test]
 fn numbers_beyond_the_tables_have_no_slot() {
     let job = job();
     assert!(job.slot(1, 65535).is_some());

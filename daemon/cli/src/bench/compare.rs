@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ropeway_bench::{Bench, Doubt, Kind, MPI_CONTEST, MPI_KERNELS, Measured, Plan, Setting, Summary};
+use ropeway_daemon::Config;
 
 use self::lines::Line;
 use super::peer::{self, Peer, Placement};
@@ -42,9 +43,9 @@ fn contend(
     let mut peers = find_peers(flags)?;
     let folder = tempfile::Builder::new().prefix("ropeway-compare-").tempdir().map_err(Failure::other)?;
     let programs = build(&mut peers, folder.path())?;
-    let daemons = Daemons::embedded(flags.nodes)?;
+    let daemons = Daemons::embedded(flags.nodes, &flags.config.read()?)?;
     // Their launchers are started as jobs of one rank, so that they end as jobs do.
-    let starter = Daemons::embedded(1)?;
+    let starter = Daemons::embedded(1, &Config::default())?;
     let complaints = folder.path().join("complaints");
     let (mut lines, mut cut_short) = (Vec::new(), None);
     for round in rounds(flags, &kinds) {

@@ -13,6 +13,7 @@ use super::collective::{CollectiveFlags, check_sizes, usual_sizes};
 use super::name::{Defaults, Name};
 use super::programs::ProgramFlags;
 use super::{Found, Ticker, boum, compare, segments};
+use crate::configuration::ConfigFlag;
 use crate::failure::Failure;
 use crate::launch::{Events, Network, Rate};
 use crate::run::{NODES_MAX, RANKS_MAX, seconds};
@@ -82,20 +83,23 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "IDLE", conflicts_with_all = ["nodes", "netns", "attach"], value_parser = clap::value_parser!(u32).range(0..=IDLE_LINKS_MAX))]
     pub(super) beside_links: Option<u32>,
     /// Use the daemon of this machine instead of embedded ones.
-    #[arg(long, conflicts_with_all = ["nodes", "netns"])]
+    #[arg(long, conflicts_with_all = ["nodes", "netns", "config"])]
     pub(super) attach: bool,
+    #[command(flatten)]
+    pub(super) config: ConfigFlag,
     /// Keep each rank on one core.
     #[arg(long)]
     pub(super) pin: bool,
-    /// Also show what our daemons have counted meanwhile, and how often our ranks have allocated memory in the calls that were
-    /// measured: never, if all they need was registered before. As `counters` in JSON.
+    /// Also show what our daemons and ranks have counted meanwhile (system calls without yields, copies without those of
+    /// ranks), and how often ranks have allocated memory in the calls that were measured: never, if all they need was registered
+    /// before. As `counters` in JSON.
     #[arg(long, conflicts_with = "attach")]
     pub(super) counters: bool,
     /// One JSON object a line on standard output; the table then goes to standard error.
     #[arg(long)]
     pub(super) json: bool,
     /// No table when there is JSON, and no progress.
-    #[arg(long)]
+    #[arg(short, long)]
     pub(super) quiet: bool,
 }
 

@@ -81,15 +81,16 @@ fn own_words(name: Name, id: &str) -> Option<&'static str> {
             "How our ranks wait: polling, blocking or adaptive, one after the other [default: polling,blocking]"
         }
         (Compare, "counters") => {
-            "Also show what our daemons have counted while ours ran, of each size, and how often our ranks have allocated memory in their \
-             calls; in JSON `counters`, in the records of each peer"
+            "Also show what our daemons and ranks have counted while ours ran, of each size, and how often our ranks have allocated \
+             memory in their calls; in JSON `counters`, in the records of each peer"
         }
         (Transparency, "counters") => {
-            "Also show what our daemons have counted while ours ran, of each size; in JSON `counters`, in the records of each peer"
+            "Also show what our daemons and ranks have counted while ours ran, of each size; in JSON `counters`, in the records of each \
+             peer"
         }
         (Boum, "counters") => {
-            "Also show what our daemons have counted, of each parameter and program, and how often our ranks have allocated memory in the \
-             calls of each parameter; in JSON `counters`, of programs in `execution`"
+            "Also show what our daemons and ranks have counted, of each parameter and program, and how often our ranks have allocated \
+             memory in the calls of each parameter; in JSON `counters`, of programs in `execution`"
         }
         (Skew, "iters") => "Rounds in a run [default: 1]",
         (Skew, "seconds") => "How long the receiver is late",

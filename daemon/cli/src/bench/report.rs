@@ -23,6 +23,7 @@ use tempfile::NamedTempFile;
 
 use self::records::Records;
 use self::suite::{Measured, Suite};
+use crate::configuration::ConfigFlag;
 use crate::failure::{Failure, print};
 
 /// Measures everything, and writes a page about it that a stranger can read.
@@ -53,12 +54,15 @@ pub(crate) struct Flags {
     #[arg(long)]
     json: bool,
     /// No progress.
-    #[arg(long)]
+    #[arg(short, long)]
     quiet: bool,
 }
 
 pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     let page = Page::begin(&flags.output)?;
+    if !flags.quiet && flags.records.is_none() {
+        ConfigFlag::default().tell()?;
+    }
     let Measured { records: text, failure } = match &flags.records {
         Some(path) => Measured { records: read(path)?, failure: None },
         None if flags.quick => Suite::QUICK.measure(flags.quiet)?,

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ropeway::{Error, Session};
+use ropeway_daemon::Config;
 use ropeway_daemon::calibration::measure_combining;
 use ropeway_proto::costs::Costs;
 use ropeway_schedule::CostTable;
@@ -30,7 +31,7 @@ pub(super) fn measure(time: Duration, copy_byte_ns: f64) -> Result<Costs, Failur
 /// How long a message of so many bytes takes from one node's ranks to those of another, from the shortest of many broadcasts to
 /// and fro.
 fn message_ns(time: Duration, count: usize) -> Result<f64, Failure> {
-    let daemons = Daemons::embedded(2)?;
+    let daemons = Daemons::embedded(2, &Config::default())?;
     let job = Job::create(&daemons, 2)?;
     let attach = |rank| job.attach(&daemons, rank);
     let sessions = [attach(0)?, attach(1)?];

@@ -1,18 +1,17 @@
 //! What `ropeway explain` can be asked.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use ropeway_bench::{CollectiveCall, Operation, Size};
-use ropeway_daemon::Config;
 use ropeway_daemon::config::cost_table;
 use ropeway_daemon::schedules;
 use ropeway_proto::division::Operands;
 use ropeway_schedule::form::Form;
 use ropeway_schedule::{Algorithm, CostTable, Shape};
 
-use crate::calibrate::DEFAULT_CONFIG;
+use crate::configuration;
 use crate::division::{OperatorKind, between_nodes};
 use crate::failure::Failure;
 use crate::run::RANKS_MAX;
@@ -192,10 +191,8 @@ impl Flags {
 
     /// The costs, and where they come from.
     fn table(&self) -> Result<(CostTable, String), Failure> {
-        let is_there = || Path::new(DEFAULT_CONFIG).exists().then(|| PathBuf::from(DEFAULT_CONFIG));
-        let file = self.config.clone().or_else(is_there);
-        let config = file.as_deref().map_or_else(|| Ok(Config::default()), Config::from_file);
-        let configured = cost_table(config.map_err(Failure::other)?.costs);
+        let file = configuration::path(self.config.as_deref());
+        let configured = cost_table(configuration::read(self.config.as_deref())?.costs);
         let table = CostTable {
             overhead_ns: self.overhead_ns.unwrap_or(configured.overhead_ns),
             latency_ns: self.latency_ns.unwrap_or(configured.latency_ns),

@@ -26,22 +26,25 @@ pub(crate) enum Daemons {
 }
 
 impl Daemons {
-    /// Starts embedded ones.
-    pub(crate) fn embedded(nodes: u32) -> Result<Self, LaunchError> {
+    /// Starts embedded ones, with the sizes and costs of this configuration.
+    pub(crate) fn embedded(nodes: u32, calibrated: &Config) -> Result<Self, LaunchError> {
         if nodes == 1 {
-            return Ok(Self::Embedded(vec![Arc::new(Daemon::start(Config::default())?)], None));
+            return Ok(Self::Embedded(
+                vec![Arc::new(Daemon::start(Config::default().calibrated_as(calibrated))?)],
+                None,
+            ));
         }
         let key = new_key()?;
         let start = |node| {
             let confined = Confined::to(node, nodes as usize);
             let _confined = confined.map_err(LaunchError::system("dealing out the cores"))?;
-            Ok(Arc::new(Daemon::start(Config::on_loopback(key))?))
+            Ok(Arc::new(Daemon::start(Config::on_loopback(key).calibrated_as(calibrated))?))
         };
         (0..nodes as usize).map(start).collect::<Result<_, LaunchError>>().map(|daemons| Self::Embedded(daemons, None))
     }
 
     /// Starts embedded ones, each in a network namespace of its own.
-    pub(crate) fn in_namespaces(nodes: u32, rate: Option<Rate>) -> Result<Self, LaunchError> {
+    pub(crate) fn in_namespaces(nodes: u32, rate: Option<Rate>, calibrated: &Config) -> Result<Self, LaunchError> {
         let network = Network::new(nodes, rate)?;
         let key = new_key()?;
         let start = |node| {
@@ -49,7 +52,8 @@ impl Daemons {
             let _inside = network.enter(node).map_err(LaunchError::system("entering a namespace"))?;
             let confined = Confined::to(node, nodes as usize);
             let _confined = confined.map_err(LaunchError::system("dealing out the cores"))?;
-            Ok(Arc::new(Daemon::start(Config::on_private_network(Network::address(node), key))?))
+            let config = Config::on_private_network(Network::address(node), key);
+            Ok(Arc::new(Daemon::start(config.calibrated_as(calibrated))?))
         };
         let daemons = (0..nodes as usize).map(start).collect::<Result<_, LaunchError>>()?;
         Ok(Self::Embedded(daemons, Some(network)))
@@ -71,14 +75,6 @@ impl Daemons {
         match UnixStream::connect(&socket) {
             Ok(_) => Ok(Self::System(socket)),
             Err(_) => Err(LaunchError::NoSystemDaemon(socket)),
-        }
-    }
-
-    /// The daemon of this machine if one node is enough and it runs, else embedded ones.
-    pub(crate) fn at_hand(nodes: u32) -> Result<Self, LaunchError> {
-        match Self::system() {
-            Ok(system) if nodes == 1 => Ok(system),
-            _ => Self::embedded(nodes),
         }
     }
 
@@ -132,6 +128,11 @@ impl Daemons {
         }
     }
 
+    /// Whether what they count belongs to our jobs alone.
+    pub(crate) fn has_counters(&self) -> bool {
+        matches!(self, Self::Embedded(..))
+    }
+
     /// What all of them have counted. The system's daemon counts for others too, so nothing of it.
     pub(crate) fn counters(&self) -> Option<BTreeMap<String, u64>> {
         let Self::Embedded(daemons, _) = self else { return None };
@@ -156,4 +157,25 @@ pub(super) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
 
 fn system_socket() -> PathBuf {
     std::env::var_os("ROPEWAY_SOCKET").map_or_else(|| PathBuf::from(crate::daemon::DEFAULT_SOCKET), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use ropeway::JobId;
+    use ropeway::control::ControlSocket;
+    use ropeway_proto::control::JobSpec;
+    use ropeway_proto::costs::Costs;
+
+    use super::*;
+
+    #[test]
+    fn embedded_daemons_have_the_costs_they_are_given() {
+        let costs = Costs::from_ns([1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+        let calibrated = Config { costs, ..Config::default() };
+        for nodes in [1, 2] {
+            let daemons = Daemons::embedded(nodes, &calibrated).unwrap();
+            let mut launcher = ControlSocket::new(daemons.connect(0).unwrap());
+            assert_eq!(launcher.create_job(JobSpec::single_node(JobId(1), 1)).unwrap(), costs);
+        }
+    }
 }

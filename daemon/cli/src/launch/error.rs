@@ -26,6 +26,8 @@ pub(crate) enum LaunchError {
     Daemon(#[from] DaemonError),
     #[error("the daemon does not take the job: {0}")]
     Job(#[from] ropeway::Error),
+    #[error("a daemon does not say what was counted: {0}")]
+    Counting(ropeway::Error),
     #[error("can't start rank {rank}: {error}")]
     Rank { rank: u32, error: io::Error },
     #[error("{doing}: {error}")]
@@ -40,7 +42,7 @@ impl LaunchError {
             Self::NotExecutable(_) => 126,
             Self::TooFewRanks { .. } => 2,
             Self::NoSystemDaemon(_) | Self::Network(_) => 3,
-            Self::Daemon(_) | Self::Job(_) | Self::Rank { .. } | Self::System { .. } => 1,
+            Self::Daemon(_) | Self::Job(_) | Self::Counting(_) | Self::Rank { .. } | Self::System { .. } => 1,
         }
     }
 

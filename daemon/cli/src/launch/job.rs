@@ -13,7 +13,7 @@ pub(crate) struct Job {
     pub(super) id: JobId,
     nodes: Vec<NodeSpec>,
     /// While these are open the daemons keep the job.
-    _launchers: Vec<ControlSocket>,
+    launchers: Vec<ControlSocket>,
 }
 
 impl Job {
@@ -36,7 +36,17 @@ impl Job {
             Ok(launcher)
         };
         let launchers = (0..nodes.len()).map(create).collect::<Result<_, LaunchError>>()?;
-        Ok(Self { id, nodes, _launchers: launchers })
+        Ok(Self { id, nodes, launchers })
+    }
+
+    /// Returns when daemons have done what ranks have asked for until now, and have counted what ranks have done without them.
+    pub(super) fn settle(&mut self) -> Result<(), LaunchError> {
+        // What one node registers sets off up to three messages between it and another.
+        let rounds = if self.launchers.len() == 1 { 1 } else { 4 };
+        for _ in 0..rounds {
+            self.launchers.iter_mut().try_for_each(ControlSocket::count).map_err(LaunchError::Counting)?;
+        }
+        Ok(())
     }
 
     /// The first rank of each node.

@@ -154,6 +154,11 @@ impl<'a> Running<'a> {
         self.job.first_ranks()
     }
 
+    /// Has daemons finish what ranks have asked for until now, and count what ranks have done.
+    pub(crate) fn settle(&mut self) -> Result<(), LaunchError> {
+        self.job.settle()
+    }
+
     /// Where rank 0 reads what the tool has to say.
     pub(crate) fn answers(&mut self) -> Option<&mut ChildStdin> {
         self.answers.as_mut()

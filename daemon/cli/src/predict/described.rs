@@ -12,6 +12,7 @@ use ropeway_bench::{Bench, Mode, Plan, Progress, Size};
 use super::outlook::{Outlook, SEGMENTS};
 use super::{description, parameters};
 use crate::bench::{Crew, Lab, Ticker, costs, in_order};
+use crate::configuration::ConfigFlag;
 use crate::failure::Failure;
 use crate::launch::{Daemons, Events};
 use crate::run::NODES_MAX;
@@ -44,6 +45,8 @@ pub(super) struct Described {
     /// Use these parameters, records of `ropeway bench boum --json`; of a recording o_s of each size.
     #[arg(long, value_name = "FILE")]
     pub(super) parameters: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigFlag,
     /// Say nothing while it measures.
     #[arg(short, long)]
     quiet: bool,
@@ -82,7 +85,10 @@ impl Described {
         let whole = workload.messages.iter().map(|messages| messages.bytes);
         let sizes = in_order(whole.flat_map(|bytes| [bytes, bytes / 8, bytes / SEGMENTS.1 as usize]));
         let (events, progress) = (Events::from_signals()?, Ticker::of_one(self.quiet));
-        let daemons = Daemons::embedded(self.nodes)?;
+        if !self.quiet {
+            self.config.tell()?;
+        }
+        let daemons = Daemons::embedded(self.nodes, &self.config.read()?)?;
         let lab = Lab { daemons, events: &events, progress: &progress, with_counters: false };
         let wait = self.wait.unwrap_or(WaitMode::Adaptive);
         let measured = lab.parameters(self.plan(sizes), Crew { ranks, wait });

@@ -94,6 +94,12 @@ impl Wire {
         [out.traffic(), input.traffic()]
     }
 
+    /// System calls that moved it, or found nothing to move, by whomever.
+    pub fn system_calls(&self) -> u64 {
+        let WireWords { out, input, .. } = self.words();
+        [out, input].map(|stream| stream.system_calls.load(Ordering::Relaxed)).iter().sum()
+    }
+
     // ---- ending
 
     /// Whether the connection is lost.

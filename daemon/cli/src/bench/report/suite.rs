@@ -200,6 +200,8 @@ mod tests {
     use super::super::page::html;
     use super::super::records::Records;
     use super::*;
+    use ropeway_daemon::Config;
+
     use crate::launch::{Daemons, Ending, Input, Launch, Output, Program, Running};
 
     #[test]
@@ -232,7 +234,7 @@ mod tests {
 
     /// A part that would take an hour, and has a record before it is cut off.
     fn an_hour(events: &Events) -> Found {
-        let daemons = Daemons::embedded(1).unwrap();
+        let daemons = Daemons::embedded(1, &Config::default()).unwrap();
         let launch = Launch {
             program: Program::find("sleep".as_ref(), &["3600".into()]).unwrap(),
             ranks: 1,
