@@ -100,7 +100,8 @@ impl Operation {
 
     #[inline]
     pub(super) fn start_member(&mut self) -> Option<Entry> {
-        if self.attendance.is_none() && !self.finds_meeting() {
+        // Finding the meeting takes a while, which the wait has and the program has not: the daemon starts the first round.
+        if self.attendance.is_none() {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
         }
         self.enter(Run::Meeting);
