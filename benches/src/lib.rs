@@ -57,6 +57,7 @@ mod scheduled;
 mod set_up;
 mod shape;
 mod skew;
+mod starts;
 mod statistics;
 mod stream;
 mod streams;
@@ -82,6 +83,7 @@ pub use plan::{Bench, Plan};
 pub use progress::Progress;
 pub use record::{Floor, Measured, Ratio, Record, Setting, Side};
 pub use ropeway_examples::{Mode, Size, Table};
+pub use starts::Arrival;
 pub use statistics::{Doubt, Doubts, Summary, permutation_test, significant};
 
 use ropeway::Session;

@@ -154,16 +154,17 @@ pub(super) fn carrier(setting: &Setting) -> String {
     format!("{device}{netns}{rate}")
 }
 
-/// Kind of messages, which way they go, and whether they belong to a baseline.
+/// Kind of messages, which way they go, who came when, and whether they belong to a baseline.
 fn kind(measured: &Measured) -> String {
-    let Measured { mode, side, progress, division, .. } = measured;
+    let Measured { mode, side, progress, division, arrival, .. } = measured;
+    let when = arrival.map(|arrival| format!(", {arrival}")).unwrap_or_default();
     let both = if *side == Some(Side::Both) { ", both ways" } else { "" };
     let baseline = match (progress, division) {
         (Some(Progress::Client), Some(division)) => format!(", {division}"),
         (Some(progress @ Progress::Client), None) => format!(", {progress}"),
         _ => String::new(),
     };
-    format!("{}{baseline}{both}", mode.map(|mode| mode.to_string()).unwrap_or_default())
+    format!("{}{baseline}{both}{when}", mode.map(|mode| mode.to_string()).unwrap_or_default())
 }
 
 pub(super) fn size(measured: &Measured) -> Option<String> {
