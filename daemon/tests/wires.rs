@@ -138,7 +138,7 @@ fn channels_beyond_those_a_wire_serves_use_the_link() {
         }
     }
     let (wired, linked) = channels.split_at_mut(WIRE_CHANNELS);
-    let mut commands_of = |channels: &mut [(SendRequest<u8>, RecvRequest<u8>)]| {
+    let commands_of = |channels: &mut [(SendRequest<u8>, RecvRequest<u8>)]| {
         let commands = || [0, 1].map(|node| cluster.counter(node, "commands"));
         let before = commands();
         channels.iter_mut().for_each(|(send, recv)| exchange(send, recv, 7));
