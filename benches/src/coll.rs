@@ -1,4 +1,4 @@
-//! A collective: how long it takes all ranks together, and how much of it hides behind computation.
+//! A collective: how long it takes all ranks together, how much of it hides behind computation, and what its start costs.
 
 use ropeway::{Communicator, Session};
 use ropeway_examples::Mode;
@@ -6,8 +6,9 @@ use ropeway_examples::Mode;
 use crate::computation::Compute;
 use crate::hiding::Hiding;
 use crate::joint::Joint;
-use crate::method::Method;
+use crate::method::{Division, Method};
 use crate::operation::CollectiveCall;
+use crate::starts::{Arrival, Starts};
 use crate::statistics::Summary;
 use crate::timetable::Timetable;
 use crate::together::Means;
@@ -31,7 +32,7 @@ fn run_one(
     call: CollectiveCall,
     bytes: usize,
 ) -> Result<(), BenchError> {
-    let contestants = plan.forms().count() * MEASUREMENTS;
+    let contestants = plan.forms().count() * MEASUREMENTS_MAX;
     let entrant = |(method, mode): (&Method, Mode)| {
         let method = method.decided(call, world.size(), bytes);
         Entrant::new(world, plan, contestants, Case { method, mode, call, bytes })
@@ -59,6 +60,10 @@ impl Case {
     fn label_with(&self, compute: Compute) -> String {
         format!("{}, {compute}", self.label())
     }
+
+    fn start_label(&self, arrival: Arrival) -> String {
+        format!("{}, start {arrival}", self.label())
+    }
 }
 
 /// A case, and what has been found of it.
@@ -68,24 +73,38 @@ struct Entrant {
     timetable: Timetable,
     samples: Vec<f64>,
     hidings: [(Compute, Hiding); 2],
+    /// Of what starts by a call of its own that does not wait: what Ropeway itself does, registered.
+    starts: Option<Starts>,
+    start_ns: [(Arrival, Vec<f64>); 2],
 }
 
 impl Entrant {
     fn new(world: &Communicator, plan: &Plan, contestants: usize, case: Case) -> Result<Self, BenchError> {
+        let effort = plan.effort(contestants, WARMUP);
+        let Case { method, mode, call, bytes } = &case;
+        let has_start = method.division == Division::TwoLevel && *mode == Mode::Persistent;
+        let starts = has_start.then(|| Starts::new(world, method, (*call, *bytes), effort)).transpose()?;
         Ok(Self {
-            joint: Joint::new(world, Means::Ropeway(&case.method, case.mode), case.call, case.bytes)?,
+            joint: Joint::new(world, Means::Ropeway(method, *mode), *call, *bytes)?,
             case,
-            timetable: Timetable::new(plan.effort(contestants, WARMUP)),
+            timetable: Timetable::new(effort),
             samples: Vec::new(),
             hidings: Compute::ALL.map(|compute| (compute, Hiding::new(compute, plan, contestants))),
+            starts,
+            start_ns: Arrival::ALL.map(|arrival| (arrival, Vec::new())),
         })
     }
 
     fn run(&mut self, console: &mut Console) -> Result<(), BenchError> {
-        let Self { case, joint, timetable, samples, hidings } = self;
+        let Self { case, joint, timetable, samples, hidings, starts, start_ns } = self;
         samples.extend(console.step(&case.label(), || timetable.measure(joint))?);
         for (compute, hiding) in hidings {
             console.step(&case.label_with(*compute), || hiding.measure(joint))?;
+        }
+        if let Some(starts) = starts {
+            for (arrival, samples) in start_ns {
+                samples.extend(console.step(&case.start_label(*arrival), || starts.measure(*arrival))?);
+            }
         }
         Ok(())
     }
@@ -96,7 +115,7 @@ impl Entrant {
             return Ok(());
         }
         let Case { method, mode, call, bytes } = &self.case;
-        let measured = |metric, unit, samples| Measured {
+        let measured = |metric, unit, samples: &[f64]| Measured {
             mode: Some(*mode),
             bytes: (*bytes > 0).then_some(*bytes),
             collective: Some(*call),
@@ -112,10 +131,14 @@ impl Entrant {
             let d_o = Measured { compute: Some(*compute), ..measured("d_o", "ratio", hiding.batches.d_o()) };
             console.outcome(&self.case.label_with(*compute), d_o)?;
         }
+        for (arrival, samples) in self.start_ns.iter().filter(|(_, samples)| !samples.is_empty()) {
+            let start = Measured { arrival: Some(*arrival), ..measured("start", "ns", samples) };
+            console.outcome(&self.case.start_label(*arrival), start)?;
+        }
         Ok(())
     }
 }
 
-/// The latency, and two kinds of computation.
-const MEASUREMENTS: usize = 3;
+/// The latency, two kinds of computation, and the first and the last to start.
+const MEASUREMENTS_MAX: usize = 5;
 const WARMUP: u64 = 10;

@@ -57,6 +57,7 @@ mod scheduled;
 mod set_up;
 mod shape;
 mod skew;
+mod starts;
 mod statistics;
 mod stream;
 mod streams;
@@ -83,6 +84,7 @@ pub use progress::Progress;
 pub use race::is_beside_links;
 pub use record::{Floor, Measured, Ratio, Record, Setting, Side};
 pub use ropeway_examples::{Mode, Size, Table};
+pub use starts::Arrival;
 pub use statistics::{Doubt, Doubts, Summary, permutation_test, significant};
 
 use ropeway::Session;

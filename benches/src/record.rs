@@ -13,6 +13,7 @@ use crate::method::Division;
 use crate::notification::Notification;
 use crate::operation::{CollectiveCall, Operation};
 use crate::progress::Progress;
+use crate::starts::Arrival;
 use crate::statistics::{Doubt, Summary, significant};
 
 /// What the ranks have found.
@@ -46,6 +47,8 @@ pub struct Measured {
     pub algorithm: Option<String>,
     /// Who drove the communication.
     pub progress: Option<Progress>,
+    /// When the rank whose time it is came, where that makes a difference.
+    pub arrival: Option<Arrival>,
     /// Windows that somebody came late to; they don't count.
     pub missed: Option<u64>,
     /// All bytes moved meanwhile, for the tool, which knows what that has cost the daemons.
@@ -76,6 +79,7 @@ impl Measured {
             division: None,
             algorithm: None,
             progress: None,
+            arrival: None,
             missed: None,
             moved_bytes: None,
             summary,
@@ -226,6 +230,8 @@ pub struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<Progress>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    arrival: Option<Arrival>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     netns: bool,
@@ -255,6 +261,7 @@ impl Record {
             division,
             algorithm,
             progress,
+            arrival,
             missed,
             moved_bytes: _,
             summary,
@@ -290,6 +297,7 @@ impl Record {
             division,
             algorithm,
             progress,
+            arrival,
             missed,
             netns,
             rate,

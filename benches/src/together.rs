@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::net::IpAddr;
 
-use ropeway::{Collective, Communicator, Located};
+use ropeway::{Collective, Communicator, Located, Request};
 use ropeway_examples::Mode;
 
 use crate::BenchError;
@@ -23,6 +23,8 @@ pub(crate) trait Together {
     fn prepare(&mut self, round: u64, extent: Extent);
     /// Does it once, with this between start and wait; without it the call may be one that blocks.
     fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError>;
+    /// The request, if it is registered as one.
+    fn request(&mut self) -> Option<&mut dyn Request>;
     /// Looks at what this rank has got in a round.
     fn check(&self, round: u64, extent: Extent) -> Result<(), BenchError>;
     /// The same in one that everybody was touched for.
@@ -38,6 +40,10 @@ pub(crate) trait Form<T> {
     fn output_mut(&mut self) -> &mut [T];
     /// As [`Together::round`].
     fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError>;
+    /// As [`Together::request`].
+    fn request(&mut self) -> Option<&mut dyn Request> {
+        None
+    }
 }
 
 /// How a collective is done.
@@ -140,6 +146,10 @@ impl<T: Element> Form<T> for Collective<T> {
         }
         Ok(active.wait().map(drop)?)
     }
+
+    fn request(&mut self) -> Option<&mut dyn Request> {
+        Some(self)
+    }
 }
 
 /// A form whose arrays are written and checked.
@@ -198,6 +208,10 @@ impl<T: Element, F: Form<T> + 'static> Together for Checked<T, F> {
 
     fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError> {
         self.form.round(meanwhile)
+    }
+
+    fn request(&mut self) -> Option<&mut dyn Request> {
+        self.form.request()
     }
 
     fn check(&self, round: u64, extent: Extent) -> Result<(), BenchError> {

@@ -10,10 +10,10 @@ use ropeway_proto::control::Refusal;
 use ropeway_proto::division::{Division, Span};
 use ropeway_proto::{ChannelId, CommId, Completion, Epoch, Layout, NodeId, Slot};
 use ropeway_schedule::{Algorithm, Schedule, Side};
-use ropeway_shm::{Counter, Counters, Meeting, MeetingPlan, own_buffers};
+use ropeway_shm::{Counter, Counters, JobSegment, Meeting, MeetingPlan, own_buffers};
 
 use crate::job::Job;
-use crate::meetings::Spanning;
+use crate::meetings::{Meetings, Spanning};
 
 /// Copies and combinations to be made between messages of collectives, piece by piece and in turn.
 #[derive(Default)]
@@ -261,12 +261,9 @@ impl Job {
         let mut done = 0;
         for _ in 0..PIECES_PER_CYCLE {
             self.take_collective_work();
-            let Some((work, bytes)) = self.work.queue.pop_front() else { break };
+            let Some(over) = self.work.do_piece(&self.segment, &self.meetings) else { break };
             done += 1;
-            match self.do_piece(work, bytes) {
-                Ok(step) => self.engine.handle_collective_step(step),
-                Err(bytes) => self.work.queue.push_back((work, bytes)),
-            }
+            over.into_iter().for_each(|step| self.engine.handle_collective_step(step));
         }
         done
     }
@@ -287,31 +284,45 @@ impl Job {
             self.finish_leaving(meeting, None);
         }
     }
+}
 
-    /// Does what comes after so many bytes of a copy or combination. `Err` says where to go on.
-    fn do_piece(&self, work: CollectiveWork, at: u64) -> Result<CollectiveStep, u64> {
-        let end_of = |total: u64| total.min(at + PIECE_BYTES);
-        let (step, total, end) = match work {
-            CollectiveWork::Copy { step, from, to, bytes } => {
-                let end = end_of(bytes);
-                let (from, to) = (Layout::contiguous(from, bytes), Layout::contiguous(to, bytes));
-                // What was checked when the collective was opened is still there.
-                let _ = self.segment.copy(&from, at, &to, at, end - at);
-                (step, bytes, end)
-            }
-            CollectiveWork::Combine { step, from, into, elements, side } => {
-                let Some((operator, element)) = self.meetings.combination(step.collective) else { return Ok(step) };
-                let total = elements * element.bytes() as u64;
-                let end = end_of(total);
-                let sources = if side == Side::Left { [from, into] } else { [into, from] };
-                let elements = (end - at) / element.bytes() as u64;
-                let _ = self.segment.fold(operator, element, (&sources, at), into + at, elements);
-                (step, total, end)
-            }
-            CollectiveWork::Done { .. } | CollectiveWork::Failed { .. } => unreachable!("these are no work"),
-        };
-        if end == total { Ok(step) } else { Err(end) }
+impl Work {
+    /// Does a piece of what has waited longest for its turn: the step, if it is over then. `None` if there is nothing to do.
+    fn do_piece(&mut self, segment: &JobSegment, meetings: &Meetings) -> Option<Option<CollectiveStep>> {
+        let (work, at) = self.queue.pop_front()?;
+        let went = do_piece_at((segment, meetings), work, at);
+        self.queue.extend(went.err().map(|at| (work, at)));
+        Some(went.ok())
     }
+}
+
+/// Does what comes after so many bytes of a copy or combination. `Err` says where to go on.
+fn do_piece_at(
+    (segment, meetings): (&JobSegment, &Meetings),
+    work: CollectiveWork,
+    at: u64,
+) -> Result<CollectiveStep, u64> {
+    let end_of = |total: u64| total.min(at + PIECE_BYTES);
+    let (step, total, end) = match work {
+        CollectiveWork::Copy { step, from, to, bytes } => {
+            let end = end_of(bytes);
+            let (from, to) = (Layout::contiguous(from, bytes), Layout::contiguous(to, bytes));
+            // What was checked when the collective was opened is still there.
+            let _ = segment.copy(&from, at, &to, at, end - at);
+            (step, bytes, end)
+        }
+        CollectiveWork::Combine { step, from, into, elements, side } => {
+            let Some((operator, element)) = meetings.combination(step.collective) else { return Ok(step) };
+            let total = elements * element.bytes() as u64;
+            let end = end_of(total);
+            let sources = if side == Side::Left { [from, into] } else { [into, from] };
+            let elements = (end - at) / element.bytes() as u64;
+            let _ = segment.fold(operator, element, (&sources, at), into + at, elements);
+            (step, total, end)
+        }
+        CollectiveWork::Done { .. } | CollectiveWork::Failed { .. } => unreachable!("these are no work"),
+    };
+    if end == total { Ok(step) } else { Err(end) }
 }
 
 impl Spread {
@@ -328,5 +339,40 @@ impl Spread {
             output: stage.output,
             scratch: stage.scratch,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ropeway_shm::JobGeometry;
+
+    use super::*;
+
+    const LARGE: u64 = 10 * PIECE_BYTES;
+    const SMALL: u64 = 2 * PIECE_BYTES;
+
+    /// What comes late and is little does not wait for what was there before.
+    #[test]
+    fn steps_between_nodes_take_turns_piece_by_piece() {
+        let arena_bytes_max = 2 * (LARGE + SMALL);
+        let job = JobSegment::create(JobGeometry { local_ranks: 1, arena_bytes_max }).unwrap();
+        job.reserve_arena(0, arena_bytes_max).unwrap();
+        let (input, output) = (job.arena(0).start, job.arena(0).start + LARGE + SMALL);
+        job.write(&Layout::contiguous(input, LARGE + SMALL), 0, &vec![7; (LARGE + SMALL) as usize]).unwrap();
+        let copy = |collective, at, bytes| CollectiveWork::Copy {
+            step: CollectiveStep { collective: CollectiveId(collective), step: 0 },
+            from: input + at,
+            to: output + at,
+            bytes,
+        };
+        let mut work = Work { queue: [(copy(0, 0, LARGE), 0), (copy(1, LARGE, SMALL), 0)].into() };
+        let meetings = Meetings::default();
+        let over: Vec<_> = std::iter::from_fn(|| work.do_piece(&job, &meetings)).collect();
+        let ends: Vec<_> =
+            over.iter().enumerate().filter_map(|(piece, step)| Some((piece, (*step)?.collective.0))).collect();
+        assert_eq!(ends, [(3, 1), (11, 0)], "the fourth piece is the last one of the small step");
+        let mut copied = vec![0; (LARGE + SMALL) as usize];
+        job.read(&Layout::contiguous(output, LARGE + SMALL), 0, &mut copied).unwrap();
+        assert!(copied.iter().all(|&byte| byte == 7));
     }
 }

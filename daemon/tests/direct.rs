@@ -2,10 +2,11 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Cluster, channel, kill_amid, pair, soon, wait_for_line};
+use common::{Cluster, asleep_in, channel, config, kill_amid, pair, soon, wait_for_line};
 use ropeway::{Communicator, Error, Favor, RecvRequest, SendRequest, WaitMode, start_all};
+use ropeway_daemon::Config;
 
 const LARGE: usize = 1 << 20;
 /// Beside the cell's word, in the cell, in the receiver's buffer, and in pieces.
@@ -181,8 +182,7 @@ fn a_sleeping_receiver_is_woken_by_its_sender() {
             let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
             exchange(&mut send, &mut recv, 1);
             std::thread::scope(|scope| {
-                let asleep = scope.spawn(|| recv.start().unwrap().wait_with(WaitMode::Blocking).unwrap());
-                std::thread::sleep(Duration::from_millis(20));
+                let asleep = asleep_in(scope, || recv.start().unwrap().wait_with(WaitMode::Blocking).unwrap());
                 send.start().unwrap().wait_with(WaitMode::Blocking).unwrap();
                 soon(|| asleep.join().unwrap());
             });
@@ -211,19 +211,30 @@ fn an_end_that_is_freed_is_reported_and_its_messages_still_arrive() {
     }
 }
 
+/// Cells of 8 KiB messages take 32 KiB a channel, of which this memory has room for a few hundred; a wire has 256 names.
 #[test]
 fn memory_of_channels_is_used_again() {
-    for (nodes, rounds) in [(1, 20_000), (2, 2000)] {
-        let cluster = Cluster::start(nodes, 2);
+    for nodes in NODES {
+        let small = || Config { job_memory_bytes_max: 16 << 20, ..config() };
+        let cluster = Cluster::start_with(2, vec![small(); nodes], |address| address);
         let (zero, one) = pair(&cluster);
-        // 8 KiB messages take 32 KiB of cells: without reuse this would need gigabytes, and more names than a wire has.
-        for round in 0..rounds {
+        for round in 0..2000 {
             let (mut send, mut recv) = channel(&zero.world(), &one.world(), 8192);
             if round % 100 == 0 {
                 exchange(&mut send, &mut recv, round as u8);
                 exchange(&mut send, &mut recv, 1);
             }
         }
+        let commands = || (0..nodes).map(|node| cluster.counter(node, "commands")).sum::<u64>();
+        let is_direct = || {
+            let (mut send, mut recv) = channel(&zero.world(), &one.world(), 8192);
+            exchange(&mut send, &mut recv, 0);
+            let before = commands();
+            (0..20).for_each(|byte| exchange(&mut send, &mut recv, byte));
+            commands() - before < 20
+        };
+        // Names are given back when both nodes have heard that a channel is gone; until then messages are the daemons'.
+        soon(|| while !is_direct() {});
     }
 }
 
@@ -231,7 +242,6 @@ fn memory_of_channels_is_used_again() {
 /// next one as if nothing had been.
 #[test]
 fn a_rank_killed_in_the_middle_harms_nobody() {
-    let begin = Instant::now();
     for round in 0..40 {
         let cluster = Cluster::start(NODES[round % 2], 2);
         let session = cluster.attach(0);
@@ -246,7 +256,6 @@ fn a_rank_killed_in_the_middle_harms_nobody() {
         // What is active is given up with its requests, whoever was copying what.
         drop(storm);
     }
-    assert!(begin.elapsed() < Duration::from_secs(60));
 }
 
 /// Both ends in processes of their own, either of which is killed at a random moment.

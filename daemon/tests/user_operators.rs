@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use common::{Cluster, everybody, everybody_of, follows_a_kill, kill_amid, soon, uneven};
+use common::{Cluster, asleep_in, everybody, everybody_of, follows_a_kill, kill_amid, soon, uneven};
 use nix::sys::signal::{Signal, raise};
 use ropeway::{
     Collective, Combine, Communicator, Error, Favor, Operator, Plain, Reproducible, Session, UserOperator, WaitMode,
@@ -401,8 +401,7 @@ fn who_has_waited_is_not_taken_to_wait_on() {
     let mut first = zero.allreduce_init::<u64>(COUNT, &operator).unwrap().favor(Favor::Overlap);
     let mut second = thread::scope(|scope| {
         let waiting = first.start().unwrap();
-        scope.spawn(|| waiting.wait_with(WaitMode::Blocking).unwrap());
-        thread::sleep(Duration::from_millis(5));
+        asleep_in(scope, || waiting.wait_with(WaitMode::Blocking).unwrap());
         let mut second = one.allreduce_init::<u64>(COUNT, &operator).unwrap().favor(Favor::Latency);
         second.start().unwrap().wait().unwrap();
         second.favor(Favor::Overlap)
@@ -501,6 +500,6 @@ fn a_rank_killed_in_the_middle_harms_nobody() {
         let (_neighbour, victim) = (cluster.spawn(1, "storm"), cluster.spawn(2, "storm"));
         (0..round % 5).for_each(|_| storm.round().unwrap());
         let error = kill_amid(victim, Duration::from_micros(50 + round * 331 % 2000), || storm.round());
-        assert!(follows_a_kill(&error), "{error}");
+        assert!(follows_a_kill(&cluster, &error), "{error}");
     }
 }

@@ -2,16 +2,23 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::time::Duration;
 
-use common::{Cluster, channel, pair, soon};
+use common::{Cluster, asleep_in, channel, pair, soon, until_asleep};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, gettid};
 use ropeway::{Session, WaitMode, start_all};
 
 fn cpu_time_of_thread() -> Duration {
     Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap())
+}
+
+/// Of all threads, however long others had the cores.
+fn cpu_time() -> Duration {
+    Duration::from(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap())
 }
 
 /// Half of the requests from another node, half from this one.
@@ -36,12 +43,11 @@ fn waiting_for_any_of_hundreds_takes_no_time_and_finds_the_one() {
     let mut set = start_all(&mut recvs).unwrap().with_wait_mode(WaitMode::Blocking);
     for index in [3, 498, 0, 77] {
         let (ended, used) = std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| {
+            let waiting = asleep_in(scope, || {
                 let before = cpu_time_of_thread();
                 let ended = set.wait_any().unwrap();
                 (ended, cpu_time_of_thread() - before)
             });
-            std::thread::sleep(Duration::from_millis(300));
             send(index);
             soon(|| waiting.join().unwrap())
         });
@@ -57,16 +63,18 @@ fn a_call_with_neighbours_waits_as_it_is_told() {
     let sessions = [0, 1].map(|rank| cluster.attach(rank));
     let ring = |rank: usize| sessions[rank].world().cartesian(&[2], &[true]).unwrap();
     sessions[0].set_wait_mode(WaitMode::Polling);
+    let (tell, told) = mpsc::channel();
     let (beside, used) = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let (ring, mut beside) = (ring(0), [0; 2]);
             let gathering = ring.ineighbor_allgather(&[1u8], &mut beside).unwrap();
             let before = cpu_time_of_thread();
+            tell.send(gettid()).unwrap();
             gathering.wait_with(WaitMode::Blocking).unwrap();
             (beside, cpu_time_of_thread() - before)
         });
         let ring = ring(1);
-        std::thread::sleep(Duration::from_millis(300));
+        until_asleep(told.recv().unwrap());
         ring.neighbor_allgather(&[7u8], &mut [0; 2]).unwrap();
         soon(|| waiting.join().unwrap())
     });
@@ -86,20 +94,16 @@ fn a_completion_wakes_one_thread() {
         let waiters: Vec<_> = recvs
             .iter_mut()
             .map(|recv| {
-                scope.spawn(|| {
-                    let usage = || nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD).unwrap();
+                asleep_in(scope, || {
+                    let usage = || getrusage(UsageWho::RUSAGE_THREAD).unwrap();
                     let before = usage().voluntary_context_switches();
                     recv.start().unwrap().wait_with(WaitMode::Blocking).unwrap();
                     usage().voluntary_context_switches() - before
                 })
             })
             .collect();
-        std::thread::sleep(Duration::from_millis(50));
-        for send in &mut sends {
+        for (send, waiter) in sends.iter_mut().zip(waiters) {
             send.start().unwrap().wait().unwrap();
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        for waiter in waiters {
             // Once for the answer to the registration at most, once for the message, and some for taking turns.
             let switches = waiter.join().unwrap();
             assert!(switches <= 6, "woken {switches} times");
@@ -166,17 +170,17 @@ fn more_ranks_than_cores_make_progress_in_every_wait_mode() {
         for mode in [WaitMode::Polling, WaitMode::Blocking, WaitMode::Adaptive] {
             let cluster = Cluster::start(nodes, ranks);
             let sessions: Vec<Session> = (0..ranks).map(|rank| cluster.attach(rank)).collect();
-            let begin = Instant::now();
+            let before = cpu_time();
             std::thread::scope(|scope| {
                 for session in &sessions {
                     session.set_wait_mode(mode);
                     scope.spawn(|| go_round(session, ROUNDS));
                 }
             });
-            // If each message had to wait for the end of a time slice, it would be two milliseconds and more for each.
+            // If each message had to wait for the end of somebody's time slice, those would be two milliseconds and more for each.
             let messages = 3 * ROUNDS * ranks;
-            let limit = Duration::from_millis(messages.into());
-            assert!(begin.elapsed() < limit, "{ranks} ranks, {nodes} nodes, {mode}: {:?}", begin.elapsed());
+            let (used, limit) = (cpu_time() - before, Duration::from_millis(messages.into()));
+            assert!(used < limit, "{ranks} ranks, {nodes} nodes, {mode}: {used:?}");
         }
     }
 }

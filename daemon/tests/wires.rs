@@ -5,9 +5,10 @@ mod common;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{Cluster, channel, config, pair, soon};
+use common::{Cluster, asleep_in, channel, config, pair, soon};
 use ropeway::{Error, Favor, RecvRequest, SendRequest, Session, WaitMode};
 use ropeway_daemon::Config;
+use ropeway_proto::limits::WIRE_CHANNELS;
 
 const SIZES: [usize; 4] = [0, 8, 4096, 8192];
 
@@ -106,7 +107,8 @@ fn a_sender_gets_ahead_and_its_messages_follow_while_it_computes() {
         exchange(&mut send, &mut recv, 9);
         let (tell, told) = mpsc::channel();
         std::thread::scope(|scope| {
-            scope.spawn(move || {
+            // It waits for room.
+            asleep_in(scope, move || {
                 // More than the receiver's side has room for: the rest has to be moved when there is.
                 for byte in 0..8 {
                     send.buffer_mut().fill(byte);
@@ -115,7 +117,6 @@ fn a_sender_gets_ahead_and_its_messages_follow_while_it_computes() {
                 // It does nothing for its messages until they have arrived.
                 told.recv().unwrap();
             });
-            std::thread::sleep(Duration::from_millis(5));
             for byte in 0..8 {
                 soon(|| recv.start().unwrap().wait().unwrap());
                 assert!(recv.buffer().iter().all(|&other| other == byte), "{byte}");
@@ -136,6 +137,18 @@ fn channels_beyond_those_a_wire_serves_use_the_link() {
             exchange(send, recv, (round * 50 + index) as u8);
         }
     }
+    let (wired, linked) = channels.split_at_mut(WIRE_CHANNELS);
+    let commands_of = |channels: &mut [(SendRequest<u8>, RecvRequest<u8>)]| {
+        let commands = || [0, 1].map(|node| cluster.counter(node, "commands"));
+        let before = commands();
+        channels.iter_mut().for_each(|(send, recv)| exchange(send, recv, 7));
+        let after = commands();
+        [0, 1].map(|node| after[node] - before[node])
+    };
+    let starts = linked.len() as u64;
+    assert_eq!(commands_of(linked), [starts; 2], "over the link each start is a command");
+    // Now and then one is asked to send what nobody came to wait for.
+    assert!(commands_of(wired).into_iter().all(|count| count < WIRE_CHANNELS as u64 / 4), "over the wire few are");
 }
 
 #[test]

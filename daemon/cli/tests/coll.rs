@@ -51,15 +51,20 @@ fn every_collective_is_measured_and_right_on_one_and_two_nodes() {
     for (operation, nodes) in OPERATIONS.into_iter().flat_map(|operation| [(operation, "1"), (operation, "2")]) {
         let records = coll(operation, &[&["-n", "3", "--nodes", nodes], sizes(operation, &["--sizes", "24"])].concat());
         // Persistent, then one-shot.
-        let expected = [("latency", ""), ("d_o", "busy"), ("d_o", "sleep")].repeat(2);
+        let both = [("latency", ""), ("d_o", "busy"), ("d_o", "sleep")];
+        let expected = [&both[..], &[("start", ""); 2], &both].concat();
         let (metrics, computes): (Vec<_>, Vec<_>) = expected.into_iter().unzip();
         assert_eq!((words(&records, "metric"), words(&records, "compute")), (owned(&metrics), owned(&computes)));
-        assert_eq!(words(&records, "mode"), owned(&[["persistent"; 3], ["oneshot"; 3]].concat()));
+        assert_eq!(words(&records, "mode"), owned(&[&["persistent"; 5][..], &["oneshot"; 3]].concat()));
+        assert_eq!(words(&records, "arrival"), owned(&["", "", "", "first", "last", "", "", ""]));
         for record in &records {
             assert_eq!((&record["bench"], &record["op"]), (&"coll".into(), &operation.into()));
             assert_eq!(record.get("bytes").is_none(), operation == "barrier");
             assert_eq!(record["unit"], if record["metric"] == "latency" { "us" } else { "ratio" });
             assert!(record["min"].as_f64().unwrap() <= record["median"].as_f64().unwrap(), "{record}");
+        }
+        for start in records.iter().filter(|record| record["metric"] == "start") {
+            assert!(start["min"].as_f64().unwrap() > 0.0 && start["unit"] == "ns", "{start}");
         }
         for latency in records.iter().filter(|record| record["metric"] == "latency") {
             assert!(latency["min"].as_f64().unwrap() > 0.0, "{latency}");
@@ -80,7 +85,7 @@ fn every_operator_is_measured_and_right() {
             assert_eq!(record["operator"], operator);
         }
     }
-    assert_eq!(words(&coll("scan", &["--sizes", "8"]), "operator"), ["sum"; 6]);
+    assert_eq!(words(&coll("scan", &["--sizes", "8"]), "operator"), ["sum"; 8]);
     assert!(coll("gather", &["--sizes", "7"]).iter().all(|record| record.get("operator").is_none()));
 }
 
@@ -109,10 +114,14 @@ fn a_collective_has_a_table() {
     let table = stdout(&output);
     assert!(table.starts_with("reduce max: latency, us, and d_o; 2 ranks, 1 node, shm"), "{table}");
     let rows: Vec<Vec<_>> = table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[0][5..], ["max", "samples", "missed", "d_o", "busy", "d_o", "sleep"][..]);
-    assert_eq!((rows[1][..2].to_vec(), rows[1].len()), (vec!["persistent", "8"], 10));
+    let beside = ["d_o", "busy", "d_o", "sleep", "first", "start,", "ns", "last", "start,", "ns"];
+    assert_eq!((&rows[0][5..8], &rows[0][8..]), (&["max", "samples", "missed"][..], &beside[..]));
+    assert_eq!((rows[1][..2].to_vec(), rows[1].len()), (vec!["persistent", "8"], 12));
     assert_eq!((rows[4][..2].to_vec(), rows[4].len()), (vec!["oneshot", "1K"], 10));
     assert!(table.contains("\ncounted, latency, persistent, 8: "), "{table}");
+    for arrival in ["first", "last"] {
+        assert!(table.contains(&format!("\ncounted, start, persistent, {arrival}, 8: allocations 0")), "{table}");
+    }
 }
 
 #[test]

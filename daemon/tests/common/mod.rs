@@ -11,9 +11,11 @@ use std::panic::resume_unwind;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::unistd::{Pid, gettid};
 use ropeway::control::ControlSocket;
 use ropeway::{Communicator, Error, RecvRequest, SendRequest, Session};
 use ropeway_daemon::{Config, Daemon};
@@ -163,6 +165,34 @@ pub(crate) fn soon<T>(act: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Runs `act` in a thread of its own, and returns when that sleeps, or is over.
+pub(crate) fn asleep_in<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    act: impl FnOnce() -> T + Send + 'scope,
+) -> ScopedJoinHandle<'scope, T> {
+    let (tell, told) = mpsc::channel();
+    let thread = scope.spawn(move || {
+        tell.send(gettid()).unwrap();
+        act()
+    });
+    until_asleep(told.recv().unwrap());
+    thread
+}
+
+/// Returns when a thread sleeps, or is over.
+pub(crate) fn until_asleep(thread: Pid) {
+    let is_awake = || {
+        let stat = std::fs::read_to_string(format!("/proc/{thread}/stat"));
+        // Behind the name, which may contain anything.
+        stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().starts_with(" S"))
+    };
+    soon(|| {
+        while is_awake() {
+            std::thread::yield_now()
+        }
+    });
+}
+
 /// Kills a rank after a while; returns the error with which `round`, repeated until then, soon ends.
 pub(crate) fn kill_amid(mut rank: Rank, after: Duration, mut round: impl FnMut() -> Result<(), Error>) -> Error {
     std::thread::scope(|scope| {
@@ -303,12 +333,12 @@ pub(crate) fn part(counts: &[usize], rank: usize) -> Range<usize> {
 }
 
 /// Whether rank 0 may be told this when rank 2 was killed amid a collective of three: rank 1 notices too, and leaves.
-pub(crate) fn follows_a_kill(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::RankFailed { rank: 2 }
-            | Error::RankLeft { rank: 1 }
-            | Error::PeerFreed { rank: 1 }
-            | Error::NodeGaveUp { .. }
-    )
+pub(crate) fn follows_a_kill(cluster: &Cluster, error: &Error) -> bool {
+    let is_theirs = |node| [1, 2].iter().any(|&rank| cluster.spec.node_of(rank) == Some(NodeId(node as u16)));
+    match *error {
+        Error::RankFailed { rank } => rank == 2,
+        Error::RankLeft { rank } | Error::PeerFreed { rank } => rank == 1,
+        Error::NodeGaveUp { node } => is_theirs(node),
+        _ => false,
+    }
 }

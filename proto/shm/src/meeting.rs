@@ -11,7 +11,8 @@
 //! All buffers lie in the segment, so anybody can do anybody's part once everybody has come. A round's work is cut into
 //! pieces, which are dealt out by a counter. Little work is one piece, which the last to come does at once. Of more, those
 //! who wait take pieces, and the daemon if nobody does. Whoever finishes the last piece ends the round for all. So nobody who
-//! has come is needed any more, be it computing, asleep or stopped.
+//! has come is needed any more, be it computing, asleep or stopped; but who is stopped with a piece in hand, which he took while he waited
+//! or tested or which his start had to do, holds up that round until he goes on or is gone.
 //!
 //! Small broadcasts go through a [relay](crate::relay) instead: their root need not wait for the others.
 //!

@@ -25,11 +25,15 @@ struct Side {
 
 impl Side {
     fn new(end: End, socket: UnixStream) -> Self {
+        Self::with(end, socket, &SIZES)
+    }
+
+    fn with(end: End, socket: UnixStream, sizes: &[u64]) -> Self {
         let geometry = JobGeometry { local_ranks: 1, arena_bytes_max: ARENA_BYTES };
         let job = Arc::new(JobSegment::create(geometry).unwrap());
         job.reserve_slots(0, 64).unwrap();
         job.reserve_arena(0, ARENA_BYTES).unwrap();
-        job.reserve_channels(1 << 20).unwrap();
+        job.reserve_channels(2 << 20).unwrap();
         let block = job.channels().start;
         let wire = Arc::new(Wire::open(&job, block, None).unwrap());
         wire.write();
@@ -46,7 +50,7 @@ impl Side {
             open.connect(index as u16);
             open
         };
-        let channels = SIZES.into_iter().enumerate().map(channel).collect();
+        let channels = sizes.iter().copied().enumerate().map(channel).collect();
         Self { known: KnownChannels::new(wire.clone()), job, wire, channels }
     }
 
@@ -244,6 +248,46 @@ fn a_full_connection_is_news_once_and_goes_on_when_it_has_room() {
         tap.read_exact(&mut message).unwrap();
         assert!(message[16..].iter().all(|&other| other == byte));
         byte += 1;
+    }
+}
+
+/// More is to be sent than the connection takes, all the time: nobody's messages wait until others have none.
+#[test]
+fn channels_share_a_wire_that_is_too_slow() {
+    const CHANNELS: usize = 20;
+    const TURNS: usize = 10;
+    let (mut tap, socket) = UnixStream::pair().unwrap();
+    let mut near = Side::with(End::Send, socket, &[8192; CHANNELS]);
+    let mut senders = [EagerSender::default(); CHANNELS];
+    let mut is_pending = [false; CHANNELS];
+    let mut sent = Vec::new();
+    let mut message = vec![0; 16 + 8192];
+    while sent.len() < TURNS * CHANNELS * CELLS as usize {
+        for (index, sender) in senders.iter_mut().enumerate() {
+            let channel = &near.channels[index];
+            let mut progress = if is_pending[index] { sender.poll(channel) } else { sender.start(channel) };
+            while progress == Progress::Done {
+                progress = sender.start(channel);
+            }
+            is_pending[index] = true;
+        }
+        near.send();
+        // A message leaves, and its channel has credit for another one at once.
+        tap.read_exact(&mut message).unwrap();
+        let Ok(WireFrame::Message { channel, number, .. }) = WireFrame::decode(message[..16].try_into().unwrap())
+        else {
+            panic!("only messages are sent")
+        };
+        sent.push(usize::from(channel));
+        tap.write_all(&WireFrame::Taken { channel, count: number + 1 }.encode()).unwrap();
+        near.receive();
+    }
+    let longest = sent.chunk_by(|one, next| one == next).map(<[_]>::len).max().unwrap();
+    assert!(longest <= CELLS as usize, "{longest} messages of one channel in a row");
+    for channel in 0..CHANNELS {
+        let places: Vec<_> = (0..sent.len()).filter(|&place| sent[place] == channel).collect();
+        let waited = places.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+        assert!(waited <= CHANNELS * CELLS as usize, "channel {channel} waited for {waited} messages of others");
     }
 }
 

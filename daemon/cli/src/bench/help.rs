@@ -217,7 +217,8 @@ turns in one run.",
         name: Name::Coll,
         more: "All ranks begin at the same moment of the machine's clock; what counts is when the last has its result. With more ranks
 than cores not all can begin at once: windows that somebody comes late to are left out and counted (missed). How much hides
-behind computation (d_o) is measured beside it.
+behind computation (d_o) is measured beside it; and of what is registered the start, the call alone: rank 0's, when it is the first
+to come and when it is the last, which does the work if that is little.
 
 Baselines whose programs drive collectives themselves, as schedules of messages between ranks, are measured in turns with
 --division two-level,flat.",

@@ -164,9 +164,10 @@ pub(super) fn carrier(setting: &Setting) -> String {
     format!("{device}{netns}{rate}")
 }
 
-/// Kind of messages, which way they go, what is beside them, and whether they belong to a baseline.
+/// Kind of messages, which way they go, who came when, what is beside them, and whether they belong to a baseline.
 fn kind(measured: &Measured) -> String {
-    let Measured { mode, side, idle_links, progress, division, .. } = measured;
+    let Measured { mode, side, idle_links, progress, division, arrival, .. } = measured;
+    let when = arrival.map(|arrival| format!(", {arrival}")).unwrap_or_default();
     let both = if *side == Some(Side::Both) { ", both ways" } else { "" };
     let links = if idle_links.is_some() { ", beside links" } else { "" };
     let baseline = match (progress, division) {
@@ -174,7 +175,7 @@ fn kind(measured: &Measured) -> String {
         (Some(progress @ Progress::Client), None) => format!(", {progress}"),
         _ => String::new(),
     };
-    format!("{}{baseline}{both}{links}", mode.map(|mode| mode.to_string()).unwrap_or_default())
+    format!("{}{baseline}{both}{when}{links}", mode.map(|mode| mode.to_string()).unwrap_or_default())
 }
 
 pub(super) fn size(measured: &Measured) -> Option<String> {

@@ -55,18 +55,18 @@ fn floor(measured: &Measured) -> [String; 2] {
     [digits(*median), name.clone() + &ratio.unwrap_or_default()]
 }
 
-/// One row for the latency of a collective and the medians of what hides of it, which follow it.
+/// One row for the latency of a collective and the medians of what follows it: what hides of it, and what its start takes.
 pub(super) fn coll_table<'a>(results: impl Iterator<Item = &'a Measured>) -> Table {
     let results: Vec<_> = results.collect();
-    let is_hidden = |measured: &&Measured| measured.compute.is_some();
-    let rows = || results.chunk_by(|_, next| is_hidden(next));
-    let kinds = rows().next().unwrap_or_default().iter().filter_map(|measured| measured.compute);
-    let kinds: Vec<_> = kinds.map(|compute| format!("d_o {compute}")).collect();
+    let rows = || results.chunk_by(|_, next| beside_latency(next).is_some());
+    // Not every form has a start of its own.
+    let fullest = rows().max_by_key(|row| row.len()).unwrap_or_default();
+    let beside: Vec<_> = fullest.iter().filter_map(|measured| beside_latency(measured)).collect();
     let how = how(&results);
     let mut heading = vec!["calls"];
     heading.extend(how.iter().map(|(name, _)| *name));
     heading.extend(["bytes", "min", "median", "p99", "max", "samples", "missed"]);
-    heading.extend(kinds.iter().map(String::as_str));
+    heading.extend(beside.iter().map(String::as_str));
     let mut table = Table::with_words(1 + how.len(), &heading);
     for row in rows() {
         let Measured { mode, missed, .. } = row[0];
@@ -74,10 +74,17 @@ pub(super) fn coll_table<'a>(results: impl Iterator<Item = &'a Measured>) -> Tab
         cells.extend(how.iter().map(|(_, cell)| cell(row[0])));
         cells.extend(figures(row[0]));
         cells.push(missed.unwrap_or_default().to_string());
-        cells.extend(row[1..].iter().map(|measured| median(&measured.summary)));
+        cells.extend((1..=beside.len()).map(|at| row.get(at).map(|one| median(&one.summary)).unwrap_or_default()));
         table.push(cells);
     }
     table
+}
+
+/// The column of what is measured beside the latency of a collective.
+fn beside_latency(measured: &Measured) -> Option<String> {
+    let Measured { metric, compute, arrival, unit, .. } = measured;
+    let hidden = compute.map(|compute| format!("{metric} {compute}"));
+    hidden.or_else(|| arrival.map(|arrival| format!("{arrival} {metric}, {unit}")))
 }
 
 /// A column's name, and what it says of a result.

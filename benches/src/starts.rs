@@ -1,0 +1,134 @@
+//! What the start of a registered collective costs its program: the call alone, of the first to come and of the last.
+//!
+//! ```text
+//!   first     rank 0  ├ start start … ┤ meet         meet ├ wait wait … ┤
+//!             others                    meet ├ start … ┤ meet
+//!   last      rank 0                    meet ├ start … ┤ meet ├ wait wait … ┤
+//!             others  ├ start start … ┤ meet         meet
+//! ```
+//!
+//! One call is too short for the clock, so as many collectives as memory allows are started in a row; everything that waits for
+//! somebody is done in between. The last to come also does the work, as far as that is little.
+
+use std::fmt;
+use std::time::Instant;
+
+use ropeway::{Communicator, Request};
+use ropeway_examples::Mode;
+use serde::{Deserialize, Serialize};
+
+use crate::BenchError;
+use crate::allocations::measured;
+use crate::contribution::Extent;
+use crate::everyone::Everyone;
+use crate::method::Method;
+use crate::operation::CollectiveCall;
+use crate::plan::Effort;
+use crate::together::{Means, Together, together};
+use crate::window::messages_in;
+
+/// When the rank that keeps the time comes to a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrival {
+    /// Before all others.
+    First,
+    /// When all others have come.
+    Last,
+}
+
+impl Arrival {
+    pub(crate) const ALL: [Self; 2] = [Self::First, Self::Last];
+}
+
+impl fmt::Display for Arrival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::First => "first",
+            Self::Last => "last",
+        })
+    }
+}
+
+/// One rank's part of collectives that are started in a row.
+pub(crate) struct Starts {
+    everyone: Everyone,
+    keeps_time: bool,
+    row: Vec<Box<dyn Together>>,
+    effort: Effort,
+    round: u64,
+}
+
+impl Starts {
+    pub(crate) fn new(
+        world: &Communicator,
+        method: &Method,
+        (call, bytes): (CollectiveCall, usize),
+        effort: Effort,
+    ) -> Result<Self, BenchError> {
+        let means = Means::Ropeway(method, Mode::Persistent);
+        let largest = 2 * bytes * world.size() as usize;
+        let count = messages_in(MEMORY_BYTES, largest).clamp(1, COUNT);
+        let row = (0..count).map(|_| together(world, means, call, bytes)).collect::<Result<_, _>>()?;
+        Ok(Self { everyone: Everyone::of(world), keeps_time: world.rank() == 0, row, effort, round: 0 })
+    }
+
+    /// One run: nanoseconds of a start in each round, for rank 0.
+    pub(crate) fn measure(&mut self, arrival: Arrival) -> Result<Vec<f64>, BenchError> {
+        // The first start of a collective finds where its members meet.
+        self.round(arrival, Extent::All)?;
+        let begin = Instant::now();
+        (0..self.effort.warmup).try_for_each(|_| self.round(arrival, Extent::Edges).map(drop))?;
+        let round_s = begin.elapsed().as_secs_f64() / self.effort.warmup as f64;
+        let effort = self.effort;
+        let [rounds] = self.everyone.agree(|| [effort.rounds(round_s, ROUNDS_MIN, ROUNDS_MAX)])?;
+        let samples = (0..rounds).map(|_| self.round(arrival, Extent::Edges)).collect::<Result<Vec<_>, _>>()?;
+        self.round(arrival, Extent::All)?;
+        Ok(if self.keeps_time { samples } else { Vec::new() })
+    }
+
+    /// Starts all in a row and waits for them; how many nanoseconds each start took.
+    fn round(&mut self, arrival: Arrival, extent: Extent) -> Result<f64, BenchError> {
+        let Self { everyone, keeps_time, row, round, .. } = self;
+        *round += 1;
+        row.iter_mut().for_each(|one| one.prepare(*round, extent));
+        let mut requests: Vec<_> = row.iter_mut().map(|one| one.request().expect(IS_REGISTERED)).collect();
+        let comes_first = *keeps_time == (arrival == Arrival::First);
+        // Meeting also finds the daemons awake, and leaves them so for a while.
+        everyone.meet()?;
+        if !comes_first {
+            everyone.meet()?;
+        }
+        let start_ns = measured_in(extent, || start(&mut requests))?;
+        if comes_first {
+            everyone.meet()?;
+        }
+        everyone.meet()?;
+        measured_in(extent, || {
+            requests.iter_mut().filter_map(|request| request.active()).try_for_each(|one| one.wait().map(drop))
+        })?;
+        row.iter().try_for_each(|one| one.check(*round, extent))?;
+        Ok(start_ns)
+    }
+}
+
+/// Rounds that prove data don't count.
+fn measured_in<R>(extent: Extent, calls: impl FnOnce() -> R) -> R {
+    if extent == Extent::All { calls() } else { measured(calls) }
+}
+
+fn start(requests: &mut [&mut dyn Request]) -> Result<f64, BenchError> {
+    let begin = Instant::now();
+    for request in requests.iter_mut() {
+        drop(request.start()?);
+    }
+    Ok(begin.elapsed().as_secs_f64() * 1e9 / requests.len() as f64)
+}
+
+/// So few that the command ring has room for all of them.
+const COUNT: usize = 64;
+/// For the arrays of a row, about.
+const MEMORY_BYTES: usize = 16 << 20;
+const ROUNDS_MIN: u64 = 3;
+const ROUNDS_MAX: u64 = 10_000;
+const IS_REGISTERED: &str = "persistent calls of Ropeway's own collectives are requests";
