@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::workload::Messages;
 use super::{cg, fft, jacobi};
-use crate::{BenchError, Console, gather};
+use crate::{BenchError, Console, cores, gather};
 
 /// A program, its size, and how often to run it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -116,8 +116,11 @@ pub struct Run {
 }
 
 impl Application {
-    /// Does a rank's part of all runs, and tells the tool of each.
+    /// Does a rank's part of all runs, on a core of its own, and tells the tool of each.
+    ///
+    /// Ranks that poll are always busy, so the kernel may leave two of them on one core for the whole of a short program.
     pub fn run(&self, world: &Communicator, console: &mut Console) -> Result<(), BenchError> {
+        cores::pin(world.rank())?;
         match self.algorithm {
             Algorithm::Jacobi => jacobi::run(self, world, console),
             Algorithm::Cg => cg::run(self, world, console),

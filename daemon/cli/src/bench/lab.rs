@@ -30,7 +30,7 @@ pub(crate) struct Crew {
 impl Lab<'_> {
     /// The parameters of the model, for messages of the plan's sizes, and what was seen meanwhile.
     pub(crate) fn parameters(&self, plan: Plan, crew: Crew) -> Result<Vec<(Measured, Seen)>, Failure> {
-        let plan = Plan { notification: vec![Notification(crew.wait)], ..plan };
+        let plan = Plan { notification: vec![Notification(crew.wait)], pin: true, ..plan };
         self.job("parameters", Task::Bench(Box::new(plan)), crew)
     }
 
