@@ -31,7 +31,8 @@ impl Message {
     }
 
     /// What early binding speeds messages up by, `S_c = (1 + R) / (1 + R·(1 − d_p))` (3.16), where `R = o / b·m` and
-    /// `d_p = o_s / o` (3.14).
+    /// `d_p = o_s / o` (3.14). The overhead `o` is all that a one-shot message costs besides its bytes, also the detour by whoever
+    /// finds its match.
     pub fn binding_speed_up(self) -> f64 {
         self.time() / self.bound().time()
     }

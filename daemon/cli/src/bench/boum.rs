@@ -30,8 +30,8 @@ fn measure_all(
 ) -> Result<(), Failure> {
     let setting = flags.setting();
     let (few, many): (Vec<u32>, Vec<u32>) = flags.rank_counts().partition(|&ranks| ranks as usize <= setting.cores);
-    let crews = || programs.iter().flat_map(|&program| few.iter().map(move |&ranks| (program, ranks)));
-    let sent = crews().flat_map(|((algorithm, size), ranks)| algorithm.messages(size, ranks));
+    let measurable = many.partition_point(|&ranks| ranks as usize <= MEASURED_FACTOR * setting.cores);
+    let sent = crews(programs, &few).flat_map(|((algorithm, size), ranks)| algorithm.messages(size, ranks));
     // A rank alone has none.
     let sent = sent.filter(|messages| messages.count > 0);
     let own = sent.map(|messages| messages.bytes);
@@ -39,26 +39,37 @@ fn measure_all(
     for wait in flags.waits(&[WaitMode::Blocking, WaitMode::Polling]) {
         let ranks = flags.nodes.max(2);
         let setting = Setting { wait: wait.to_string(), ranks, ..setting.clone() };
-        let measured = lab.parameters(Plan { sizes: sizes.clone(), ..plan.clone() }, Crew { ranks, wait })?;
+        let (measured, end) = lab.parameters(Plan { sizes: sizes.clone(), ..plan.clone() }, Crew { ranks, wait });
         let (mut parameters, seen): (Vec<_>, Vec<_>) = measured.into_iter().unzip();
         for Measured { summary, .. } in &mut parameters {
             summary.doubts = summary.doubts.and(Doubt::Oversubscribed, setting.is_oversubscribed());
         }
+        if let Err(end) = end {
+            report.add_records(&parameters, seen, &setting);
+            return Err(end);
+        }
         let costs = costs(&parameters)?;
         report.add_parameters((&parameters, seen), &costs, &setting);
         let mut compared = Vec::new();
-        let all = crews().try_for_each(|((algorithm, size), ranks)| {
-            let application = Application { algorithm, size, segments: vec![1], runs: plan.runs };
-            let runs = lab.runs(application, Crew { ranks, wait })?;
-            let setting = Setting { ranks, ..setting.clone() };
-            compared.push(Compared::new((algorithm, size), &setting, &runs, &costs));
-            Ok::<_, Failure>(())
-        });
+        let all = crews(programs, &few).chain(crews(programs, &many[..measurable])).try_for_each(
+            |((algorithm, size), ranks)| {
+                let application = Application { algorithm, size, segments: vec![1], runs: plan.runs };
+                let runs = lab.runs(application, Crew { ranks, wait })?;
+                let setting = Setting { ranks, ..setting.clone() };
+                compared.push(Compared::new((algorithm, size), &setting, &runs, &costs));
+                Ok::<_, Failure>(())
+            },
+        );
         report.add_programs(&compared);
         all?;
     }
     report.refuse(&many, setting.cores);
     Ok(())
+}
+
+/// Each program on so many ranks.
+fn crews(programs: &[(Algorithm, usize)], counts: &[u32]) -> impl Iterator<Item = ((Algorithm, usize), u32)> {
+    programs.iter().flat_map(|&program| counts.iter().map(move |&ranks| (program, ranks)))
 }
 
 /// What was predicted of a program on so many ranks, and what it did.
@@ -79,8 +90,14 @@ impl Compared {
         let of = |mode| runs.iter().map(|(run, _)| run).filter(move |run| run.mode == mode);
         let seen = |mode| runs.iter().filter(move |(run, _)| run.mode == mode).map(|(_, seen)| seen);
         let has_partners = setting.ranks > 1;
+        let all: Vec<_> = runs.iter().map(|(run, _)| run).collect();
+        let computing = computing(&all);
+        // A prediction is as doubtful as what it was made of.
+        let of_messages = if has_partners { costs.doubts() } else { Doubts::default() };
+        let doubts = computing.1.doubts.union(of_messages);
         let compare = |(metric, unit), samples: &[f64], predicted| {
-            Comparison::new(("boum", metric, unit), program, setting.clone(), samples, Some(predicted))
+            let predicted = (!setting.is_oversubscribed()).then_some(predicted);
+            Comparison::new(("boum", metric, unit), program, setting.clone(), samples, predicted).doubted(doubts)
         };
         let predict = |runs: &[&Run]| predict(program, setting.ranks, runs, costs);
         let times = |mode| {
@@ -100,7 +117,6 @@ impl Compared {
             let pairs = of(Mode::OneShot).zip(of(Mode::Persistent));
             pairs.map(|(anew, bound)| anew.communication / (bound.communication + set_up * bound.set_up)).collect()
         };
-        let all: Vec<_> = runs.iter().map(|(run, _)| run).collect();
         let speed_ups = || {
             let prediction = predict(&all);
             let alone = compare(("S_c", "ratio"), &ratio(0.0), prediction.binding_speed_up());
@@ -113,7 +129,7 @@ impl Compared {
         let without_messages = Setting { device: "none".into(), ..setting.clone() };
         Self {
             t_c: Comparison::new(("boum", "t_c", "ns"), program, without_messages, &t_c, None),
-            computing: computing(&all),
+            computing,
             times: modes.map(times).collect(),
             speed_ups: (has_partners && !ratio(0.0).is_empty()).then(speed_ups),
         }
@@ -171,13 +187,17 @@ struct Report {
 }
 
 impl Report {
-    fn add_parameters(&mut self, (parameters, seen): (&[Measured], Vec<Seen>), costs: &Costs, setting: &Setting) {
-        let parameters = [parameters, &derived(parameters, costs)].concat();
+    fn add_records(&mut self, parameters: &[Measured], seen: Vec<Seen>, setting: &Setting) {
         let mut results = Results::new(Bench::Boum, setting.clone(), true);
         let seen = seen.into_iter().chain(std::iter::repeat(Seen::default()));
         parameters.iter().cloned().zip(seen).for_each(|(measured, seen)| results.add(measured, seen));
         self.lines += &results.json();
         self.counted += &results.counted();
+    }
+
+    fn add_parameters(&mut self, (parameters, seen): (&[Measured], Vec<Seen>), costs: &Costs, setting: &Setting) {
+        let parameters = [parameters, &derived(parameters, costs)].concat();
+        self.add_records(&parameters, seen, setting);
         let table = parameter_table(&parameters, costs);
         let all = parameters.iter().map(|measured| measured.summary.doubts);
         let footnote = footnote(all.fold(Doubts::default(), Doubts::union));
@@ -214,7 +234,8 @@ impl Report {
     }
 }
 
-/// What follows from the parameters of each size: all overhead, and how efficient eight segments are (3.44).
+/// What follows from the parameters of each size: all overhead, and how efficient eight segments are (3.44) where an eighth was
+/// measured.
 fn derived(parameters: &[Measured], costs: &Costs) -> Vec<Measured> {
     let set_ups = parameters.iter().filter(|measured| measured.metric == "o_s");
     let of_size = |set_up: &Measured| {
@@ -229,7 +250,10 @@ fn derived(parameters: &[Measured], costs: &Costs) -> Vec<Measured> {
         let [whole, eighth] = [bytes, bytes / 8].map(|bytes| costs.message(bytes));
         let efficiency = || model::segmentation_efficiency(whole.bound().time(), eighth.bound().time(), 8);
         let overhead = one("o", "ns", (whole.set_up + whole.initiate) / NS);
-        [Some(overhead), (bytes >= 8).then(|| one("E_8", "ratio", efficiency()))].into_iter().flatten()
+        let has_eighth = parameters
+            .iter()
+            .any(|part| part.metric == "o_s" && part.bytes.is_some_and(|other| other > 0 && other * 8 == bytes));
+        [Some(overhead), has_eighth.then(|| one("E_8", "ratio", efficiency()))].into_iter().flatten()
     };
     set_ups.flat_map(of_size).collect()
 }
@@ -270,5 +294,7 @@ fn parameter_table(parameters: &[Measured], costs: &Costs) -> Table {
     table
 }
 
+/// Programs are measured on so many ranks a core, though nothing is predicted for more than one.
+const MEASURED_FACTOR: usize = 4;
 const NS: f64 = 1e-9;
 const US: f64 = 1e-6;

@@ -75,6 +75,11 @@ impl Comparison {
         }
     }
 
+    /// With doubts about what the prediction was made of.
+    pub(super) fn doubted(self, doubts: Doubts) -> Self {
+        Self { summary: Summary { doubts: self.summary.doubts.union(doubts), ..self.summary }, ..self }
+    }
+
     /// Measured, predicted, and the error in percent; shown in a unit so many times smaller.
     pub(super) fn cells(&self, factor: f64) -> [String; 3] {
         let mark = if self.summary.doubts.is_empty() { "" } else { "~" };

@@ -28,22 +28,23 @@ pub(crate) struct Crew {
 }
 
 impl Lab<'_> {
-    /// The parameters of the model, for messages of the plan's sizes, and what was seen meanwhile.
-    pub(crate) fn parameters(&self, plan: Plan, crew: Crew) -> Result<Vec<(Measured, Seen)>, Failure> {
+    /// The parameters of the model, for messages of the plan's sizes, and what was seen meanwhile; if they are not all, why.
+    pub(crate) fn parameters(&self, plan: Plan, crew: Crew) -> (Vec<(Measured, Seen)>, Result<(), Failure>) {
         let plan = Plan { notification: vec![Notification(crew.wait)], pin: true, ..plan };
         self.job("parameters", Task::Bench(Box::new(plan)), crew)
     }
 
     /// So many runs of a program, and what was seen meanwhile.
     pub(super) fn runs(&self, application: Application, crew: Crew) -> Result<Vec<(Run, Seen)>, Failure> {
-        self.job(&format!("{} ranks", crew.ranks), Task::Application(application), crew)
+        let (found, end) = self.job(&format!("{} ranks", crew.ranks), Task::Application(application), crew);
+        end.map(|()| found)
     }
 
-    fn job<T: DeserializeOwned>(&self, what: &str, task: Task, crew: Crew) -> Result<Vec<(T, Seen)>, Failure> {
+    fn job<T: DeserializeOwned>(&self, what: &str, task: Task, crew: Crew) -> (Vec<(T, Seen)>, Result<(), Failure>) {
         let Self { daemons, events, progress, with_counters } = self;
         let steps = Steps { task, ranks: crew.ranks, wait: Some(crew.wait), daemons, events };
         let mut found = Vec::new();
-        steps.follow(|told| {
+        let end = steps.follow(|told| {
             match told {
                 Told::Step(label) => progress.say(&format!("{what}, {}: {label}", crew.wait)),
                 Told::Outcome(one, seen) => {
@@ -52,8 +53,8 @@ impl Lab<'_> {
                 }
             }
             Ok(())
-        })?;
-        Ok(found)
+        });
+        (found, end)
     }
 }
 

@@ -43,7 +43,8 @@ fn measure_one(
         None
     } else {
         let sizes = in_order(segments.iter().map(|&segments| message / segments as usize).chain([message]));
-        let measured = lab.parameters(Plan { sizes, ..plan.clone() }, crew)?;
+        let (measured, end) = lab.parameters(Plan { sizes, ..plan.clone() }, crew);
+        end?;
         Some(costs(measured.iter().map(|(measured, _)| measured))?)
     };
     let runs = plan.runs;

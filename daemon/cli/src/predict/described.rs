@@ -91,9 +91,10 @@ impl Described {
         let daemons = Daemons::embedded(self.nodes, &self.config.read()?)?;
         let lab = Lab { daemons, events: &events, progress: &progress, with_counters: false };
         let wait = self.wait.unwrap_or(WaitMode::Adaptive);
-        let measured = lab.parameters(self.plan(sizes), Crew { ranks, wait });
+        let (measured, end) = lab.parameters(self.plan(sizes), Crew { ranks, wait });
         progress.finish();
-        costs(measured?.iter().map(|(measured, _)| measured))
+        end?;
+        costs(measured.iter().map(|(measured, _)| measured))
     }
 
     fn plan(&self, sizes: Vec<Size>) -> Plan {
