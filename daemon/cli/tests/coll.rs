@@ -60,7 +60,12 @@ fn every_collective_is_measured_and_right_on_one_and_two_nodes() {
         for record in &records {
             assert_eq!((&record["bench"], &record["op"]), (&"coll".into(), &operation.into()));
             assert_eq!(record.get("bytes").is_none(), operation == "barrier");
-            assert_eq!(record["unit"], if record["metric"] == "latency" { "us" } else { "ratio" });
+            let unit = match record["metric"].as_str() {
+                Some("latency") => "us",
+                Some("start") => "ns",
+                _ => "ratio",
+            };
+            assert_eq!(record["unit"], unit);
             assert!(record["min"].as_f64().unwrap() <= record["median"].as_f64().unwrap(), "{record}");
         }
         for start in records.iter().filter(|record| record["metric"] == "start") {
