@@ -77,7 +77,7 @@ impl Meetings {
 
     /// A member arrives, who did not know of the meeting: so it is its first round.
     pub(crate) fn arrive(&mut self, id: MeetingId, member: u32) {
-        let arrival = self.table.get(id.0 as usize).map(|entry| entry.meeting.arrive(member, 0));
+        let arrival = self.table.get(id.0 as usize).map(|entry| entry.meeting.arrive_for(member));
         if matches!(arrival, Some(Arrival::HasWork | Arrival::Passed)) {
             self.wish_work(id);
         }

@@ -30,10 +30,11 @@ fn programs_are_predicted_where_there_are_enough_cores() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let records = records(&output);
         assert!(records.iter().all(|record| record["bench"] == "boum"));
-        let counts = [1, 2, 4].into_iter().filter(|&ranks| ranks >= nodes.parse().unwrap() && ranks <= cores());
+        let counts = [1, 2, 4].into_iter().filter(|&ranks| ranks >= nodes.parse().unwrap() && ranks <= 4 * cores());
         let counts: Vec<u64> = counts.collect();
-        let computed: Vec<_> = with_metric(&records, "t_c").iter().map(|record| record["ranks"].as_u64()).collect();
-        assert_eq!(computed, [&counts[..]; 3].concat().into_iter().map(Some).collect::<Vec<_>>());
+        let mut computed: Vec<_> = with_metric(&records, "t_c").iter().map(|record| record["ranks"].as_u64()).collect();
+        computed.sort();
+        assert_eq!(computed, counts.iter().flat_map(|&ranks| [Some(ranks); 3]).collect::<Vec<_>>());
         // Both solvers with both kinds of messages, and the transform. One rank has nobody to talk to.
         for (metric, each, least) in
             [("execution", 5, 1), ("communication", 5, 2), ("S_c", 2, 2), ("S_c_with_set_up", 2, 2)]
@@ -42,6 +43,10 @@ fn programs_are_predicted_where_there_are_enough_cores() {
             assert_eq!(found.len(), each * counts.iter().filter(|&&ranks| ranks >= least).count(), "{metric}");
             for record in found {
                 let number = |key: &str| record[key].as_f64().unwrap();
+                if number("ranks") as u64 > cores() {
+                    assert_eq!((record.get("predicted"), &record["oversubscribed"]), (None, &true.into()), "{record}");
+                    continue;
+                }
                 assert!(number("predicted") > 0.0);
                 let ratio = number("predicted") / number("median");
                 assert!((ratio - 1.0 - number("error")).abs() < 1e-3 * ratio, "{record}");
@@ -103,7 +108,9 @@ fn parameters_are_those_of_the_sizes_asked_for_and_of_the_programs() {
     {
         let bytes: Vec<_> =
             with_metric(&records, metric).iter().map(|record| record["bytes"].as_u64().unwrap()).collect();
-        assert_eq!(bytes, sizes.iter().flat_map(|&size| vec![size; modes]).collect::<Vec<_>>(), "{metric}");
+        let has_eighth = |size: &u64| sizes.iter().any(|eighth| eighth * 8 == *size);
+        let sizes = sizes.iter().filter(|size| metric != "E_8" || has_eighth(size));
+        assert_eq!(bytes, sizes.flat_map(|&size| vec![size; modes]).collect::<Vec<_>>(), "{metric}");
     }
 }
 

@@ -304,6 +304,17 @@ impl Meeting {
         Arrival::HasWork
     }
 
+    /// Arrives for a member that has started its first round without knowing of the meeting. The daemon's part.
+    ///
+    /// A relayed message stays where it is: the member looks for it itself, and would do so in vain once the root has used the
+    /// cell again.
+    pub fn arrive_for(&self, member: u32) -> Arrival {
+        match self.relayed(member) {
+            Some(relayed) if !relayed.is_root() => Arrival::Pending,
+            _ => self.arrive(member, 0),
+        }
+    }
+
     /// Little work: nobody else need know of it.
     fn do_all(&self, member: u32, round: u32) -> Arrival {
         let stage = &self.stages[0];

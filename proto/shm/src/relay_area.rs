@@ -140,7 +140,7 @@ impl Relayed<'_> {
         relay::receive(self, self.area.taken(self.member as usize), number)
     }
 
-    fn is_root(&self) -> bool {
+    pub(crate) fn is_root(&self) -> bool {
         self.member as usize == self.area.root
     }
 }
