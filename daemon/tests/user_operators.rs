@@ -5,9 +5,9 @@ mod common;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -381,10 +381,20 @@ fn rank_role() {
         }
         "panic" => {
             println!("ready");
-            let operator = UserOperator::new(|_: &mut u64, _: &u64| panic!("what an operator may do"));
+            let panics = Arc::new(AtomicBool::new(false));
+            let operator = UserOperator::new({
+                let panics = Arc::clone(&panics);
+                move |left: &mut u64, right: &u64| {
+                    assert!(!panics.load(Ordering::Relaxed), "what an operator may do");
+                    *left += right;
+                }
+            });
             let mut sum = world.allreduce_init::<u64>(1, &operator).unwrap();
+            sum.start().unwrap().wait().unwrap();
             world.recv(&mut [0u8], 0, 0).unwrap();
-            // On one node the last to come does little work at once; else it is done when the other node has answered.
+            panics.store(true, Ordering::Relaxed);
+            // On one node the last to come does little work at once, from the second round on; else it is done when the other node
+            // has answered.
             let _ = sum.start().and_then(|summing| summing.wait());
         }
         other => panic!("no such role: {other}"),
@@ -451,6 +461,7 @@ fn an_operator_that_panics_ends_its_process() {
         let world = session.world();
         let operator = UserOperator::new(|left: &mut u64, right: &u64| *left += right);
         let mut sum = world.allreduce_init::<u64>(1, &operator).unwrap();
+        soon(|| sum.start().unwrap().wait().unwrap());
         let summing = sum.start().unwrap();
         world.send(&[0u8], 1, 0).unwrap();
         if nodes == 1 {
