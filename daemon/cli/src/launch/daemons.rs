@@ -14,7 +14,6 @@ use ropeway_proto::control::DaemonAddress;
 use ropeway_proto::hello::ClusterKey;
 
 use super::LaunchError;
-use super::cores::Confined;
 use super::network::{Inside, Network, Rate};
 
 /// A daemon for each node.
@@ -26,7 +25,8 @@ pub(crate) enum Daemons {
 }
 
 impl Daemons {
-    /// Starts embedded ones, with the sizes and costs of this configuration.
+    /// Starts embedded ones, with the sizes and costs of this configuration. All have all cores: on that of a rank that computes
+    /// a daemon would have to wait for the end of its time slice.
     pub(crate) fn embedded(nodes: u32, calibrated: &Config) -> Result<Self, LaunchError> {
         if nodes == 1 {
             return Ok(Self::Embedded(
@@ -35,12 +35,8 @@ impl Daemons {
             ));
         }
         let key = new_key()?;
-        let start = |node| {
-            let confined = Confined::to(node, nodes as usize);
-            let _confined = confined.map_err(LaunchError::system("dealing out the cores"))?;
-            Ok(Arc::new(Daemon::start(Config::on_loopback(key).calibrated_as(calibrated))?))
-        };
-        (0..nodes as usize).map(start).collect::<Result<_, LaunchError>>().map(|daemons| Self::Embedded(daemons, None))
+        let start = |_| Ok(Arc::new(Daemon::start(Config::on_loopback(key).calibrated_as(calibrated))?));
+        (0..nodes).map(start).collect::<Result<_, LaunchError>>().map(|daemons| Self::Embedded(daemons, None))
     }
 
     /// Starts embedded ones, each in a network namespace of its own.
@@ -50,8 +46,6 @@ impl Daemons {
         let start = |node| {
             // Its sockets, and the links it dials, belong to the namespace of the thread that makes them.
             let _inside = network.enter(node).map_err(LaunchError::system("entering a namespace"))?;
-            let confined = Confined::to(node, nodes as usize);
-            let _confined = confined.map_err(LaunchError::system("dealing out the cores"))?;
             let config = Config::on_private_network(Network::address(node), key);
             Ok(Arc::new(Daemon::start(config.calibrated_as(calibrated))?))
         };
