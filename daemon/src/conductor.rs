@@ -62,7 +62,10 @@ impl Server {
             Request::Reserve { arena_bytes } => self.reserve(index, arena_bytes),
             Request::Register { slot, epoch, comm, member } => self.register(index, slot, epoch, comm, member),
             Request::Count => {
-                self.counting.push(index);
+                // Asking again before the answer brings no second one, or a client could fill our memory.
+                if !self.counting.contains(&index) {
+                    self.counting.push(index);
+                }
                 return Ok(());
             }
             Request::Detach => Ok(self.detach(index)),

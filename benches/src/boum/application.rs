@@ -159,6 +159,16 @@ impl Application {
 }
 
 impl Run {
+    /// Of a solver, whose ranks need each other all the time: set-up, total, communication and computation.
+    pub(super) fn of_solver(
+        mode: Mode,
+        iterations: u64,
+        [set_up, total, communication, computation]: [f64; 4],
+    ) -> Self {
+        let (global, global_computation) = (total, computation);
+        Self { mode, segments: 1, iterations, total, communication, computation, set_up, global, global_computation }
+    }
+
     /// What rank 0 says about all ranks' runs.
     fn together(self, world: &Communicator) -> Result<Option<Self>, BenchError> {
         let Self { total, communication, computation, set_up, global, global_computation, .. } = self;

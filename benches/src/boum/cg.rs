@@ -41,17 +41,7 @@ fn once<S: Swap<f64>>(
     world.barrier()?;
     let computation = compute_only(world, application.size, rows, solution.iterations)?.times.total.as_secs_f64();
     let (total, iterations) = (solution.times.total.as_secs_f64(), solution.iterations as u64);
-    Ok(Run {
-        mode,
-        segments: 1,
-        iterations,
-        total,
-        communication,
-        computation,
-        set_up,
-        global: total,
-        global_computation: computation,
-    })
+    Ok(Run::of_solver(mode, iterations, [set_up, total, communication, computation]))
 }
 
 /// What a rank computes in so many iterations, and nothing else.

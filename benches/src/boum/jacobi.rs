@@ -39,17 +39,7 @@ fn once<E: Exchange<Error = Error>>(
     world.barrier()?;
     let computation = compute_only(world, system, solution.iterations)?.total.as_secs_f64();
     let (total, iterations) = (solution.total.as_secs_f64(), solution.iterations as u64);
-    Ok(Run {
-        mode,
-        segments: 1,
-        iterations,
-        total,
-        communication,
-        computation,
-        set_up,
-        global: total,
-        global_computation: computation,
-    })
+    Ok(Run::of_solver(mode, iterations, [set_up, total, communication, computation]))
 }
 
 /// What a rank computes in so many iterations, and nothing else.

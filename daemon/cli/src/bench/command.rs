@@ -4,7 +4,7 @@
 //! clap sees no subcommand, and the name is an argument.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Arg, ArgMatches, Args, Error, FromArgMatches, ValueEnum};
+use clap::{Arg, ArgMatches, Args, Error, FromArgMatches, Parser, ValueEnum};
 
 use super::flags::Flags;
 use super::name::Name;
@@ -17,6 +17,20 @@ pub(crate) enum Command {
     One(Box<Flags>),
     /// All of them, on a page.
     Report(report::Flags),
+}
+
+/// `bench` as it is typed.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    command: Command,
+}
+
+impl Command {
+    /// What a line asks for that begins with `bench`.
+    pub(super) fn typed(line: &str) -> Result<Self, Error> {
+        Line::try_parse_from(line.split_whitespace()).map(|line| line.command)
+    }
 }
 
 impl Args for Command {
@@ -84,19 +98,7 @@ const REPORT: &str = "report";
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        command: Command,
-    }
-
-    fn parse(line: &str) -> Result<Command, Error> {
-        Line::try_parse_from(line.split_whitespace()).map(|line| line.command)
-    }
 
     #[test]
     fn every_example_can_be_typed_and_is_in_the_right_help() {
@@ -105,7 +107,7 @@ mod tests {
             let (_, examples) = help.split_once("Examples:\n").unwrap();
             for example in examples.lines() {
                 let line = example.strip_prefix("  ropeway ").unwrap_or_else(|| panic!("{name}: {example}"));
-                let command = parse(line).unwrap_or_else(|error| panic!("{example}: {error}"));
+                let command = Command::typed(line).unwrap_or_else(|error| panic!("{example}: {error}"));
                 let Command::One(flags) = command else { panic!("{example} is a report") };
                 assert!(flags.name == name && flags.is_understood(), "{name}: {example}");
             }
@@ -114,12 +116,12 @@ mod tests {
 
     #[test]
     fn options_may_come_before_the_name() {
-        let Ok(Command::One(flags)) = parse("bench -n 4 --wait polling coll --json allreduce --root 1") else {
+        let Ok(Command::One(flags)) = Command::typed("bench -n 4 --wait polling coll --json allreduce --root 1") else {
             panic!("it is refused");
         };
         assert!(flags.name == Name::Coll && flags.ranks == 4 && flags.json && flags.collective.operation.is_some());
         for line in ["bench coll", "bench --json coll"] {
-            let error = parse(line).err().unwrap().to_string();
+            let error = Command::typed(line).err().unwrap().to_string();
             assert!(error.contains("<OPERATION>"), "{error}");
         }
     }
@@ -129,10 +131,10 @@ mod tests {
         for (line, right) in
             [("bench latncy", "'latency'"), ("bench reprot", "'report'"), ("bench --json reprot", "'report'")]
         {
-            let error = parse(line).err().unwrap().to_string();
+            let error = Command::typed(line).err().unwrap().to_string();
             assert!(error.contains("similar") && error.contains(right), "{error}");
         }
-        let error = parse("bench --json report").err().unwrap().to_string();
+        let error = Command::typed("bench --json report").err().unwrap().to_string();
         assert!(error.contains("report comes before its options"), "{error}");
     }
 }

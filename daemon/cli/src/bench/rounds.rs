@@ -95,21 +95,13 @@ const BATCH_S: f64 = 0.02;
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
     use crate::bench::Command;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        command: Command,
-    }
 
     #[test]
     fn a_barrier_is_measured_once_whatever_the_sizes_of_others() {
         let line = "bench compare --of barrier,bcast --sizes 8,1K,64K";
-        let Command::One(flags) = Line::try_parse_from(line.split(' ')).unwrap().command else { panic!("{line}") };
+        let Command::One(flags) = Command::typed(line).unwrap() else { panic!("{line}") };
         let sizes: Vec<_> = rounds(&flags, &kinds(&flags)).iter().map(|round| round.sizes.len()).collect();
         assert_eq!(sizes, [1, 3]);
     }

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use clap::Parser;
-
 use super::machine::Machine;
 use super::records::{MACHINE, PART, Part, line};
 use crate::bench::ticker::Ticker;
@@ -15,13 +13,6 @@ use crate::launch::{Events, Outcome};
 pub(super) struct Suite {
     parts: &'static [(&'static str, u64)],
     limit: Duration,
-}
-
-/// `ropeway bench` as it is typed.
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    command: Command,
 }
 
 /// What came of a suite.
@@ -114,8 +105,8 @@ fn subject(command: &str) -> impl Iterator<Item = &str> {
 
 /// Measures what a command line asks for.
 fn run(command: &str, events: &Events, progress: &Ticker) -> Found {
-    let line = Line::try_parse_from(command.split(' ').skip(1)).map_err(Failure::other);
-    let found = line.and_then(|line| match line.command {
+    let asked = Command::typed(command.trim_start_matches("ropeway ")).map_err(Failure::other);
+    let found = asked.and_then(|asked| match asked {
         Command::One(flags) => measure(&flags, events, progress),
         Command::Report(_) => unreachable!("a report is no part of a report"),
     });
@@ -208,8 +199,7 @@ mod tests {
     fn every_part_can_be_typed_and_all_of_them_take_less_than_the_limit() {
         for suite in [Suite::QUICK, Suite::FULL] {
             for (command, _) in suite.parts {
-                let line = Line::try_parse_from(["bench"].into_iter().chain(command.split(' ')));
-                let is_understood = line.is_ok_and(|line| match line.command {
+                let is_understood = Command::typed(&format!("bench {command}")).is_ok_and(|asked| match asked {
                     Command::One(flags) => flags.is_understood(),
                     Command::Report(_) => false,
                 });
