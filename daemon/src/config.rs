@@ -42,6 +42,9 @@ pub struct Config {
     pub node_piece_bytes: Option<u64>,
     /// How long the daemon keeps looking for work, yielding the core, before it sleeps.
     pub idle_yield: Duration,
+    /// Cores to stay on while no rank of this node computes; none means anywhere. Not a setting of the configuration file: only nodes
+    /// that share a machine have cores of their own.
+    pub cores: Vec<usize>,
     /// What messages to other nodes cost: by it all nodes of a job choose algorithms, if this is the job's first node.
     pub costs: Costs,
     /// Versions to offer. Only tests offer others than this build speaks.
@@ -64,6 +67,7 @@ impl Default for Config {
             node_eager_bytes_max: None,
             node_piece_bytes: None,
             idle_yield: Duration::from_micros(50),
+            cores: Vec::new(),
             costs: default_costs(),
             versions: VersionRange::CURRENT,
         }

@@ -6,6 +6,7 @@
 //! | [`calibration`] | sizes chosen by what copying costs here |
 //! | [`embed`] | a daemon on a thread of its own, inside another program |
 //! | `server` | the duty cycle: commands → devices → completions → idle |
+//! | `home` | on which cores it is, if nodes share a machine |
 //! | `idle` | what a cycle without work does: yield, then sleep |
 //! | `conductor` | control sockets: jobs are created, clients attach, detach, die |
 //! | `client` | one control connection |
@@ -27,6 +28,7 @@ mod conductor;
 pub mod config;
 pub mod device;
 pub mod embed;
+mod home;
 mod idle;
 mod job;
 mod link;

@@ -22,6 +22,7 @@ use slab::Slab;
 use crate::client::Client;
 use crate::config::Config;
 use crate::device::{Device, ShmDevice};
+use crate::home::Home;
 use crate::idle::{Idle, Ranks, Rest};
 use crate::job::Job;
 use crate::link::{Links, SelfTraffic};
@@ -170,6 +171,7 @@ impl Server {
     /// Runs until it is told to stop.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
+        let mut home = Home::new(&self.config.cores)?;
         let mut cycles = 0;
         while !self.is_stopping {
             let now = Instant::now();
@@ -181,6 +183,7 @@ impl Server {
             cycles += 1;
             let rest = self.idle.after(work, now, || ranks(&self.jobs));
             if rest != Rest::None {
+                home.rest(rest == Rest::Sleep, now, || ranks(&self.jobs) == Ranks::Compute);
                 self.tell_core();
             }
             match rest {

@@ -15,18 +15,25 @@ pub(super) struct Confined {
 }
 
 impl Confined {
-    /// Deals the cores to the nodes in blocks. `None` if there are not enough of them, or one node has them all.
+    /// `None` if the node has no cores of its own.
     pub(super) fn to(node: usize, nodes: usize) -> io::Result<Option<Self>> {
         let home = sched_getaffinity(THIS_THREAD)?;
-        let all: Vec<usize> = (0..CpuSet::count()).filter(|&core| home.is_set(core).unwrap_or(false)).collect();
-        if nodes == 1 || all.len() < nodes {
+        let mut cores = CpuSet::new();
+        of_node(node, nodes)?.into_iter().try_for_each(|core| cores.set(core))?;
+        if cores == CpuSet::new() {
             return Ok(None);
         }
-        let mut cores = CpuSet::new();
-        all[node * all.len() / nodes..(node + 1) * all.len() / nodes].iter().try_for_each(|&core| cores.set(core))?;
         sched_setaffinity(THIS_THREAD, &cores)?;
         Ok(Some(Self { home }))
     }
+}
+
+/// Deals the cores to the nodes in blocks. Nothing if there are not enough of them, or one node has them all.
+pub(super) fn of_node(node: usize, nodes: usize) -> io::Result<Vec<usize>> {
+    let home = sched_getaffinity(THIS_THREAD)?;
+    let all: Vec<usize> = (0..CpuSet::count()).filter(|&core| home.is_set(core).unwrap_or(false)).collect();
+    let has_own = nodes > 1 && all.len() >= nodes;
+    Ok(if has_own { all[node * all.len() / nodes..(node + 1) * all.len() / nodes].to_vec() } else { Vec::new() })
 }
 
 impl Drop for Confined {

@@ -14,6 +14,7 @@ use ropeway_proto::control::DaemonAddress;
 use ropeway_proto::hello::ClusterKey;
 
 use super::LaunchError;
+use super::cores;
 use super::network::{Inside, Network, Rate};
 
 /// A daemon for each node.
@@ -25,8 +26,7 @@ pub(crate) enum Daemons {
 }
 
 impl Daemons {
-    /// Starts embedded ones, with the sizes and costs of this configuration. All have all cores: on that of a rank that computes
-    /// a daemon would have to wait for the end of its time slice.
+    /// Starts embedded ones, with the sizes and costs of this configuration.
     pub(crate) fn embedded(nodes: u32, calibrated: &Config) -> Result<Self, LaunchError> {
         if nodes == 1 {
             return Ok(Self::Embedded(
@@ -35,7 +35,10 @@ impl Daemons {
             ));
         }
         let key = new_key()?;
-        let start = |_| Ok(Arc::new(Daemon::start(Config::on_loopback(key).calibrated_as(calibrated))?));
+        let start = |node| {
+            let config = Config { cores: cores_of(node, nodes)?, ..Config::on_loopback(key) };
+            Ok(Arc::new(Daemon::start(config.calibrated_as(calibrated))?))
+        };
         (0..nodes).map(start).collect::<Result<_, LaunchError>>().map(|daemons| Self::Embedded(daemons, None))
     }
 
@@ -47,6 +50,7 @@ impl Daemons {
             // Its sockets, and the links it dials, belong to the namespace of the thread that makes them.
             let _inside = network.enter(node).map_err(LaunchError::system("entering a namespace"))?;
             let config = Config::on_private_network(Network::address(node), key);
+            let config = Config { cores: cores_of(node as u32, nodes)?, ..config };
             Ok(Arc::new(Daemon::start(config.calibrated_as(calibrated))?))
         };
         let daemons = (0..nodes as usize).map(start).collect::<Result<_, LaunchError>>()?;
@@ -136,6 +140,10 @@ impl Daemons {
         }
         Some(sums)
     }
+}
+
+fn cores_of(node: u32, nodes: u32) -> Result<Vec<usize>, LaunchError> {
+    cores::of_node(node as usize, nodes as usize).map_err(LaunchError::system("asking for cores"))
 }
 
 /// A secret that only daemons that are told it have.
