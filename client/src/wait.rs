@@ -197,6 +197,7 @@ impl WaitingRoom {
             WaitMode::Adaptive => Some(self.patience_for(event).limit() * worth(event)),
         };
         let mut waited = Duration::ZERO;
+        self.wires.pay(event.reach());
         loop {
             self.work_wires(event);
             if has_ended(event, watch)? {
@@ -219,7 +220,7 @@ impl WaitingRoom {
 
     /// Looks at the wires the event may come over, several times if nobody else wants the core.
     fn work_wires(&self, event: &impl Event) {
-        let reach = event.reach();
+        let reach = self.wires.reach(event.reach());
         if matches!(reach, Reach::Nowhere) {
             return;
         }
@@ -239,16 +240,17 @@ impl WaitingRoom {
         loop {
             let seen = doorbell.listen();
             event.arm(index);
-            let wires = self.wires.begin_sleep(event.reach());
+            let reach = self.wires.reach(event.reach());
+            let wires = self.wires.begin_sleep(reach);
             // What has come before the daemon began to watch is for us to find.
-            self.wires.work(event.reach());
+            self.wires.work(reach);
             let ended = has_ended(event, watch);
             if matches!(ended, Ok(false)) {
                 self.job.count_sleeper(true);
                 doorbell.sleep(seen, None);
                 self.job.count_sleeper(false);
             }
-            self.wires.end_sleep(event.reach(), wires);
+            self.wires.end_sleep(reach, wires);
             if !matches!(ended, Ok(false)) {
                 event.disarm();
                 return ended.map(drop);

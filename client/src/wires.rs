@@ -5,6 +5,7 @@
 //! millisecond or two.
 
 use std::os::fd::OwnedFd;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, TryLockError};
 
@@ -22,6 +23,10 @@ pub(crate) struct Wires {
     commands: Arc<Commands>,
     /// Bytes of what the program has started since it last waited, with headers.
     begun: AtomicU64,
+    /// Credit is due for what the program has taken.
+    owes: AtomicBool,
+    /// Messages of this node may wait for credit, which comes over whatever wire it was.
+    lacks: AtomicBool,
 }
 
 /// A wire, and the channels of this node's ranks that use it.
@@ -46,6 +51,14 @@ pub(crate) enum Reach<'a> {
 }
 
 impl Reach<'_> {
+    fn has(self, wire: &Wire) -> bool {
+        match self {
+            Self::Nowhere => false,
+            Self::One(one) => ptr::eq(Arc::as_ptr(one), wire),
+            Self::All => true,
+        }
+    }
+
     /// What two events need together.
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -58,7 +71,8 @@ impl Reach<'_> {
 
 impl Wires {
     pub(crate) fn new(job: Arc<JobSegment>, local_rank: u32, commands: Arc<Commands>) -> Self {
-        Self { list: RwLock::default(), job, local_rank, commands, begun: AtomicU64::new(0) }
+        let (owes, lacks) = Default::default();
+        Self { list: RwLock::default(), job, local_rank, commands, begun: AtomicU64::new(0), owes, lacks }
     }
 
     /// The wire of a channel. `None` if what the channel says of it can't be.
@@ -100,6 +114,7 @@ impl Wires {
 
     /// A message was taken and credit is due, which has time until the program sends or waits, or the daemon looks.
     pub(crate) fn owe(&self, wire: &Wire) -> Option<Command> {
+        self.owes.store(true, Ordering::Relaxed);
         (!wire.wire.is_guarded() && wire.wire.must_call()).then_some(Command::Tend { node: wire.node })
     }
 
@@ -126,6 +141,30 @@ impl Wires {
     pub(crate) fn come(&self) {
         self.begun.store(0, Ordering::Relaxed);
         self.each(Reach::All, |wire| self.send(wire));
+    }
+
+    /// The program waits for what comes over these wires. Credit that is due on others leaves now; on these it can wait for an answer.
+    pub(crate) fn pay(&self, reach: Reach<'_>) {
+        if self.owes.swap(false, Ordering::Relaxed) {
+            self.each(Reach::All, |wire| {
+                if !reach.has(wire) {
+                    self.send(wire);
+                }
+            });
+        }
+    }
+
+    /// Over which wires comes what a program needs that waits for this: credit, too, while messages lack it.
+    pub(crate) fn reach<'a>(&self, reach: Reach<'a>) -> Reach<'a> {
+        if self.lacks.load(Ordering::Relaxed) {
+            let mut lacks = false;
+            self.each(Reach::All, |wire| lacks |= wire.wire.is_starving());
+            self.lacks.store(lacks, Ordering::Relaxed);
+            if lacks {
+                return Reach::All;
+            }
+        }
+        reach
     }
 
     /// Sends and receives what is there. Says whether anything was.
@@ -185,8 +224,14 @@ impl Wires {
     }
 
     fn send(&self, wire: &Wire) {
-        if wire.wire.is_due() && wire.send() == (Sent::Full { is_news: true }) {
+        if !wire.wire.is_due() {
+            return;
+        }
+        if wire.send() == (Sent::Full { is_news: true }) {
             self.call(wire);
+        }
+        if wire.wire.is_starving() {
+            self.lacks.store(true, Ordering::Relaxed);
         }
     }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Cluster, asleep_in, channel, config, pair, soon};
 use ropeway::{Error, Favor, RecvRequest, SendRequest, Session, WaitMode};
@@ -218,4 +218,44 @@ fn neighbours_move_each_others_messages() {
             });
         }
     });
+}
+
+/// A large message over the link, answered by a small one over `answers`: how long it takes to and fro.
+fn answered(
+    to: (&mut SendRequest<u8>, &mut RecvRequest<u8>),
+    answers: (&mut SendRequest<u8>, &mut RecvRequest<u8>),
+) -> Duration {
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                let answered = answers.1.start().unwrap();
+                to.0.start().unwrap().wait().unwrap();
+                answered.wait().unwrap();
+            }
+        });
+        for _ in 0..ROUNDS {
+            to.1.start().unwrap().wait().unwrap();
+            answers.0.start().unwrap().wait().unwrap();
+        }
+    });
+    begin.elapsed()
+}
+
+const ROUNDS: u32 = 200;
+
+#[test]
+fn who_waits_for_the_link_gives_and_gets_credit_on_wires() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    let (mut send, mut recv) = channel(&zero.world(), &one.world(), 1 << 16);
+    let (mut wired, mut of_wired) = channel(&one.world(), &zero.world(), 1);
+    let (mut linked, mut of_linked) = channel(&one.world(), &zero.world(), 8193);
+    // In turns, so that both meet the same machine; looks of the daemon, at most one a millisecond, would be an order of magnitude more.
+    let mut times = [Duration::ZERO; 2];
+    for _ in 0..5 {
+        times[0] += answered((&mut send, &mut recv), (&mut wired, &mut of_wired));
+        times[1] += answered((&mut send, &mut recv), (&mut linked, &mut of_linked));
+    }
+    assert!(times[0] < times[1] * 2, "over wires {:?}, over the link {:?}", times[0], times[1]);
 }
