@@ -152,10 +152,9 @@ impl WaitingRoom {
             }
             hint::spin_loop();
         }
-        // Among more ranks than cores those waited for have most often done their part when the core comes back: clocks are
-        // not worth reading before.
+        // Those waited for have most often done their part when the core comes back.
         if self.is_crowded() && matches!(event.reach(), Reach::Nowhere) && !event.has_happened() {
-            thread::yield_now();
+            self.give_way();
         }
         if event.has_happened() {
             return Ok(());
@@ -181,6 +180,17 @@ impl WaitingRoom {
             self.patience_for(event).learn(lasted / worth(event));
         }
         Ok(())
+    }
+
+    /// Yields a core that others want. Among more ranks than cores clocks are not worth reading; where it was somebody else who wanted it,
+    /// he may not any more, and then looking is better.
+    fn give_way(&self) {
+        if self.outnumbers_cores() {
+            return thread::yield_now();
+        }
+        let begin = Instant::now();
+        thread::yield_now();
+        self.is_contended.store(begin.elapsed() > LONE_YIELD, Ordering::Relaxed);
     }
 
     /// How long it took to happen, unless it was time to sleep before.
