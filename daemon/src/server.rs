@@ -197,7 +197,10 @@ impl Server {
                         self.links.probe(now);
                     }
                 }
-                Rest::Sleep => self.sleep(&mut events, now)?,
+                Rest::Sleep => {
+                    self.sleep(&mut events, now)?;
+                    home.wake(Instant::now(), || ranks(&self.jobs) == Ranks::Compute);
+                }
             }
         }
         self.awake.end();
