@@ -113,13 +113,20 @@ impl WaitingRoom {
         Self { job, control, wires, local_rank, patience: Patience::default(), is_contended: AtomicBool::new(false) }
     }
 
-    /// Looks before the core is yielded: none while more ranks are awake than there are cores.
+    /// Looks before anything else: none while more ranks are awake than there are cores.
     fn spins(&self, event: &impl Event) -> u32 {
         match event.is_direct() {
-            _ if self.is_crowded() || !matches!(event.reach(), Reach::Nowhere) => 0,
-            true => DIRECT_SPINS,
-            false => SPINS,
+            _ if !matches!(event.reach(), Reach::Nowhere) => 0,
+            true if self.keeps_core(event) => DIRECT_SPINS,
+            false if !self.is_crowded() => SPINS,
+            _ => 0,
         }
+    }
+
+    /// Whether looking is better than yielding for a while: a peer makes it happen, and ranks have a core each. Daemons and strangers may
+    /// want ours, but whoever gets it keeps it for a time slice; the peer may be running now, and would wait for us then.
+    fn keeps_core(&self, event: &impl Event) -> bool {
+        event.is_direct() && matches!(event.reach(), Reach::Nowhere) && !self.outnumbers_cores()
     }
 
     /// How often to look for what somebody does that is at it, before doing without.
@@ -153,7 +160,8 @@ impl WaitingRoom {
             hint::spin_loop();
         }
         // Those waited for have most often done their part when the core comes back.
-        if self.is_crowded() && matches!(event.reach(), Reach::Nowhere) && !event.has_happened() {
+        let yields_first = matches!(event.reach(), Reach::Nowhere) && self.is_crowded() && !self.keeps_core(event);
+        if yields_first && !event.has_happened() {
             self.give_way();
         }
         if event.has_happened() {
@@ -215,6 +223,11 @@ impl WaitingRoom {
             }
             if limit.is_some_and(|limit| waited >= limit) {
                 return Ok(None);
+            }
+            if waited < KEPT && self.keeps_core(event) {
+                (0..DIRECT_SPINS).take_while(|_| !event.has_happened()).for_each(|_| hint::spin_loop());
+                waited = begin.elapsed();
+                continue;
             }
             // A look at a wire takes longer than a lone yield.
             let before = if matches!(event.reach(), Reach::Nowhere) { waited } else { begin.elapsed() };
@@ -303,6 +316,8 @@ const DIRECT_SPINS: u32 = 60;
 /// If both ends sleep a message between nodes wakes two daemons and two ranks, so that it never comes within the time that
 /// makes looking worth while, and all would sleep for ever after.
 const FAR_PATIENCE: u32 = 4;
+/// For so long a thread looks for what a peer does before it yields.
+const KEPT: Duration = Duration::from_micros(50);
 /// A yield that nobody takes up is shorter.
 const LONE_YIELD: Duration = Duration::from_nanos(800);
 /// Moving so many takes the daemon longer than waking us.

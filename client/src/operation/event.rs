@@ -24,7 +24,11 @@ impl Event for Operation {
     }
 
     fn is_direct(&self) -> bool {
-        matches!(self.run, Run::Direct | Run::Meeting | Run::Kept)
+        match self.run {
+            Run::Meeting => !self.attendance.as_ref().is_some_and(Attendance::is_spanning),
+            Run::Direct | Run::Kept => true,
+            _ => false,
+        }
     }
 
     fn reach(&self) -> Reach<'_> {
