@@ -24,7 +24,7 @@ use crate::wires::{Reach, Wires};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WaitMode {
-    /// Never sleeps: the fastest answer, at the price of a core, which it offers to others all the time.
+    /// Never sleeps: the fastest answer, at the price of a core, which it offers to others once it has looked for some microseconds.
     Polling,
     /// Sleeps almost at once: no CPU time while waiting, a few microseconds more until the answer.
     Blocking,
@@ -115,11 +115,12 @@ impl WaitingRoom {
 
     /// Looks before anything else: none while more ranks are awake than there are cores.
     fn spins(&self, event: &impl Event) -> u32 {
-        match event.is_direct() {
-            _ if !matches!(event.reach(), Reach::Nowhere) => 0,
-            true if self.keeps_core(event) => DIRECT_SPINS,
-            false if !self.is_crowded() => SPINS,
-            _ => 0,
+        if self.keeps_core(event) {
+            DIRECT_SPINS
+        } else if matches!(event.reach(), Reach::Nowhere) && !self.is_crowded() {
+            SPINS
+        } else {
+            0
         }
     }
 
@@ -230,7 +231,8 @@ impl WaitingRoom {
                 continue;
             }
             // A look at a wire takes longer than a lone yield.
-            let before = if matches!(event.reach(), Reach::Nowhere) { waited } else { begin.elapsed() };
+            let has_looked = !matches!(self.wires.reach(event.reach()), Reach::Nowhere);
+            let before = if has_looked { begin.elapsed() } else { waited };
             thread::yield_now();
             waited = begin.elapsed();
             self.is_contended.store(waited - before > LONE_YIELD, Ordering::Relaxed);
@@ -316,7 +318,8 @@ const DIRECT_SPINS: u32 = 60;
 /// If both ends sleep a message between nodes wakes two daemons and two ranks, so that it never comes within the time that
 /// makes looking worth while, and all would sleep for ever after.
 const FAR_PATIENCE: u32 = 4;
-/// For so long a thread looks for what a peer does before it yields.
+/// For so long a thread looks for what a peer does before it yields: many times what an answer takes from a peer that is on a core, and
+/// little of a time slice.
 const KEPT: Duration = Duration::from_micros(50);
 /// A yield that nobody takes up is shorter.
 const LONE_YIELD: Duration = Duration::from_nanos(800);

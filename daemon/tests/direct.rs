@@ -234,7 +234,8 @@ fn memory_of_channels_is_used_again() {
             commands() - before < 20
         };
         // Names are given back when both nodes have heard that a channel is gone; until then messages are the daemons'.
-        soon(|| while !is_direct() {});
+        // How long that takes depends on who else wants the cores.
+        assert!((0..10_000).any(|_| is_direct()), "on {nodes} nodes");
     }
 }
 
