@@ -255,9 +255,11 @@ impl Communication for Transfer {
     fn transfer(&mut self, mut compute: impl FnMut()) -> Result<Span, BenchError> {
         let Self { pair, side, exchange } = self;
         exchange.prepare();
+        // Whatever was done before, both are awake: else communication alone begins at once, and that with computation
+        // after the other one has slept through the computation alone.
+        pair.meet()?;
         let span = match (*side, pair.leads) {
             (Side::Both, _) => {
-                pair.meet()?;
                 let begin_ns = now_ns()?;
                 exchange.start_recv()?;
                 exchange.start_send()?;
