@@ -9,7 +9,7 @@
 //! ```
 //!
 //! All buffers lie in the segment, so anybody can do anybody's part once everybody has come. A round's work is cut into
-//! pieces, which are dealt out by a counter. Little work is one piece, which the last to come does at once. Of more, those
+//! pieces, which are dealt out by counters. Little work is one piece, which the last to come does at once. Of more, those
 //! who wait take pieces, and the daemon if nobody does. Whoever finishes the last piece ends the round for all. So nobody who
 //! has come is needed any more, be it computing, asleep or stopped; but who is stopped with a piece in hand, which he took while he waited
 //! or tested or which his start had to do, holds up that round until he goes on or is gone.
@@ -38,7 +38,7 @@ use crate::eager::Progress;
 use crate::job::JobSegment;
 use crate::relay_area::{RelayArea, Relayed};
 use crate::request::RequestSlot;
-use crate::round::RoundWords;
+use crate::round::{RoundWords, SECTIONS};
 use crate::share::{self, Share};
 use crate::user_function::UserFunction;
 
@@ -299,8 +299,7 @@ impl Meeting {
         if self.stages[0].is_small() {
             return self.do_all(member, round);
         }
-        rounds.open(self.stage_number(round, 0));
-        self.wake_all();
+        self.open_stage(round, 0);
         Arrival::HasWork
     }
 
@@ -369,8 +368,7 @@ impl Meeting {
             stage.do_units(&self.job, 0..stage.share.units());
             self.end_stage(round, 1);
         } else {
-            self.words().rounds.open(self.stage_number(round, 1));
-            self.wake_all();
+            self.open_stage(round, 1);
         }
         !stage.is_small()
     }
@@ -404,16 +402,22 @@ impl Meeting {
         !self.is_small && self.doable_stage(round).is_some()
     }
 
+    /// Has a stage's pieces dealt out.
+    fn open_stage(&self, round: u32, stage: usize) {
+        self.words().rounds.open(self.stage_number(round, stage), self.stages[stage].pieces);
+        self.wake_all();
+    }
+
     /// The stage of the round that has pieces nobody has taken.
-    fn open_stage(&self, round: u32) -> Option<usize> {
-        let (number, piece) = self.words().rounds.next_piece();
-        let stage = number.wrapping_sub(self.stage_number(round, 0)) as usize;
-        self.stages.get(stage).is_some_and(|stage| piece < stage.pieces).then_some(stage)
+    fn unfinished_stage(&self, round: u32) -> Option<usize> {
+        let has_pieces =
+            |&stage: &usize| self.words().rounds.has_pieces(self.stage_number(round, stage), self.stages[stage].pieces);
+        (0..self.stages.len()).find(has_pieces)
     }
 
     /// The same, if this process can do it.
     fn doable_stage(&self, round: u32) -> Option<usize> {
-        self.open_stage(round).filter(|&stage| self.stages[stage].share.is_doable())
+        self.unfinished_stage(round).filter(|&stage| self.stages[stage].share.is_doable())
     }
 
     /// The round that has work, for who is no member and so knows none.
@@ -428,10 +432,11 @@ impl Meeting {
         if !self.has_pieces(round) {
             return helped;
         }
+        let section = self.section(member);
         self.with_hands_on(member, || {
             while helped.pieces < limit
                 && self.closed().is_none()
-                && let Some(has_passed) = self.do_piece(round)
+                && let Some(has_passed) = self.do_piece(round, section)
             {
                 helped.pieces += 1;
                 helped.has_passed |= has_passed;
@@ -441,10 +446,10 @@ impl Meeting {
     }
 
     /// `None` if there was none left; else whether it was the last one before the daemon's turn.
-    fn do_piece(&self, round: u32) -> Option<bool> {
+    fn do_piece(&self, round: u32, section: u32) -> Option<bool> {
         let (rounds, index) = (&self.words().rounds, self.doable_stage(round)?);
         let stage = &self.stages[index];
-        let piece = rounds.claim(self.stage_number(round, index), stage.pieces)?;
+        let piece = rounds.claim(self.stage_number(round, index), stage.pieces, section)?;
         stage.do_piece(&self.job, piece);
         Some(rounds.finish(stage.pieces) && self.end_stage(round, index))
     }
@@ -469,7 +474,7 @@ impl Meeting {
     pub fn call_combiners(&self) {
         let is_theirs = |stage: usize| !self.stages[stage].share.is_doable();
         let watching = self.words().closed.watching.load(Ordering::Relaxed) as usize;
-        if watching < self.slots.len() && self.open_stage(self.words().rounds.ended()).is_some_and(is_theirs) {
+        if watching < self.slots.len() && self.unfinished_stage(self.words().rounds.ended()).is_some_and(is_theirs) {
             let bells = self.places.iter().filter_map(|place| self.job.doorbell(place.0, COMBINER_DOORBELL));
             bells.for_each(Doorbell::wake);
         }
@@ -554,14 +559,23 @@ impl Meeting {
         unsafe { self.words.as_ref() }
     }
 
-    /// `None` for the daemon, which counts as nobody.
     fn member(&self, member: u32) -> Option<&MemberWords> {
+        self.line(self.index(member)?)
+    }
+
+    /// Where a member lies among those of the node. `None` for the daemon, which counts as nobody.
+    fn index(&self, member: u32) -> Option<usize> {
         // Without members on other nodes they are numbered as they lie.
-        let index = match self.ranks.get(member as usize) {
-            Some(&rank) if rank == member => member as usize,
-            _ => self.ranks.binary_search(&member).ok()?,
-        };
-        self.line(index)
+        match self.ranks.get(member as usize) {
+            Some(&rank) if rank == member => Some(member as usize),
+            _ => self.ranks.binary_search(&member).ok(),
+        }
+    }
+
+    /// Where somebody begins to look for pieces: members share the sections out.
+    fn section(&self, member: u32) -> u32 {
+        let index = self.index(member).unwrap_or(0);
+        (index * SECTIONS as usize / self.slots.len()) as u32
     }
 
     fn line(&self, index: usize) -> Option<&MemberWords> {

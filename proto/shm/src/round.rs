@@ -1,5 +1,9 @@
 //! Rounds of a meeting: members come, the last opens the round, its pieces are dealt out, and whoever finishes the last ends it.
 //!
+//! Pieces lie in sections, each with a counter. Whoever works begins in the section that is his and goes on to those nearest, so
+//! that in each round he finds in his caches what he has read and written in the last one, and meets others at a counter only
+//! when there is little left.
+//!
 //! A round may have two stages with pieces each, between which something else happens. They are opened and dealt out like
 //! rounds, by number.
 
@@ -10,6 +14,7 @@ use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 pub struct RoundWords {
     arrivals: ArrivalWords,
     ended: EndWords,
+    sections: SectionWords,
     pieces: PieceWords,
 }
 
@@ -27,15 +32,21 @@ struct EndWords {
 }
 
 #[repr(C, align(64))]
+struct SectionWords {
+    /// Of each section the number of the round, and its next piece.
+    cursors: [AtomicU64; SECTIONS as usize],
+}
+
+#[repr(C, align(64))]
 struct PieceWords {
-    /// Number of the round, and its next piece.
-    cursor: AtomicU64,
     /// Pieces that are done.
     done: AtomicU32,
     /// Rounds whose first stage is over, where there is another one after it.
     passed: AtomicU32,
 }
 
+/// As many as there are counters on a cache line; under loom, which tries all orders, as few as there can be. A power of two.
+pub const SECTIONS: u32 = if cfg!(loom) { 2 } else { 8 };
 /// No piece is left.
 const NONE: u32 = u32::MAX;
 
@@ -46,7 +57,8 @@ impl RoundWords {
         let words = Self {
             arrivals: ArrivalWords { arrived: AtomicU64::new(0) },
             ended: EndWords { rounds: AtomicU32::new(0) },
-            pieces: PieceWords { cursor: AtomicU64::new(0), done: AtomicU32::new(0), passed: AtomicU32::new(0) },
+            sections: SectionWords { cursors: std::array::from_fn(|_| AtomicU64::new(0)) },
+            pieces: PieceWords { done: AtomicU32::new(0), passed: AtomicU32::new(0) },
         };
         words.reset();
         words
@@ -57,7 +69,7 @@ impl RoundWords {
         self.arrivals.arrived.store(0, Ordering::Relaxed);
         self.ended.rounds.store(0, Ordering::Relaxed);
         // Round 0 has no piece until it is opened.
-        self.pieces.cursor.store(NONE.into(), Ordering::Relaxed);
+        self.sections.cursors.iter().for_each(|cursor| cursor.store(NONE.into(), Ordering::Relaxed));
         self.pieces.done.store(0, Ordering::Relaxed);
         self.pieces.passed.store(0, Ordering::Relaxed);
     }
@@ -70,26 +82,36 @@ impl RoundWords {
     }
 
     /// Deals the round's pieces out from now on. The last member's.
-    pub fn open(&self, round: u32) {
+    pub fn open(&self, round: u32, pieces: u32) {
         self.pieces.done.store(0, Ordering::Relaxed);
-        // SYNC meeting-cursor (store): all inputs are there before pieces are dealt out.
-        self.pieces.cursor.store(u64::from(round) << 32, Ordering::Release);
+        for (section, cursor) in (0..).zip(&self.sections.cursors) {
+            // SYNC meeting-cursor (store): all inputs are there before pieces are dealt out.
+            cursor.store(pack(round, first_piece(section, pieces)), Ordering::Release);
+        }
     }
 
-    /// The round that was opened last, and the next of its pieces.
-    pub fn next_piece(&self) -> (u32, u32) {
-        // SYNC meeting-cursor (load).
-        let cursor = self.pieces.cursor.load(Ordering::Acquire);
-        ((cursor >> 32) as u32, cursor as u32)
+    /// Whether the round is open and has pieces that nobody has taken.
+    pub fn has_pieces(&self, round: u32, pieces: u32) -> bool {
+        (0..).zip(&self.sections.cursors).any(|(section, cursor)| {
+            // SYNC meeting-cursor (load).
+            let (number, piece) = unpack(cursor.load(Ordering::Acquire));
+            number == round && piece < first_piece(section + 1, pieces)
+        })
     }
 
-    /// Takes a piece of the round, if there is one.
-    pub fn claim(&self, round: u32, pieces: u32) -> Option<u32> {
-        let claimed = self.pieces.cursor.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |cursor| {
-            let (number, piece) = ((cursor >> 32) as u32, cursor as u32);
-            (number == round && piece < pieces).then_some(cursor + 1)
-        });
-        claimed.ok().map(|cursor| cursor as u32)
+    /// Takes a piece of the round, if there is one, of this section or one near it.
+    pub fn claim(&self, round: u32, pieces: u32, section: u32) -> Option<u32> {
+        (0..SECTIONS).find_map(|distance| {
+            let section = section ^ distance;
+            let end = first_piece(section + 1, pieces);
+            let next = |cursor| {
+                let (number, piece) = unpack(cursor);
+                (number == round && piece < end).then_some(cursor + 1)
+            };
+            let cursor = &self.sections.cursors[section as usize];
+            let claimed = cursor.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+            claimed.ok().map(|cursor| unpack(cursor).1)
+        })
     }
 
     /// A piece is done. True if it was the last one: then the round is to be ended.
@@ -127,4 +149,17 @@ impl RoundWords {
         // SYNC meeting-rounds (load): the results before the end.
         self.ended.rounds.load(Ordering::Acquire).wrapping_sub(round).wrapping_sub(1) < u32::MAX / 2
     }
+}
+
+/// Of so many pieces the first one of a section, or of what would come after the last.
+fn first_piece(section: u32, pieces: u32) -> u32 {
+    (u64::from(pieces) * u64::from(section) / u64::from(SECTIONS)) as u32
+}
+
+fn pack(round: u32, piece: u32) -> u64 {
+    u64::from(round) << 32 | u64::from(piece)
+}
+
+fn unpack(cursor: u64) -> (u32, u32) {
+    ((cursor >> 32) as u32, cursor as u32)
 }

@@ -252,10 +252,10 @@ fn a_round_ends_when_all_have_come_and_all_pieces_are_done() {
         for round in 0..2 {
             meeting.inputs[member].store(round + 1, Ordering::Relaxed);
             if meeting.rounds.arrive(2) {
-                meeting.rounds.open(round);
+                meeting.rounds.open(round, PIECES);
             }
             while !meeting.rounds.is_over(round) {
-                let Some(piece) = meeting.rounds.claim(round, PIECES) else {
+                let Some(piece) = meeting.rounds.claim(round, PIECES, member as u32) else {
                     thread::yield_now();
                     continue;
                 };
