@@ -9,7 +9,8 @@
 //!   clusters of workstations", 2009.
 //! * By `linear` the root of a gather or scatter receives or sends (p−1)/p of all blocks, and the others one.
 //!
-//! Other collectives have no floor: what moves least takes more rounds or more of the root, so it depends on the size what is best.
+//! Other collectives have no floor: what moves least takes more rounds or more of the root, so it depends on the size what is best. Nor
+//! have neighbours, who would need a thread for each.
 
 use std::io;
 use std::net::IpAddr;
@@ -45,7 +46,13 @@ pub(crate) fn least(operation: Operation) -> Option<&'static str> {
             Some("pairwise")
         }
         Operation::Gather | Operation::Scatter => Some("linear"),
-        Operation::Barrier | Operation::Bcast | Operation::Reduce | Operation::Scan | Operation::Exscan => None,
+        Operation::Barrier
+        | Operation::Bcast
+        | Operation::Reduce
+        | Operation::Scan
+        | Operation::Exscan
+        | Operation::NeighborAllgather
+        | Operation::NeighborAlltoall => None,
     }
 }
 
@@ -56,7 +63,7 @@ impl<T: Element> Bare<T> {
         contribution: &Contribution,
         addresses: &[IpAddr],
     ) -> Result<Self, BenchError> {
-        let Contribution { call, rank, size, count } = *contribution;
+        let Contribution { call, rank, size, count, .. } = *contribution;
         let algorithm = least(call.operation).expect("only these are measured");
         let algorithm = algorithm.parse().expect("it is the name of one");
         let schedule = build(&call.shape(size, count), &algorithm, rank)?;

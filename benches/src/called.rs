@@ -20,7 +20,7 @@ pub(crate) struct Called<T> {
 impl<T: Element> Called<T> {
     pub(crate) fn new(world: &Communicator, contribution: &Contribution) -> Self {
         let Contribution { call, size, count, .. } = *contribution;
-        let [input, output] = contribution.blocks().map(|blocks| vec![T::of(call.operator, 0); blocks * count]);
+        let [input, output] = contribution.arrays();
         Self { world: world.clone(), call, counts: vec![count; size as usize], input, output }
     }
 
@@ -39,6 +39,7 @@ impl<T: Element> Called<T> {
             Operation::Scatter => world.scatter(input, output, root),
             Operation::Allgather => world.allgather(input, output),
             Operation::Alltoall => world.alltoall(input, output),
+            Operation::NeighborAllgather | Operation::NeighborAlltoall => unreachable!("{ON_A_TORUS}"),
         }
     }
 
@@ -61,6 +62,7 @@ impl<T: Element> Called<T> {
             Operation::Scatter => world.iscatter(input, output, root)?,
             Operation::Allgather => world.iallgather(input, output)?,
             Operation::Alltoall => world.ialltoall(input, output)?,
+            Operation::NeighborAllgather | Operation::NeighborAlltoall => unreachable!("{ON_A_TORUS}"),
         };
         compute();
         pending.wait()
@@ -88,3 +90,5 @@ impl<T: Element> Form<T> for Called<T> {
         Ok(())
     }
 }
+
+const ON_A_TORUS: &str = "neighbours are called on a communicator that has them";

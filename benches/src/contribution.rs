@@ -9,15 +9,18 @@ use std::ops::Range;
 use ropeway::{Located, Operator, Reducible};
 
 use crate::operation::{CollectiveCall, Operation};
+use crate::shape::neighborhood;
 
 /// One rank's part.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Contribution {
     pub(crate) call: CollectiveCall,
     pub(crate) rank: u32,
     pub(crate) size: u32,
     /// Elements of a block.
     pub(crate) count: usize,
+    /// From whom this rank gets a block, and to whom it sends one, if that is not everybody.
+    neighbors: Vec<u32>,
 }
 
 /// How much is looked at.
@@ -44,6 +47,12 @@ pub fn element_bytes(call: CollectiveCall) -> usize {
 }
 
 impl Contribution {
+    pub(crate) fn new(call: CollectiveCall, (rank, size): (u32, u32), count: usize) -> Self {
+        let has_neighbors = call.operation.has_neighbors();
+        let neighbors = if has_neighbors { neighborhood(size).sources(rank).to_vec() } else { Vec::new() };
+        Self { call, rank, size, count, neighbors }
+    }
+
     /// Writes what this rank brings.
     pub(crate) fn write<T: Element>(&self, input: &mut [T], round: u64, extent: Extent) {
         for index in self.places(input.len(), extent) {
@@ -78,7 +87,7 @@ impl Contribution {
 
     /// Blocks of this rank's input and output. A broadcast has one array, the output.
     pub(crate) fn blocks(&self) -> [usize; 2] {
-        let Self { call, rank, size, .. } = *self;
+        let Self { call, rank, size, ref neighbors, .. } = *self;
         let each = size as usize;
         let for_root = |blocks| if rank == call.root { blocks } else { 0 };
         match call.operation {
@@ -91,12 +100,19 @@ impl Contribution {
             Operation::Scatter => [for_root(each), 1],
             Operation::Allgather => [1, each],
             Operation::Alltoall => [each, each],
+            Operation::NeighborAllgather => [1, neighbors.len()],
+            Operation::NeighborAlltoall => [neighbors.len(); 2],
         }
+    }
+
+    /// Arrays for these blocks.
+    pub(crate) fn arrays<T: Element>(&self) -> [Vec<T>; 2] {
+        self.blocks().map(|blocks| vec![T::of(self.call.operator, 0); blocks * self.count])
     }
 
     /// Whose elements an element of the output is made of, and where in their inputs they are.
     fn origin(&self, index: usize) -> (Range<u32>, usize) {
-        let Self { rank, size, count, call } = *self;
+        let Self { rank, size, count, call, ref neighbors } = *self;
         let one = |rank: u32| rank..rank + 1;
         let (block, place) = (index.checked_div(count).unwrap_or(0) as u32, index.checked_rem(count).unwrap_or(0));
         let own_block = rank as usize * count;
@@ -110,6 +126,9 @@ impl Contribution {
             Operation::Gather | Operation::Allgather => (one(block), place),
             Operation::Scatter => (one(call.root), own_block + index),
             Operation::Alltoall => (one(block), own_block + place),
+            Operation::NeighborAllgather => (one(neighbors[block as usize]), place),
+            // What comes from before us was sent to the one after: blocks of a dimension stand in pairs.
+            Operation::NeighborAlltoall => (one(neighbors[block as usize]), (block as usize ^ 1) * count + place),
         }
     }
 
@@ -220,7 +239,7 @@ mod tests {
 
     fn contribution(operation: Operation, rank: u32) -> Contribution {
         let call = CollectiveCall { operation, root: 1, operator: Operator::Sum };
-        Contribution { call, rank, size: 3, count: 4 }
+        Contribution::new(call, (rank, 3), 4)
     }
 
     /// What rank 2 of 3 gets, worked out the long way from everybody's inputs.
@@ -238,6 +257,9 @@ mod tests {
             Operation::Gather | Operation::Allgather => blocks(0),
             Operation::Scatter => inputs[1][8..12].to_vec(),
             Operation::Alltoall => blocks(8),
+            // A ring: rank 1 is before us, and rank 0 after us.
+            Operation::NeighborAllgather => [&inputs[1][..4], &inputs[0][..4]].concat(),
+            Operation::NeighborAlltoall => [&inputs[1][4..8], &inputs[0][..4]].concat(),
         }
     }
 
@@ -287,7 +309,7 @@ mod tests {
     #[test]
     fn products_stay_exact() {
         let call = CollectiveCall { operator: Operator::Prod, ..CollectiveCall::of(Operation::Allreduce) };
-        let own = Contribution { call, rank: 0, size: 1 << 17, count: 1 };
+        let own = Contribution::new(call, (0, 1 << 17), 1);
         let factors = (0..own.size).map(|rank| own.element::<f64>(1, rank, 0));
         let product = factors.reduce(|left, right| f64::combine(Operator::Prod, left, right)).unwrap();
         assert!(product.is_normal(), "{product}");

@@ -63,6 +63,7 @@ mod stream;
 mod streams;
 mod timetable;
 mod together;
+mod torus;
 mod trip;
 mod unparking;
 mod wakeup;
@@ -86,6 +87,7 @@ pub use record::{Floor, Measured, Ratio, Record, Setting, Side};
 pub use ropeway_examples::{Mode, Size, Table};
 pub use starts::Arrival;
 pub use statistics::{Doubt, Doubts, Summary, permutation_test, significant};
+pub use torus::torus;
 
 use ropeway::Session;
 

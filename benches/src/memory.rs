@@ -17,7 +17,7 @@ pub(crate) struct Memory<T> {
 
 impl<T: Element> Memory<T> {
     pub(crate) fn new(contribution: &Contribution, schedule: &Schedule) -> Self {
-        let Contribution { call, rank, size, count } = *contribution;
+        let Contribution { call, rank, size, count, .. } = *contribution;
         let (operator, shape) = (call.operator, call.shape(size, count));
         let input = 0..shape.input_elements(rank) as usize;
         let output = input.end..input.end + shape.output_elements(rank) as usize;

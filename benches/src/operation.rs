@@ -34,11 +34,15 @@ pub enum Operation {
     Allgather,
     /// A block from each to each.
     Alltoall,
+    /// Everybody's block to its neighbours in a [`torus`](crate::torus).
+    NeighborAllgather,
+    /// A block from each to each neighbour in a [`torus`](crate::torus).
+    NeighborAlltoall,
 }
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Barrier,
         Self::Bcast,
         Self::Reduce,
@@ -50,6 +54,8 @@ impl Operation {
         Self::Scatter,
         Self::Allgather,
         Self::Alltoall,
+        Self::NeighborAllgather,
+        Self::NeighborAlltoall,
     ];
 
     /// Its name, as people write it.
@@ -66,12 +72,19 @@ impl Operation {
             Self::Scatter => "scatter",
             Self::Allgather => "allgather",
             Self::Alltoall => "alltoall",
+            Self::NeighborAllgather => "neighbor-allgather",
+            Self::NeighborAlltoall => "neighbor-alltoall",
         }
     }
 
     /// Whether one rank is the source or the destination of all data.
     pub fn has_root(self) -> bool {
         matches!(self, Self::Bcast | Self::Reduce | Self::Gather | Self::Scatter)
+    }
+
+    /// Whether it is made of channels between neighbours, and not of what all ranks or nodes do.
+    pub fn has_neighbors(self) -> bool {
+        matches!(self, Self::NeighborAllgather | Self::NeighborAlltoall)
     }
 
     /// Whether elements are combined.
@@ -89,15 +102,18 @@ impl fmt::Display for Operation {
 /// A word that is not an [`Operation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "is not one of barrier, bcast, reduce, allreduce, reduce-scatter, scan, exscan, gather, scatter, allgather, alltoall"
+    "is not one of barrier, bcast, reduce, allreduce, reduce-scatter, scan, exscan, gather, scatter, allgather, alltoall, \
+     neighbor-allgather, neighbor-alltoall"
 )]
 pub struct UnknownOperation;
 
 impl FromStr for Operation {
     type Err = UnknownOperation;
 
+    /// As programs write it, with underscores, will do too.
     fn from_str(word: &str) -> Result<Self, UnknownOperation> {
-        Self::ALL.into_iter().find(|operation| operation.name() == word).ok_or(UnknownOperation)
+        let name = word.replace('_', "-");
+        Self::ALL.into_iter().find(|operation| operation.name() == name).ok_or(UnknownOperation)
     }
 }
 
@@ -158,6 +174,7 @@ mod tests {
             assert!(UnknownOperation.to_string().contains(&operation.to_string()));
             assert_eq!(serde_json::to_value(operation).unwrap(), operation.to_string());
         }
+        assert_eq!("neighbor_alltoall".parse(), Ok(Operation::NeighborAlltoall));
         assert_eq!("sum".parse::<Operation>(), Err(UnknownOperation));
     }
 

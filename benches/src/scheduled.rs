@@ -38,7 +38,7 @@ enum Step {
 
 impl<T: Element> Scheduled<T> {
     pub(crate) fn new(world: &Communicator, contribution: &Contribution, method: &Method) -> Result<Self, BenchError> {
-        let Contribution { call, rank, size, count } = *contribution;
+        let Contribution { call, rank, size, count, .. } = *contribution;
         let shape = call.shape(size, count);
         let schedule = build(&shape, &method.schedule_algorithm(call, size, count), rank)?;
         let mut scheduled = Self {

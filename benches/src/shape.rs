@@ -1,13 +1,14 @@
 //! Calls of collectives as schedules know them.
 
-use ropeway_schedule::{Collective, Counts, Order, PairCounts, Shape};
+use ropeway_schedule::{Collective, Counts, Neighborhood, Order, PairCounts, Shape};
 
 use crate::operation::{CollectiveCall, Operation};
+use crate::torus::torus;
 
 impl CollectiveCall {
     /// What so many ranks do if each of them takes part itself, with `count` elements of a vector or block. A broadcast has one array,
     /// the output.
-    pub(crate) fn shape(self, ranks: u32, count: usize) -> Shape {
+    pub fn shape(self, ranks: u32, count: usize) -> Shape {
         let (root, count, order) = (self.root, count as u64, Order::Any);
         let counts = Counts::same(count);
         let collective = match self.operation {
@@ -22,7 +23,15 @@ impl CollectiveCall {
             Operation::Scatter => Collective::Scatter { root, counts },
             Operation::Allgather => Collective::Allgather { counts },
             Operation::Alltoall => Collective::Alltoall { counts: PairCounts::Same(count) },
+            Operation::NeighborAllgather => Collective::NeighborAllgather { neighborhood: neighborhood(ranks), count },
+            Operation::NeighborAlltoall => Collective::NeighborAlltoall { neighborhood: neighborhood(ranks), count },
         };
         Shape::new(ranks, collective)
     }
+}
+
+/// Who is whose neighbour in the torus of so many ranks.
+pub(crate) fn neighborhood(ranks: u32) -> Neighborhood {
+    let rings: Vec<_> = torus(ranks).into_iter().map(|length| (length, true)).collect();
+    Neighborhood::grid(&rings)
 }

@@ -13,7 +13,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use ropeway::{Communicator, Request};
+use ropeway::{Communicator, Error};
 use ropeway_examples::Mode;
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ use crate::everyone::Everyone;
 use crate::method::Method;
 use crate::operation::CollectiveCall;
 use crate::plan::Effort;
-use crate::together::{Means, Together, together};
+use crate::together::{Means, Registered, Together, together};
 use crate::window::messages_in;
 
 /// When the rank that keeps the time comes to a collective.
@@ -92,21 +92,19 @@ impl Starts {
         let Self { everyone, keeps_time, row, round, .. } = self;
         *round += 1;
         row.iter_mut().for_each(|one| one.prepare(*round, extent));
-        let mut requests: Vec<_> = row.iter_mut().map(|one| one.request().expect(IS_REGISTERED)).collect();
+        let mut registered: Vec<_> = row.iter_mut().map(|one| one.registered().expect(IS_REGISTERED)).collect();
         let comes_first = *keeps_time == (arrival == Arrival::First);
         // Meeting also finds the daemons awake, and leaves them so for a while.
         everyone.meet()?;
         if !comes_first {
             everyone.meet()?;
         }
-        let start_ns = measured_in(extent, || start(&mut requests))?;
+        let start_ns = measured_in(extent, || start(&mut registered))?;
         if comes_first {
             everyone.meet()?;
         }
         everyone.meet()?;
-        measured_in(extent, || {
-            requests.iter_mut().filter_map(|request| request.active()).try_for_each(|one| one.wait().map(drop))
-        })?;
+        measured_in(extent, || registered.iter_mut().try_for_each(|one| one.wait()))?;
         row.iter().try_for_each(|one| one.check(*round, extent))?;
         Ok(start_ns)
     }
@@ -117,18 +115,16 @@ fn measured_in<R>(extent: Extent, calls: impl FnOnce() -> R) -> R {
     if extent == Extent::All { calls() } else { measured(calls) }
 }
 
-fn start(requests: &mut [&mut dyn Request]) -> Result<f64, BenchError> {
+fn start(registered: &mut [&mut dyn Registered]) -> Result<f64, Error> {
     let begin = Instant::now();
-    for request in requests.iter_mut() {
-        drop(request.start()?);
-    }
-    Ok(begin.elapsed().as_secs_f64() * 1e9 / requests.len() as f64)
+    registered.iter_mut().try_for_each(|one| one.start())?;
+    Ok(begin.elapsed().as_secs_f64() * 1e9 / registered.len() as f64)
 }
 
-/// So few that the command ring has room for all of them.
+/// So few that the command ring has room for all of them, and for a command to and from each of four neighbours.
 const COUNT: usize = 64;
 /// For the arrays of a row, about.
 const MEMORY_BYTES: usize = 16 << 20;
 const ROUNDS_MIN: u64 = 3;
 const ROUNDS_MAX: u64 = 10_000;
-const IS_REGISTERED: &str = "persistent calls of Ropeway's own collectives are requests";
+const IS_REGISTERED: &str = "persistent calls of Ropeway's own collectives are started by a call";

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::net::IpAddr;
 
-use ropeway::{Collective, Communicator, Located, Request};
+use ropeway::{Collective, Communicator, Error, Located, Request};
 use ropeway_examples::Mode;
 
 use crate::BenchError;
@@ -14,6 +14,7 @@ use crate::exchange::BARE;
 use crate::method::{Division, Method};
 use crate::operation::{CollectiveCall, Operation};
 use crate::scheduled::Scheduled;
+use crate::torus::{CalledAround, on_torus};
 
 /// One rank's part in it, whatever the form of the call and the type of the elements.
 pub(crate) trait Together {
@@ -23,8 +24,8 @@ pub(crate) trait Together {
     fn prepare(&mut self, round: u64, extent: Extent);
     /// Does it once, with this between start and wait; without it the call may be one that blocks.
     fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError>;
-    /// The request, if it is registered as one.
-    fn request(&mut self) -> Option<&mut dyn Request>;
+    /// The same, if it is started and waited for by calls of their own.
+    fn registered(&mut self) -> Option<&mut dyn Registered>;
     /// Looks at what this rank has got in a round.
     fn check(&self, round: u64, extent: Extent) -> Result<(), BenchError>;
     /// The same in one that everybody was touched for.
@@ -40,10 +41,17 @@ pub(crate) trait Form<T> {
     fn output_mut(&mut self) -> &mut [T];
     /// As [`Together::round`].
     fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError>;
-    /// As [`Together::request`].
-    fn request(&mut self) -> Option<&mut dyn Request> {
+    /// As [`Together::registered`].
+    fn registered(&mut self) -> Option<&mut dyn Registered> {
         None
     }
+}
+
+/// What is registered once.
+pub(crate) trait Registered {
+    fn start(&mut self) -> Result<(), Error>;
+    /// Waits for what was started, if it was.
+    fn wait(&mut self) -> Result<(), Error>;
 }
 
 /// How a collective is done.
@@ -78,11 +86,11 @@ fn of_elements<T: Element>(
     bytes: usize,
 ) -> Result<Box<dyn Together>, BenchError> {
     let count = bytes.div_ceil(size_of::<T>());
-    let contribution = Contribution { call, rank: world.rank(), size: world.size(), count };
+    let contribution = Contribution::new(call, (world.rank(), world.size()), count);
     match means {
         Means::Ropeway(method, mode) => by_ropeway::<T>(world, contribution, method, mode),
         Means::Bare(addresses) => {
-            Ok(Checked::boxed(BARE, contribution, Bare::<T>::new(world, &contribution, addresses)?))
+            Ok(Checked::boxed(BARE, contribution.clone(), Bare::<T>::new(world, &contribution, addresses)?))
         }
     }
 }
@@ -96,11 +104,14 @@ fn by_ropeway<T: Element>(
     let name = mode.to_string();
     let nodes_do = method.algorithm.as_ref().map_or_else(|| world.clone(), |name| world.with_algorithm(name));
     match (method.division, mode) {
+        (Division::TwoLevel, Mode::OneShot) if contribution.call.operation.has_neighbors() => {
+            Ok(Checked::boxed(&name, contribution.clone(), CalledAround::<T>::new(world, &contribution)?))
+        }
         (Division::TwoLevel, Mode::OneShot) => {
-            Ok(Checked::boxed(&name, contribution, Called::<T>::new(&nodes_do, &contribution)))
+            Ok(Checked::boxed(&name, contribution.clone(), Called::<T>::new(&nodes_do, &contribution)))
         }
         (Division::TwoLevel, Mode::Persistent) => register::<T>(&nodes_do, &name, contribution),
-        _ => Ok(Checked::boxed(&name, contribution, Scheduled::<T>::new(world, &contribution, method)?)),
+        _ => Ok(Checked::boxed(&name, contribution.clone(), Scheduled::<T>::new(world, &contribution, method)?)),
     }
 }
 
@@ -122,6 +133,14 @@ fn register<T: Element>(
         Operation::Scatter => world.scatter_init(count, root)?,
         Operation::Allgather => world.allgather_init(count)?,
         Operation::Alltoall => world.alltoall_init(count)?,
+        Operation::NeighborAllgather => {
+            let collective = on_torus(world)?.neighbor_allgather_init::<T>(count)?;
+            return Ok(Checked::boxed(name, contribution, collective));
+        }
+        Operation::NeighborAlltoall => {
+            let collective = on_torus(world)?.neighbor_alltoall_init::<T>(count)?;
+            return Ok(Checked::boxed(name, contribution, collective));
+        }
     };
     Ok(Checked::boxed(name, contribution, collective))
 }
@@ -147,8 +166,18 @@ impl<T: Element> Form<T> for Collective<T> {
         Ok(active.wait().map(drop)?)
     }
 
-    fn request(&mut self) -> Option<&mut dyn Request> {
+    fn registered(&mut self) -> Option<&mut dyn Registered> {
         Some(self)
+    }
+}
+
+impl<T: Element> Registered for Collective<T> {
+    fn start(&mut self) -> Result<(), Error> {
+        Request::start(self).map(drop)
+    }
+
+    fn wait(&mut self) -> Result<(), Error> {
+        self.active().map_or(Ok(()), |active| active.wait().map(drop))
     }
 }
 
@@ -172,9 +201,10 @@ impl<T: Element, F: Form<T> + 'static> Checked<T, F> {
         call.operation == Operation::Bcast && call.root == rank
     }
 
-    /// What this rank brings.
-    fn brought(&mut self) -> &mut [T] {
-        if self.brings_output() { self.form.output_mut() } else { self.form.input() }
+    /// Where to write what this rank brings, and what that is.
+    fn brought(&mut self) -> (&mut [T], &Contribution) {
+        let array = if self.brings_output() { self.form.output_mut() } else { self.form.input() };
+        (array, &self.contribution)
     }
 
     /// What all elements are in such a round.
@@ -198,20 +228,20 @@ impl<T: Element, F: Form<T> + 'static> Checked<T, F> {
 impl<T: Element, F: Form<T> + 'static> Together for Checked<T, F> {
     fn touch(&mut self, round: u64) {
         let value = self.value(round);
-        self.brought().fill(value);
+        self.brought().0.fill(value);
     }
 
     fn prepare(&mut self, round: u64, extent: Extent) {
-        let contribution = self.contribution;
-        contribution.write(self.brought(), round, extent);
+        let (array, contribution) = self.brought();
+        contribution.write(array, round, extent);
     }
 
     fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError> {
         self.form.round(meanwhile)
     }
 
-    fn request(&mut self) -> Option<&mut dyn Request> {
-        self.form.request()
+    fn registered(&mut self) -> Option<&mut dyn Registered> {
+        self.form.registered()
     }
 
     fn check(&self, round: u64, extent: Extent) -> Result<(), BenchError> {

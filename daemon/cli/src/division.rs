@@ -17,15 +17,15 @@ pub(crate) enum OperatorKind {
     Reproducible,
 }
 
-/// What nodes do for a call with `count` elements a vector or block, and what comes together uncombined if they can't combine.
-/// Ranks are dealt to nodes in blocks, as launchers do.
+/// What nodes do for a call with `count` elements a vector or block, and what comes together uncombined if they can't combine. `None` if
+/// they do nothing: what goes between neighbours are messages.
 pub(crate) fn between_nodes(
     call: CollectiveCall,
     operator: OperatorKind,
     (ranks, nodes): (u32, u32),
     (count, element_bytes): (u64, u32),
-) -> (CollectiveShape, Option<Operands>) {
-    let kind = kind(call.operation);
+) -> Option<(CollectiveShape, Option<Operands>)> {
+    let kind = kind(call.operation)?;
     let counts = match kind {
         CollectiveKind::Barrier => Vec::new(),
         CollectiveKind::ReduceScatter
@@ -44,10 +44,15 @@ pub(crate) fn between_nodes(
         is_reproducible: operator == OperatorKind::Reproducible,
         algorithm: None,
     };
-    let ranks_of = Counts::even(ranks.into(), nodes);
-    let places: Vec<u16> = (0..nodes).flat_map(|node| (0..ranks_of.count(node)).map(move |_| node as u16)).collect();
+    let places = places(ranks, nodes);
     let division = Division::new(&shape, &places).expect("nodes are numbered as they come");
-    (division.between(), division.operands())
+    Some((division.between(), division.operands()))
+}
+
+/// The node of each rank. They are dealt out in blocks, as launchers do.
+pub(crate) fn places(ranks: u32, nodes: u32) -> Vec<u16> {
+    let ranks_of = Counts::even(ranks.into(), nodes);
+    (0..nodes).flat_map(|node| (0..ranks_of.count(node)).map(move |_| node as u16)).collect()
 }
 
 impl OperatorKind {
@@ -62,8 +67,8 @@ impl OperatorKind {
     }
 }
 
-fn kind(operation: Operation) -> CollectiveKind {
-    match operation {
+fn kind(operation: Operation) -> Option<CollectiveKind> {
+    Some(match operation {
         Operation::Barrier => CollectiveKind::Barrier,
         Operation::Bcast => CollectiveKind::Bcast,
         Operation::Reduce => CollectiveKind::Reduce,
@@ -75,5 +80,6 @@ fn kind(operation: Operation) -> CollectiveKind {
         Operation::Scatter => CollectiveKind::Scatter,
         Operation::Allgather => CollectiveKind::Allgather,
         Operation::Alltoall => CollectiveKind::Alltoall,
-    }
+        Operation::NeighborAllgather | Operation::NeighborAlltoall => return None,
+    })
 }

@@ -8,7 +8,7 @@ use std::process::Output;
 use serde_json::Value;
 use tool::{records, ropeway, stderr, stdout, table_rows};
 
-const OPERATIONS: [&str; 11] = [
+const OPERATIONS: [&str; 13] = [
     "barrier",
     "bcast",
     "reduce",
@@ -20,6 +20,8 @@ const OPERATIONS: [&str; 11] = [
     "scatter",
     "allgather",
     "alltoall",
+    "neighbor-allgather",
+    "neighbor-alltoall",
 ];
 
 const OPERATORS: [&str; 12] =
@@ -219,6 +221,17 @@ fn an_algorithm_is_for_whoever_has_a_choice() {
 }
 
 #[test]
+fn neighbours_are_written_as_in_programs_too() {
+    let args = ["overlap", "--of", "neighbor_allgather,neighbor_alltoall", "-n", "2", "--nodes", "2", "--sizes", "16K"];
+    let output = bench(&[&args[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let hidden: Vec<_> = records(&output).into_iter().filter(|record| record["metric"] == "d_o").collect();
+    let expected = [["neighbor-allgather"; 4], ["neighbor-alltoall"; 4]].concat();
+    assert_eq!(words(&hidden, "op"), owned(&expected));
+    assert_eq!(words(&coll("neighbor_alltoall", &["--sizes", "8"]), "op"), ["neighbor-alltoall"; 8]);
+}
+
+#[test]
 fn overlap_of_collectives_has_its_baseline() {
     let args =
         ["overlap", "--of", "allreduce", "--sizes", "64K", "--division", "two-level,flat", "--mode", "persistent"];
@@ -263,6 +276,8 @@ fn arguments_that_mean_nothing_are_refused() {
         2,
         "ring can't be used for this barrier",
     );
+    let channels = ["coll", "neighbor-alltoall", "-n", "4", "--nodes", "2", "--algorithm", "linear"];
+    refused(&channels, 2, "messages between neighbours, which have no algorithm: leave --algorithm out");
     refused(&["coll", "bcast", "--division", "level"], 2, "is not one of two-level, flat, multileader[:LEADERS]");
     refused(&["coll", "bcast", "--division", "multileader"], 2, "multileader:2,2 can't be used for this bcast");
     refused(&["coll", "bcast", "--division", "flat", "--mode", "oneshot"], 2, "leave --mode oneshot out");

@@ -145,6 +145,25 @@ fn what_can_not_be_combined_on_its_way_comes_together() {
     assert!(text.contains(between), "{text}");
 }
 
+#[test]
+fn neighbours_have_channels_and_it_is_said_what_leaves_a_node() {
+    let args = ["neighbor_alltoall", "-n", "16", "--nodes", "4", "--bytes", "64K"];
+    let text = stdout(&explain(&args));
+    let heading =
+        "neighbor-alltoall of 64K (8192 elements of 8 bytes) by 16 ranks on 4 nodes, a closed grid of 4 x 4\n";
+    assert!(text.starts_with(heading), "{text}");
+    // A node is a row of the grid: what goes along it stays.
+    for part in ["no schedule that nodes", "between nodes: 32 of the messages, with 2097152 bytes\n", "depth 1;"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains("predicted") && text.contains("\nSteps of participant 0:\n"), "{text}");
+    let record = &records(&explain(&[&args[..], &["--json"]].concat()))[0];
+    let numbers = ["participants", "messages", "bytes_sent", "messages_between_nodes", "bytes_between_nodes"];
+    assert_eq!(numbers.map(|key| record[key].as_u64().unwrap()), [16, 64, 64 << 16, 32, 32 << 16]);
+    let ring = &records(&explain(&["allreduce", "-n", "8", "--nodes", "4", "--algorithm", "ring", "--json"]))[0];
+    assert_eq!(ring["messages_between_nodes"], ring["messages"]);
+}
+
 /// Tables 4.1 and 2.2 of the thesis, which the schedules' own tests hold in full.
 #[test]
 fn forms_and_task_lists_are_shown() {
@@ -214,6 +233,8 @@ fn what_can_not_be_explained_says_what_can() {
     let many = "600 participants are too many to show, at most 512: put several ranks on a node with --nodes";
     refused(&["bcast", "-n", "600"], 2, many);
     refused(&["bcast", "-n", "600", "--nodes", "600"], 2, many);
+    let neighbours = ["neighbor-allgather", "-n", "600", "--nodes", "2"];
+    refused(&neighbours, 2, "600 participants are too many to show, at most 512: take fewer with -n");
     refused(
         &["allreduce", "-n", "4", "--operator", "reproducible", "--algorithm", "binomial"],
         2,

@@ -25,7 +25,7 @@ pub(super) struct CollectiveFlags {
     #[arg(long, value_name = "OPERATOR", value_parser = one_of::<Operator>(operators().map(Operator::name)))]
     op: Option<Operator>,
     /// How nodes do it, such as ring or k-nomial:4, with --nodes 2 or more, and ranks with --division flat [default: as predicted
-    /// to be fastest; see ropeway explain].
+    /// to be fastest; see ropeway explain]. What goes between neighbours are messages, which have none.
     #[arg(long, value_name = "NAME")]
     algorithm: Option<Algorithm>,
     /// Who takes part between the nodes, in turns: two-level (each node for its ranks), flat (every rank), multileader:LEADERS or
@@ -116,7 +116,15 @@ impl CollectiveFlags {
 /// Whether nodes can do this call by this algorithm, as their daemons see it.
 fn check_nodes(call: CollectiveCall, (ranks, nodes): (u32, u32), algorithm: Option<String>) -> Result<(), Failure> {
     let element_bytes = element_bytes(call) as u32;
-    let (between, _) = between_nodes(call, OperatorKind::Predefined, (ranks, nodes.min(ranks)), (1, element_bytes));
+    let between = between_nodes(call, OperatorKind::Predefined, (ranks, nodes.min(ranks)), (1, element_bytes));
+    let Some((between, _)) = between else {
+        let operation = call.operation;
+        return algorithm.map_or(Ok(()), |_| {
+            Err(Failure::Usage(format!(
+                "{operation} is made of messages between neighbours, which have no algorithm: leave --algorithm out, or use --division flat"
+            )))
+        });
+    };
     let between = CollectiveShape { algorithm, ..between };
     schedules::choose(&between, &CostTable::default()).map(drop).map_err(Failure::Usage)
 }

@@ -58,8 +58,8 @@ fn own_words(name: Name, id: &str) -> Option<&'static str> {
         (Compare, "ranks") => "Ranks: messages go between pairs of them, and all take part in the rest",
         (Boum, "ranks") => "Ranks at most: programs run on 1, 2, 4, 8 … up to so many",
         (Coll, "sizes") => {
-            "Bytes of the vector (bcast, reductions, scans), of each rank's block (gather, scatter, allgather, reduce-scatter), or of \
-             the block for each rank (alltoall)"
+            "Bytes of the vector (bcast, reductions, scans), of each rank's block (gather, scatter, both allgathers, reduce-scatter), or \
+             of the block for each rank (alltoall) or neighbour (neighbor-alltoall)"
         }
         (Overlap, "sizes") => "Bytes of a message; with --of as those of coll",
         (Compare, "sizes") => "Bytes of a message; of collectives as those of coll [default: what is telling of each]",
@@ -94,7 +94,7 @@ fn own_words(name: Name, id: &str) -> Option<&'static str> {
         }
         (Skew, "iters") => "Rounds in a run [default: 1]",
         (Skew, "seconds") => "How long the receiver is late",
-        (Overlap, "of") => "Collectives to hide instead of messages",
+        (Overlap, "of") => "Collectives to hide instead of messages: those of coll",
         (Transparency, "of") => "Programs to compare: is, cg [default: both]",
         _ => return None,
     })
@@ -193,7 +193,8 @@ that keeps the core busy, and one that sleeps. Between nodes the floor of what m
 hides, with a thread that sends and one that receives; the floor of their time (t_y) is the line's rate, if --rate sets one.
 With one rank a node, as with -n 4 --nodes 4, d_o of collectives has such a floor too: a thread of each rank that does the same
 over bare connections to all others, moving no more than has to be moved. Those with several ranks a node have none, because
-these share memory, and neither have barrier, bcast, reduce, scan and exscan, because what is best of them depends on the size.
+these share memory, and neither have barrier, bcast, reduce, scan and exscan, because what is best of them depends on the size, nor
+collectives of neighbours.
 
 Ropeway's daemons drive what was started, whatever programs do. Beside that, baselines can be measured whose programs drive
 it themselves, so that nothing moves unless they wait: messages with --progress both, and collectives as schedules of messages
@@ -203,6 +204,7 @@ makes the four combinations of notification and progress, in turns in one run.",
             "overlap --nodes 2 --netns --rate 1gbit",
             "overlap --nodes 2 --wait polling,blocking --progress both --sizes 1M",
             "overlap --of allgather,alltoall -n 4 --sizes 64K",
+            "overlap --of neighbor-allgather,neighbor-alltoall -n 4 --nodes 2 --sizes 64K",
             "overlap --of allreduce -n 4 --nodes 4 --netns --rate 1gbit",
         ],
     },
@@ -220,9 +222,12 @@ than cores not all can begin at once: windows that somebody comes late to are le
 behind computation (d_o) is measured beside it; and of what is registered the start, the call alone: rank 0's, when it is the first
 to come and when it is the last, which does the work if that is little.
 
+Neighbours are those in a grid of all ranks that is closed in each dimension: two dimensions, as even as possible, so four neighbours
+each, or a ring if the number of ranks is prime. Their collectives are persistent channels, or one-shot messages.
+
 Baselines whose programs drive collectives themselves, as schedules of messages between ranks, are measured in turns with
 --division two-level,flat.",
-        examples: &["coll allreduce -n 4 --sizes 8,64K,1M --op max", "coll allgather -n 8 --nodes 2 --division two-level,flat,multileader:2,multigroup:2", "coll allreduce -n 4 --division two-level,flat --algorithm ring --mode persistent"],
+        examples: &["coll allreduce -n 4 --sizes 8,64K,1M --op max", "coll neighbor-alltoall -n 16 --nodes 4 --sizes 1K,64K", "coll allgather -n 8 --nodes 2 --division two-level,flat,multileader:2,multigroup:2", "coll allreduce -n 4 --division two-level,flat --algorithm ring --mode persistent"],
     },
     Page {
         name: Name::Compare,

@@ -34,6 +34,9 @@ pub(super) fn check(bench: &str, kinds: &[Kind], flags: &Flags) -> Result<(), Fa
     if ranks < 2 {
         return Err(Failure::Usage(format!("{bench} needs at least 2 ranks: use -n 2")));
     }
+    if let Some(kind) = kinds.iter().find(|kind| kind.operation().is_some_and(Operation::has_neighbors)) {
+        return Err(Failure::Usage(format!("{bench} does not know {kind}: see coll and overlap")));
+    }
     if let Some(kernel) = kinds.iter().find(|kind| flags.touch && Kind::OF_KERNELS.contains(kind)) {
         return Err(Failure::Usage(format!("{kernel} writes what it sends: leave --touch out")));
     }
@@ -97,6 +100,14 @@ const BATCH_S: f64 = 0.02;
 mod tests {
     use super::*;
     use crate::bench::Command;
+
+    #[test]
+    fn what_the_other_side_does_not_do_is_refused() {
+        let line = "bench compare --of bcast,neighbor_alltoall";
+        let Command::One(flags) = Command::typed(line).unwrap() else { panic!("{line}") };
+        let Err(Failure::Usage(why)) = check("compare", &kinds(&flags), &flags) else { panic!("{line}") };
+        assert_eq!(why, "compare does not know neighbor-alltoall: see coll and overlap");
+    }
 
     #[test]
     fn a_barrier_is_measured_once_whatever_the_sizes_of_others() {

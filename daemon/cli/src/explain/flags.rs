@@ -12,7 +12,7 @@ use ropeway_schedule::form::Form;
 use ropeway_schedule::{Algorithm, CostTable, Shape};
 
 use crate::configuration;
-use crate::division::{OperatorKind, between_nodes};
+use crate::division::{OperatorKind, between_nodes, places};
 use crate::failure::Failure;
 use crate::run::RANKS_MAX;
 use crate::words::one_of;
@@ -22,6 +22,9 @@ use crate::words::one_of;
 /// Nothing runs: collectives are divided between nodes, and schedules made and checked, as daemons do it for programs. The costs are those that
 /// the daemon of this machine is configured to, as the first node of a job. Within a node ranks meet in its memory and need no schedule, so that a node's ranks are
 /// one participant; with as many nodes as ranks every rank is.
+///
+/// What goes between neighbours, in the grid that ropeway bench coll --help describes, are messages of persistent channels from rank to rank,
+/// and no schedule of nodes: every rank is a participant, and it is counted what goes between nodes.
 #[derive(Args)]
 #[command(after_help = help())]
 pub(crate) struct Flags {
@@ -34,8 +37,8 @@ pub(crate) struct Flags {
     /// Nodes that the ranks live on, in order and evenly [default: as many as ranks].
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     nodes: Option<u32>,
-    /// Bytes: of the vector (bcast, reductions, scans), of each rank's block (gather, scatter, allgather, reduce-scatter), or of
-    /// the block for each rank (alltoall), with suffixes K, M, G for powers of 1024 [default: 8].
+    /// Bytes: of the vector (bcast, reductions, scans), of each rank's block (gather, scatter, both allgathers, reduce-scatter), or
+    /// of the block for each rank (alltoall) or neighbour (neighbor-alltoall), with suffixes K, M, G for powers of 1024 [default: 8].
     #[arg(long, value_name = "SIZE", value_parser = size_or_none)]
     bytes: Option<Size>,
     /// Bytes of an element; vectors are cut between elements [default: 8].
@@ -95,11 +98,14 @@ pub(super) enum FormName {
 /// A collective of a job.
 pub(super) struct Job {
     pub(super) operation: Operation,
-    /// What happens of it between the nodes.
+    /// What participants do: what happens of it between the nodes, or between neighbours.
     pub(super) shape: Shape,
     /// What comes together uncombined.
     pub(super) operands: Option<Operands>,
     pub(super) ranks: u32,
+    pub(super) nodes: u32,
+    /// The node of each participant.
+    pub(super) places: Vec<u16>,
     /// What was given as bytes.
     pub(super) bytes: u64,
     pub(super) element_bytes: u64,
@@ -124,13 +130,19 @@ impl Flags {
         }
         let call = CollectiveCall { root: self.root.unwrap_or(0), ..CollectiveCall::of(self.operation) };
         let operator = self.operator.unwrap_or(OperatorKind::Predefined);
-        let (between, operands) = between_nodes(call, operator, (self.ranks, nodes), (count, element_bytes));
+        let between = between_nodes(call, operator, (self.ranks, nodes), (count, element_bytes));
+        let (shape, operands) = between.map_or_else(
+            || (call.shape(self.ranks, count as usize), None),
+            |(between, operands)| (schedules::shape(&between), operands),
+        );
         let (table, costs_from) = self.table()?;
         Ok(Job {
             operation: self.operation,
-            shape: schedules::shape(&between),
+            places: places(shape.size, nodes),
+            shape,
             operands,
             ranks: self.ranks,
+            nodes,
             bytes,
             element_bytes: element_bytes.into(),
             table,
@@ -154,16 +166,22 @@ impl Flags {
                 self.ranks
             ));
         }
-        if nodes > PARTICIPANTS_MAX {
+        let (participants, instead) = if self.operation.has_neighbors() {
+            (self.ranks, "take fewer with -n")
+        } else {
+            (nodes, "put several ranks on a node with --nodes")
+        };
+        if participants > PARTICIPANTS_MAX {
             return refuse(format!(
-                "{nodes} participants are too many to show, at most {PARTICIPANTS_MAX}: put several ranks on a node with --nodes"
+                "{participants} participants are too many to show, at most {PARTICIPANTS_MAX}: {instead}"
             ));
         }
-        if self.participant >= nodes {
-            return refuse(format!("participant {} does not exist: name one of 0 to {}", self.participant, nodes - 1));
+        if self.participant >= participants {
+            let last = participants - 1;
+            return refuse(format!("participant {} does not exist: name one of 0 to {last}", self.participant));
         }
         match &self.algorithm {
-            Some(algorithm) if algorithm.is_among_ranks() && nodes < self.ranks => {
+            Some(algorithm) if algorithm.is_among_ranks() && participants < self.ranks => {
                 refuse(format!("{algorithm} is for ranks, and nodes are the participants here: leave --nodes out"))
             }
             _ => Ok(()),
@@ -235,6 +253,7 @@ Examples:
   ropeway explain allgather -n 9 --bytes 1K --algorithm bruck:2 --participant 4
   ropeway explain allgather -n 8 --algorithm standard-exchange:1 --form eager --tasks
   ropeway explain reduce -n 128 --bytes 8M --algorithm radix-k:4,4,8 --json
+  ropeway explain neighbor-alltoall -n 16 --nodes 4 --bytes 64K
   ropeway explain allreduce -n 64 --bytes 1M --config ropewayd.toml
 ";
 

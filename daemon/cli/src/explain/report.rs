@@ -1,6 +1,6 @@
 //! The explanation in words and as JSON.
 
-use ropeway_bench::{Operation, Size, Table};
+use ropeway_bench::{Operation, Size, Table, torus};
 use ropeway_proto::division::Operands;
 use ropeway_schedule::tasks::{self, Task};
 use ropeway_schedule::{Action, Buffer, BuildError, Candidate, Schedule, Side, Slice, Step, Unsuitable};
@@ -27,6 +27,8 @@ struct Record<'a> {
     messages: u64,
     signals: u64,
     bytes_sent: u64,
+    messages_between_nodes: u64,
+    bytes_between_nodes: u64,
     depth: u32,
     steps: u64,
     scratch_bytes_max: u64,
@@ -78,6 +80,7 @@ struct SliceRecord {
 impl Explanation {
     pub(super) fn json(&self) -> String {
         let (shape, table, proof) = (self.shape(), self.table(), &self.proof);
+        let (messages_between_nodes, bytes_between_nodes) = self.sent_between_nodes();
         let record = Record {
             operation: self.job.operation.name(),
             between_nodes: shape.collective.name(),
@@ -101,6 +104,8 @@ impl Explanation {
             messages: proof.messages,
             signals: proof.signals,
             bytes_sent: proof.elements * self.job.element_bytes,
+            messages_between_nodes,
+            bytes_between_nodes,
             depth: proof.depth,
             steps: proof.steps,
             scratch_bytes_max: proof.scratch_elements * self.job.element_bytes,
@@ -152,8 +157,13 @@ impl Explanation {
 
     pub(super) fn text(&self) -> String {
         let mut text = self.heading();
-        text += &format!("\n{}", self.candidates());
-        text += &self.reasons_against();
+        if self.job.operation.has_neighbors() {
+            text += CHANNELS;
+        } else {
+            text += &self.costs();
+            text += &format!("\n{}", self.candidates());
+            text += &self.reasons_against();
+        }
         text += &format!("\n{}", self.summary());
         text + &format!("\n{}", self.participants())
     }
@@ -179,7 +189,7 @@ impl Explanation {
     }
 
     fn heading(&self) -> String {
-        let (shape, job, table) = (self.shape(), &self.job, self.table());
+        let (shape, job) = (self.shape(), &self.job);
         let operation = job.operation;
         let size = Size(job.bytes as usize);
         let what = if operation == Operation::Barrier {
@@ -187,23 +197,28 @@ impl Explanation {
         } else {
             format!("{operation} of {size} ({} elements of {} bytes)", job.bytes / job.element_bytes, job.element_bytes)
         };
-        let who = if shape.size == job.ranks {
+        let who = if operation.has_neighbors() {
+            let lengths: Vec<_> = torus(job.ranks).iter().map(u32::to_string).collect();
+            format!("{} ranks on {} nodes, a closed grid of {}", job.ranks, job.nodes, lengths.join(" x "))
+        } else if shape.size == job.ranks {
             format!("{} ranks, each a participant of its own", job.ranks)
         } else {
             format!("{} ranks on {} nodes; a node's ranks take part as one", job.ranks, shape.size)
         };
+        format!("{what} by {who}\n{}", self.between())
+    }
+
+    fn costs(&self) -> String {
+        let table = self.table();
         format!(
-            "{what} by {who}\n\
-             {between}\
-             cost: overhead {} ns at each end of a message, latency {} ns; a byte {} ns, to combine {} ns, to copy {} ns\n\
+            "cost: overhead {} ns at each end of a message, latency {} ns; a byte {} ns, to combine {} ns, to copy {} ns\n\
              costs from: {}\n",
             table.overhead_ns,
             table.latency_ns,
             table.byte_ns,
             table.combine_byte_ns,
             table.copy_byte_ns,
-            job.costs_from,
-            between = self.between()
+            self.job.costs_from
         )
     }
 
@@ -264,8 +279,14 @@ impl Explanation {
     fn summary(&self) -> String {
         let proof = &self.proof;
         let bytes = |elements: u64| elements * self.job.element_bytes;
+        let between_nodes = match self.sent_between_nodes() {
+            // Nodes that take part send to nobody else.
+            (messages, _) if messages == proof.messages => String::new(),
+            (messages, bytes) => format!("between nodes: {messages} of the messages, with {bytes} bytes\n"),
+        };
         format!(
             "{}: {} messages with {} bytes, {} signals, depth {}; {} steps, at most {} bytes of scratch memory each\n\
+             {between_nodes}\
              checked: every message matched, no circles, everything in bounds, no races\n",
             self.shown.algorithm,
             proof.messages,
@@ -275,6 +296,23 @@ impl Explanation {
             proof.steps,
             bytes(proof.scratch_elements)
         )
+    }
+
+    /// How many messages leave their node, and their bytes.
+    fn sent_between_nodes(&self) -> (u64, u64) {
+        let node = |participant: u32| self.job.places[participant as usize];
+        let (mut messages, mut bytes) = (0, 0);
+        for schedule in &self.schedules {
+            for step in schedule.steps() {
+                if let Action::Send { peer, from } = step.action
+                    && node(peer) != node(schedule.me())
+                {
+                    messages += 1;
+                    bytes += from.length * self.job.element_bytes;
+                }
+            }
+        }
+        (messages, bytes)
     }
 
     fn participants(&self) -> String {
@@ -347,5 +385,10 @@ fn words(action: &Action) -> String {
     }
 }
 
+/// What neighbours have instead of a choice.
+const CHANNELS: &str = "\
+no schedule that nodes carry out, and no choice: each message has a persistent channel of its own, which is bound at init. Within a node ranks
+move it themselves, between nodes it goes as all messages do. Steps are what each rank starts and gets, all at once.
+";
 const PARTICIPANTS_SHOWN: usize = 16;
 const STEPS_SHOWN: usize = 48;
