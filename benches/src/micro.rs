@@ -72,7 +72,7 @@ impl Arrays {
         let sources = [first, second];
         let sources = if operator.is_some() { &sources[..] } else { &sources[..1] };
         let elements = self.bytes / element.bytes() as u64;
-        self.segment.fold(operator.unwrap_or(Operator::Sum), element, (sources, 0), second, elements)
+        self.segment.fold(operator.unwrap_or(Operator::Sum), element, (sources, &[second]), 0, elements)
     }
 }
 

@@ -96,7 +96,7 @@ pub fn measure_combining(budget: Duration) -> io::Result<f64> {
     while rounds < ROUNDS_MIN || begin.elapsed() < budget {
         for at in (0..ground.area_bytes).step_by(PIECE_BYTES as usize) {
             let begin = Instant::now();
-            let combined = ground.segment.fold(Operator::Sum, element, (&[into, from], at), into + at, PIECE_BYTES / 8);
+            let combined = ground.segment.fold(Operator::Sum, element, (&[into, from], &[into]), at, PIECE_BYTES / 8);
             combined.map_err(io::Error::other)?;
             shortest = shortest.min(begin.elapsed());
         }

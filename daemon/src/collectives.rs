@@ -317,7 +317,7 @@ fn do_piece_at(
             let end = end_of(total);
             let sources = if side == Side::Left { [from, into] } else { [into, from] };
             let elements = (end - at) / element.bytes() as u64;
-            let _ = segment.fold(operator, element, (&sources, at), into + at, elements);
+            let _ = segment.fold(operator, element, (&sources, &[into]), at, elements);
             (step, total, end)
         }
         CollectiveWork::Done { .. } | CollectiveWork::Failed { .. } => unreachable!("these are no work"),

@@ -24,11 +24,11 @@ pub fn combine(operator: Operator, element: ElementType, left: &mut [u8], right:
 }
 
 impl JobSegment {
-    /// `into[i] = sources[0][i] ∘ sources[1][i] ∘ …`, for arrays of `elements` elements that begin at these offsets.
+    /// `into[i] = sources[0][i] ∘ sources[1][i] ∘ …`, for each of `into`, and arrays of `elements` elements that begin at these offsets.
     ///
-    /// The sources, all of them shifted by so many bytes, are in the order of ranks. `into` may be one of them; if it overlaps one
-    /// otherwise, its content is undefined. Offsets need not be aligned. A single source is copied. Without sources or elements
-    /// nothing happens.
+    /// All of them are shifted by so many bytes. The sources are in the order of ranks. What is written may be one of them; if it
+    /// overlaps one otherwise, its content is undefined. Offsets need not be aligned. A single source is copied. Without sources or
+    /// elements nothing happens.
     ///
     /// # Panics
     /// If the operator is not defined for the elements (`Operator::is_defined_for`).
@@ -36,19 +36,18 @@ impl JobSegment {
         &self,
         operator: Operator,
         element: ElementType,
-        (sources, shift): (&[u64], u64),
-        into: u64,
+        (sources, into): (&[u64], &[u64]),
+        shift: u64,
         elements: u64,
     ) -> Result<(), OutOfBounds> {
         assert!(operator.is_defined_for(element), "{operator} is not defined for {element:?}");
         let (Some((first, others)), 1..) = (sources.split_first(), elements) else { return Ok(()) };
         let bytes = elements.checked_mul(element.bytes() as u64);
-        let bytes = bytes.ok_or(OutOfBounds { offset: into, bytes: u64::MAX })?;
+        let bytes = bytes.ok_or(OutOfBounds { offset: *first, bytes: u64::MAX })?;
         // All of them at once, so that nothing is written if one is refused.
-        for &offset in sources {
+        for &offset in sources.iter().chain(into) {
             self.part(offset, shift, bytes, bytes)?;
         }
-        self.part(into, 0, bytes, bytes)?;
         let (mut left, mut right) = (Chunk::new(), Chunk::new());
         for at in (0..bytes).step_by(CHUNK_BYTES) {
             let part_bytes = (bytes - at).min(CHUNK_BYTES as u64);
@@ -60,7 +59,9 @@ impl JobSegment {
             for &other in others {
                 combine(operator, element, result, right.load(part(other)?));
             }
-            self.part(into, at, part_bytes, bytes)?.store(result);
+            for &target in into {
+                part(target)?.store(result);
+            }
         }
         Ok(())
     }

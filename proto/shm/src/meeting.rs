@@ -22,7 +22,7 @@
 //! Elements are combined by a user-defined operator in the members' processes alone, so the daemon takes no such pieces,
 //! however little the work is. It calls the members' combiners instead: threads that work while their programs compute.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -160,14 +160,15 @@ impl Stage {
         self.pieces == 1 && self.share.is_doable()
     }
 
+    // Offsets were checked at registration; who changes them since harms his own job.
+
     fn do_piece(&self, job: &JobSegment, piece: u32) {
         let (piece, pieces, units) = (u64::from(piece), u64::from(self.pieces), self.share.units());
-        self.do_units(job, units * piece / pieces..units * (piece + 1) / pieces);
+        let _ = self.share.work(job, units * piece / pieces..units * (piece + 1) / pieces);
     }
 
-    fn do_units(&self, job: &JobSegment, units: Range<u64>) {
-        // Offsets were checked at registration; who changes them since harms his own job.
-        let _ = self.share.work(job, units);
+    fn do_all(&self, job: &JobSegment) {
+        let _ = self.share.work_at_once(job);
     }
 }
 
@@ -320,7 +321,7 @@ impl Meeting {
         let is_done = self.with_hands_on(member, || {
             let is_open = self.closed().is_none();
             if is_open {
-                stage.do_units(&self.job, 0..stage.share.units());
+                stage.do_all(&self.job);
             }
             is_open
         });
@@ -365,7 +366,7 @@ impl Meeting {
     pub fn resume(&self, round: u32) -> bool {
         let stage = &self.stages[1];
         if stage.is_small() {
-            stage.do_units(&self.job, 0..stage.share.units());
+            stage.do_all(&self.job);
             self.end_stage(round, 1);
         } else {
             self.open_stage(round, 1);

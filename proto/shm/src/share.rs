@@ -16,6 +16,7 @@ use ropeway_proto::collective::{CollectiveMember, CollectiveShape};
 use ropeway_proto::operator::{ElementType, Operator};
 
 use crate::job::{JobSegment, OutOfBounds};
+use crate::mapped;
 use crate::user_function::UserFunction;
 
 pub use spanning::own_buffers;
@@ -69,6 +70,8 @@ enum Act {
 /// Copies of so much leave nothing in the caches for those who read the results, and go past them: a third faster then, and a third
 /// slower, with reading, if there is less.
 const STREAMED_BYTES_MIN: u64 = 64 << 20;
+/// Of more than so much, memory is busy enough without being asked for all of it beforehand.
+const PREFETCHED_BYTES_MAX: u64 = 8 << 10;
 /// Page tables for more would be large themselves.
 const POPULATED_BYTES_MAX: u64 = 1 << 30;
 
@@ -93,14 +96,13 @@ impl Act {
         }
     }
 
-    /// Where its vectors lie.
-    fn offsets(&self) -> impl Iterator<Item = u64> {
-        let (from, to) = match self {
+    /// Where the vectors lie that it reads, and that it writes.
+    fn offsets(&self) -> (&[u64], &[u64]) {
+        match self {
             Self::Copy { from, to } => (slice::from_ref(from), &to[..]),
             Self::Exchange { from, to } => (&from[..], &to[..]),
             Self::Fold { from, to } | Self::Scan { from, to } | Self::Exscan { from, to } => (&from[..], &to[..]),
-        };
-        from.iter().chain(to).copied()
+        }
     }
 
     /// How many vectors are read or written besides one.
@@ -167,7 +169,27 @@ impl Share {
             return;
         }
         for task in &self.tasks {
-            task.act.offsets().for_each(|offset| job.segment().populate(offset, bytes(task)));
+            let (from, to) = task.act.offsets();
+            from.iter().chain(to).for_each(|&offset| job.segment().populate(offset, bytes(task)));
+        }
+    }
+
+    /// Does all the work, which is little.
+    pub(crate) fn work_at_once(&self, job: &JobSegment) -> Result<(), OutOfBounds> {
+        if self.work_bytes <= PREFETCHED_BYTES_MAX {
+            self.tasks.iter().for_each(|task| self.prefetch(job, task));
+        }
+        self.work(job, 0..self.units())
+    }
+
+    /// What is written comes first: of what is read the first lines are needed at once anyway.
+    fn prefetch(&self, job: &JobSegment, task: &Task) {
+        let bytes = task.length * self.element_bytes;
+        let (from, to) = task.act.offsets();
+        for (offsets, is_written) in [(to, true), (from, false)] {
+            for start in offsets.iter().filter_map(|&offset| job.range(offset, bytes)) {
+                mapped::prefetch(start, bytes as usize, is_written);
+            }
         }
     }
 
@@ -191,23 +213,20 @@ impl Share {
                 let [from, to] = [from, to].map(|offsets| offsets.map(|offset| offset + skipped));
                 job.exchange(from, to, (elements.end - elements.start) * self.element_bytes)
             }
-            Act::Fold { from, to } => {
-                self.fold(job, from, to[0], elements)?;
-                self.spread(job, to[0], &to[1..], elements)
-            }
+            Act::Fold { from, to } => self.fold(job, from, to, elements),
             Act::Scan { from, to } => {
                 let more = from.len() - to.len();
                 match &from[..=more] {
                     [from] => self.spread(job, *from, &to[..1], elements)?,
-                    first => self.fold(job, first, to[0], elements)?,
+                    first => self.fold(job, first, &to[..1], elements)?,
                 }
                 let mut others = to.windows(2).zip(&from[more + 1..]);
-                others.try_for_each(|(to, &from)| self.fold(job, &[to[0], from], to[1], elements))
+                others.try_for_each(|(to, &from)| self.fold(job, &[to[0], from], &to[1..], elements))
             }
             // From the last to the first, because in place an output takes the place of an input that those behind it need.
             Act::Exscan { from, to } => (0..to.len()).rev().try_for_each(|index| {
                 let sources = &from[..index + from.len() - to.len()];
-                self.fold(job, sources, to[index], elements)
+                self.fold(job, sources, &to[index..=index], elements)
             }),
         }
     }
@@ -226,16 +245,16 @@ impl Share {
         })
     }
 
-    fn fold(&self, job: &JobSegment, from: &[u64], into: u64, elements: &Range<u64>) -> Result<(), OutOfBounds> {
+    fn fold(&self, job: &JobSegment, from: &[u64], into: &[u64], elements: &Range<u64>) -> Result<(), OutOfBounds> {
         let bytes = elements.start * self.element_bytes..elements.end * self.element_bytes;
         match &self.operator {
             ShareOperator::Predefined(operator, element) => {
                 let count = elements.end - elements.start;
-                job.fold(*operator, *element, (from, bytes.start), into + bytes.start, count)
+                job.fold(*operator, *element, (from, into), bytes.start, count)
             }
             ShareOperator::User(Some(function)) => {
                 let mut function = function.lock().expect("a function that panics ends its process");
-                job.fold_by(&mut **function, from, into, bytes)
+                job.fold_by(&mut **function, (from, into), bytes)
             }
             ShareOperator::None | ShareOperator::User(None) => Ok(()),
         }

@@ -19,15 +19,14 @@ pub trait UserFunction: Send {
 }
 
 impl JobSegment {
-    /// `into[i] = sources[0][i] ∘ sources[1][i] ∘ …`, for these bytes of arrays that begin at these offsets.
+    /// `into[i] = sources[0][i] ∘ sources[1][i] ∘ …`, for each of `into`, and these bytes of arrays that begin at these offsets.
     ///
-    /// The sources are in the order of ranks, and combined in it. `into` may be one of them; if it overlaps one otherwise, its
+    /// The sources are in the order of ranks, and combined in it. What is written may be one of them; if it overlaps one otherwise, its
     /// content is undefined. Without sources nothing happens.
     pub fn fold_by(
         &self,
         function: &mut dyn UserFunction,
-        sources: &[u64],
-        into: u64,
+        (sources, into): (&[u64], &[u64]),
         bytes: Range<u64>,
     ) -> Result<(), OutOfBounds> {
         let Some((&first, others)) = sources.split_first() else { return Ok(()) };
@@ -43,7 +42,9 @@ impl JobSegment {
                 self.read(&array(other), at, &mut function.room()[1][part])?;
                 function.combine(part_bytes as usize);
             }
-            self.write(&array(into), at, &function.room()[0][part])?;
+            for &target in into {
+                self.write(&array(target), at, &function.room()[0][part])?;
+            }
             at += part_bytes;
         }
         Ok(())

@@ -225,7 +225,7 @@ fn check_fold(case: &Case) -> Result<(), TestCaseError> {
     let (first, others) = arrays.split_first().unwrap();
     let expected = others.iter().fold(first.clone(), |l, r| combined(*operator, *element, &l, r));
     let elements = (bytes / element.bytes()) as u64;
-    JOB.fold(*operator, *element, (&places[..arrays.len()], 0), places[*into], elements).unwrap();
+    JOB.fold(*operator, *element, (&places[..arrays.len()], &[places[*into]]), 0, elements).unwrap();
     prop_assert!(is_same(*operator, *element, &read(&JOB, places[*into], bytes), &expected));
     prop_assert_eq!(read(&JOB, places[*into] - 8, 8), [0xee; 8], "nothing before is touched");
     prop_assert_eq!(read(&JOB, places[*into] + bytes as u64, 8), [0xee; 8], "nor behind");
@@ -277,7 +277,7 @@ fn nothing_is_written_if_a_source_is_out_of_bounds() {
     let (element, start) = (ElementType::plain(Scalar::F64), job.arena(0).start);
     let end = job.channels().end;
     write(&job, start, &[7; 16 << 10]);
-    let fold = |sources: &[u64], into, elements| job.fold(Operator::Sum, element, (sources, 0), into, elements);
+    let fold = |sources: &[u64], into, elements| job.fold(Operator::Sum, element, (sources, &[into]), 0, elements);
     for wrong in [end - 8, end, u64::MAX, u64::MAX - 8] {
         let refused = Err(OutOfBounds { offset: wrong, bytes: 16 << 10 });
         assert_eq!(fold(&[start, wrong], start, 2 << 10), refused);
@@ -289,13 +289,32 @@ fn nothing_is_written_if_a_source_is_out_of_bounds() {
     assert_eq!(read(&job, start, 16 << 10), [7; 16 << 10]);
 }
 
+/// More than a chunk; one of the places is a source.
+#[test]
+fn a_result_goes_to_several_places() {
+    const BYTES: u64 = 20 << 10;
+    const SHIFT: u64 = 3;
+    let job = job();
+    let (element, start) = (ElementType::plain(Scalar::U8), job.arena(0).start);
+    let place = |number: u64| start + number * 2 * BYTES;
+    for number in 0..2 {
+        write(&job, place(number) + SHIFT, &[number as u8 + 1; BYTES as usize]);
+    }
+    let into = [place(2), place(1), place(3)];
+    job.fold(Operator::Sum, element, (&[place(0), place(1)], &into), SHIFT, BYTES).unwrap();
+    for place in into {
+        assert_eq!(read(&job, place + SHIFT, BYTES as usize), [3; BYTES as usize]);
+    }
+    assert_eq!(read(&job, place(0) + SHIFT, BYTES as usize), [1; BYTES as usize]);
+}
+
 #[test]
 fn without_sources_or_elements_nothing_happens() {
     let job = job();
     let (element, start) = (ElementType::plain(Scalar::U8), job.arena(0).start);
     write(&job, start, &[7; 8]);
-    assert_eq!(job.fold(Operator::Sum, element, (&[], 0), start, 8), Ok(()));
-    assert_eq!(job.fold(Operator::Sum, element, (&[start, start], 0), start, 0), Ok(()));
+    assert_eq!(job.fold(Operator::Sum, element, (&[], &[start]), 0, 8), Ok(()));
+    assert_eq!(job.fold(Operator::Sum, element, (&[start, start], &[start]), 0, 0), Ok(()));
     assert_eq!(read(&job, start, 8), [7; 8]);
 }
 
