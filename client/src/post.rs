@@ -42,6 +42,7 @@ pub(crate) struct PostOffice {
 struct Outlet {
     sender: PostSender,
     is_open: bool,
+    has_lockers: bool,
 }
 
 /// Which ranks of this node an endpoint may mean, beside our own.
@@ -72,33 +73,46 @@ impl PostOffice {
         Self { job, local_rank, first_rank, senders, inbox }
     }
 
-    /// Sends a message through a lane, with so many looks for a free cell before the core is yielded. False if it has to take the
-    /// detour.
+    /// Sends a message through a lane, with so many looks for a free cell before the core is yielded, and for a free locker. False
+    /// if it has to take the detour.
     #[inline]
     pub(crate) fn send(&self, endpoint: &Endpoint, message: &[u8], looks: u32) -> bool {
         let Some(dest) = self.neighbour(endpoint.comm, endpoint.peer) else { return false };
         if message.len() > POST_BYTES_MAX {
             return false;
         }
-        let envelope =
-            PostEnvelope { comm: endpoint.comm, tag: endpoint.tag.unwrap_or_default(), bytes: message.len() };
+        let tag = endpoint.tag.unwrap_or_default();
+        let envelope = PostEnvelope { comm: endpoint.comm, tag, bytes: message.len(), locker: 0 };
         let lane = self.lane_to(dest);
-        let is_sent = self.send_to((dest, &lane), &envelope, message, looks);
+        let is_sent = self.send_to((dest, &lane), envelope, message, looks);
         if is_sent {
             self.wake((dest, &lane));
         }
         is_sent
     }
 
-    fn send_to(&self, (dest, lane): (u32, &PostLane<'_>), envelope: &PostEnvelope, message: &[u8], looks: u32) -> bool {
-        let mut outlet = self.senders[dest as usize].lock().expect(NO_PANIC);
+    fn send_to(
+        &self,
+        (dest, lane): (u32, &PostLane<'_>),
+        mut envelope: PostEnvelope,
+        message: &[u8],
+        looks: u32,
+    ) -> bool {
+        let outlet = &mut *self.senders[dest as usize].lock().expect(NO_PANIC);
         // Without memory there is the detour.
         outlet.is_open = outlet.is_open || self.job.open_post_lane(self.local_rank, dest).is_ok();
         if !outlet.is_open || !outlet.sender.may_send(lane) || !has_room(&outlet.sender, lane, looks) {
             return false;
         }
-        lane.write(outlet.sender.number(), message);
-        outlet.sender.send(lane, envelope)
+        if envelope.is_long() {
+            outlet.has_lockers = outlet.has_lockers || self.job.open_post_lockers(self.local_rank, dest).is_ok();
+            match find_locker(&outlet.sender, lane, looks).filter(|_| outlet.has_lockers) {
+                Some(locker) => envelope.locker = locker,
+                None => return false,
+            }
+        }
+        lane.write(outlet.sender.number(), &envelope, message);
+        outlet.sender.send(lane, &envelope)
     }
 
     /// The daemon is about to be given a message to send by the operation on this slot.
@@ -238,6 +252,16 @@ fn has_room(sender: &PostSender, lane: &PostLane<'_>, looks: u32) -> bool {
         }
     }
     false
+}
+
+/// A locker that is free, or soon is. Nobody yields for one: there are few, so a receiver that computes leaves them full, and what
+/// follows can as well take the detour.
+fn find_locker(sender: &PostSender, lane: &PostLane<'_>, looks: u32) -> Option<usize> {
+    let look_again = |_| {
+        hint::spin_loop();
+        sender.free_locker(lane)
+    };
+    sender.free_locker(lane).or_else(|| (0..looks).find_map(look_again))
 }
 
 /// A lane in which the next message has not come yet.

@@ -5,14 +5,15 @@ mod common;
 use std::sync::Barrier;
 use std::thread;
 
-use common::numbered::{EDGE, LARGE, SMALL, assert_is, message};
+use common::numbered::{EDGES, LARGE, SMALL, assert_is, message};
 use common::{Cluster, everybody, everywhere, pair, soon};
 use fastrand::Rng;
 use ropeway::{ANY_SOURCE, ANY_TAG, Buffer, Communicator, Error, Status, WaitMode};
 
 const MANY: u32 = 100;
-/// More than a lane holds, and less than the daemon keeps of what nobody has asked for.
-const BURST: u32 = 30;
+/// More than a lane holds, and more than it holds of those that need a locker.
+const BURST: u32 = 90;
+const LONG_BURST: u32 = 30;
 
 /// The part of this file that runs in processes of their own.
 #[test]
@@ -144,21 +145,49 @@ fn a_receive_that_was_withdrawn_gets_nothing() {
 }
 
 #[test]
-fn a_lane_that_is_full_holds_nobody_up() {
-    everywhere(2, |world| {
-        if world.rank() == 0 {
-            (0..BURST).for_each(|number| world.send(&[number], 1, (number % 2) as i32).unwrap());
-            world.barrier().unwrap();
-        } else {
-            // All of them are here before the first is received, and those with the other tag first.
-            world.barrier().unwrap();
-            for number in (1..BURST).step_by(2).chain((0..BURST).step_by(2)) {
-                let mut received = [0];
-                world.recv(&mut received, 0, (number % 2) as i32).unwrap();
-                assert_eq!(received, [number]);
-            }
+fn messages_that_need_a_locker_need_no_daemon() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = pair(&cluster);
+    let before = cluster.counter(0, "commands");
+    let exchange = |world: Communicator| {
+        let peer = 1 - world.rank();
+        for (number, bytes) in (0..MANY).zip([EDGES[1], EDGES[2], SMALL].into_iter().cycle()) {
+            let mut theirs = vec![0; bytes];
+            world.sendrecv(&message(number + world.rank(), bytes), peer, 1, &mut theirs, peer, 1).unwrap();
+            assert_is(&theirs, number + peer);
         }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| exchange(one.world()));
+        exchange(zero.world());
     });
+    assert_eq!(cluster.counter(0, "commands"), before);
+}
+
+#[test]
+fn a_lane_that_is_full_holds_nobody_up() {
+    for (burst, bytes) in [(BURST, SMALL), (LONG_BURST, EDGES[2])] {
+        everywhere(2, |world| {
+            if world.rank() == 0 {
+                let isend = |number| {
+                    let mut buffer = world.alloc(bytes).unwrap();
+                    buffer.copy_from_slice(&message(number, bytes));
+                    world.isend(buffer, 1, (number % 2) as i32).unwrap()
+                };
+                let sending: Vec<_> = (0..burst).map(isend).collect();
+                world.barrier().unwrap();
+                sending.into_iter().for_each(|sending| drop(sending.wait().unwrap()));
+            } else {
+                // All of them are here before the first is received, and those with the other tag first.
+                world.barrier().unwrap();
+                for number in (1..burst).step_by(2).chain((0..burst).step_by(2)) {
+                    let mut received = vec![0; bytes];
+                    world.recv(&mut received, 0, (number % 2) as i32).unwrap();
+                    assert_is(&received, number);
+                }
+            }
+        });
+    }
 }
 
 #[test]
@@ -188,7 +217,7 @@ fn a_probe_tells_of_the_message_that_is_received_next() {
     everywhere(2, |world| {
         let mut random = Rng::with_seed(7);
         for number in 0..MANY {
-            let bytes = [SMALL, EDGE[0], LARGE][random.usize(0..3)];
+            let bytes = [SMALL, EDGES[0], EDGES[1], LARGE][random.usize(0..4)];
             let source = if random.bool() { 0.into() } else { ANY_SOURCE };
             let is_patient = random.bool();
             if world.rank() == 0 {

@@ -5,7 +5,7 @@ mod common;
 use std::thread;
 
 use common::everywhere;
-use common::numbered::{EDGE, LARGE, SMALL, assert_is, message, number_of};
+use common::numbered::{EDGES, LARGE, SMALL, assert_is, message, number_of};
 use fastrand::Rng;
 use ropeway::{ANY_SOURCE, ANY_TAG, Buffer, Communicator, Pending, Status};
 
@@ -18,7 +18,7 @@ const TAGS: usize = 2;
 #[test]
 fn messages_of_all_sizes_keep_their_order() {
     everywhere(2, |world| {
-        let sizes = [SMALL, LARGE, SMALL, SMALL, EDGE[1], EDGE[0], 4, SMALL];
+        let sizes = [SMALL, LARGE, SMALL, SMALL, EDGES[3], EDGES[1], EDGES[0], 4, EDGES[2], SMALL];
         for (number, bytes) in (0..400u32).zip(sizes.into_iter().cycle()) {
             if world.rank() == 0 {
                 world.send(&message(number, bytes), 1, 0).unwrap();
@@ -159,7 +159,7 @@ impl Plan {
         let mut one = |_| {
             let bytes = match random.usize(0..10) {
                 0 => LARGE,
-                1 => EDGE[random.usize(0..2)],
+                1 => EDGES[random.usize(0..4)],
                 _ => SMALL,
             };
             (random.u32(0..4), random.i32(0..TAGS as i32), bytes)

@@ -76,7 +76,7 @@ impl Inbox {
             if receiver.take(&lane, number) {
                 let is_read = envelope.bytes <= into.len();
                 if is_read {
-                    lane.read(number, &mut into[..envelope.bytes]);
+                    lane.read(number, &envelope, &mut into[..envelope.bytes]);
                 }
                 receiver.free(&lane, number);
                 return Ok(found(source, &envelope, is_read));

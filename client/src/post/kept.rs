@@ -48,7 +48,7 @@ impl Inbox {
             let Kept { slot, layout, .. } = first.and_then(|first| kept.remove(first)).expect("the message was wanted");
             let is_placed = envelope.bytes as u64 <= layout.bytes();
             if is_placed {
-                lane.place(number, &self.job, &layout, envelope.bytes);
+                lane.place(number, &envelope, &layout);
             }
             receiver.free(&lane, number);
             told.insert(slot, Stage::Ended(found(self.first_rank + source, &envelope, is_placed)));

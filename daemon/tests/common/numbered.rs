@@ -2,8 +2,8 @@
 
 /// Goes through a lane.
 pub(crate) const SMALL: usize = 16;
-/// Just fits into a cell, and just does not.
-pub(crate) const EDGE: [usize; 2] = [2048, 2049];
+/// Just fits into a cell of a lane, and just does not; into a locker, and not.
+pub(crate) const EDGES: [usize; 4] = [2048, 2049, 32768, 32769];
 /// The daemon announces it.
 pub(crate) const LARGE: usize = 100_000;
 

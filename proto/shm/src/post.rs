@@ -5,6 +5,9 @@
 //! So whatever lies in a lane is older than what the daemon has, and a receive looks into the lane first. Everything that does
 //! not fit in there takes the *detour* by the daemon, which matches it as ever.
 //!
+//! What does not fit into its cell lies in one of the lane's lockers, of which there are few: the sender takes one whose last
+//! message was received.
+//!
 //! A cell is used for the messages `n`, `n + CELLS`, `n + 2 CELLS`, … Messages are received in any order, because tags may say
 //! so; the sender waits for the cell of the oldest. The races, and why they are none: README.md, "Post lane".
 
@@ -14,6 +17,9 @@ use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Messages that a lane holds. The model checker gets to full lanes sooner with fewer.
 pub const CELLS: u64 = if cfg!(loom) { 2 } else { 64 };
+
+/// Longer messages that a lane holds.
+pub const LOCKERS: usize = if cfg!(loom) { 1 } else { 8 };
 
 /// What both ends of a lane say to each other beside its cells, each in the cache line of the one who writes it.
 #[repr(C)]
@@ -56,6 +62,7 @@ pub struct CellWords {
     state: AtomicU32,
     comm: AtomicU32,
     tag: AtomicU32,
+    /// And above them the number of the locker.
     bytes: AtomicU32,
 }
 
@@ -66,8 +73,10 @@ pub struct PostEnvelope {
     pub comm: CommId,
     /// Tag.
     pub tag: Tag,
-    /// Bytes, of which there are no more than fit into a cell.
+    /// Bytes, of which there are no more than fit into a locker.
     pub bytes: usize,
+    /// Where they are, if they don't fit into the cell.
+    pub locker: usize,
 }
 
 /// Where the words are.
@@ -91,6 +100,10 @@ const FREE: i32 = 0;
 const FULL: i32 = 1;
 const TAKEN: i32 = 2;
 const LAP: u64 = 4;
+
+/// Where the number of the locker begins in the word that says how many bytes there are.
+const LOCKER_SHIFT: u32 = 24;
+const _: () = assert!(limits::POST_BYTES_MAX < 1 << LOCKER_SHIFT && LOCKERS <= 1 << (u32::BITS - LOCKER_SHIFT));
 
 /// The state of the cell of message `number` in this phase. Laps wrap; those that meet are neighbours.
 fn state(number: u64, phase: i32) -> u32 {
@@ -220,17 +233,19 @@ impl CellWords {
     fn fill(&self, number: u64, envelope: &PostEnvelope) {
         self.comm.store(envelope.comm.0, Ordering::Relaxed);
         self.tag.store(envelope.tag as u32, Ordering::Relaxed);
-        self.bytes.store(envelope.bytes as u32, Ordering::Relaxed);
+        self.bytes.store(envelope.bytes as u32 | (envelope.locker as u32) << LOCKER_SHIFT, Ordering::Relaxed);
         // SYNC post-cell (store): the bytes before the state.
         self.state.store(state(number, FULL), Ordering::Release);
     }
 
     #[inline]
     fn envelope(&self) -> PostEnvelope {
+        let bytes = self.bytes.load(Ordering::Relaxed);
         PostEnvelope {
             comm: CommId(self.comm.load(Ordering::Relaxed)),
             tag: self.tag.load(Ordering::Relaxed) as Tag,
-            bytes: (self.bytes.load(Ordering::Relaxed) as usize).min(limits::POST_BYTES_MAX),
+            bytes: (bytes as usize & ((1 << LOCKER_SHIFT) - 1)).min(limits::POST_BYTES_MAX),
+            locker: (bytes >> LOCKER_SHIFT) as usize % LOCKERS,
         }
     }
 
@@ -243,6 +258,12 @@ impl CellWords {
 }
 
 impl PostEnvelope {
+    /// Whether it needs a locker.
+    #[inline]
+    pub fn is_long(&self) -> bool {
+        self.bytes > limits::POST_CELL_BYTES
+    }
+
     /// Whether a receive at this endpoint, whose peer is the sender or any, may have the message.
     #[inline]
     pub fn suits(&self, endpoint: &Endpoint) -> bool {
@@ -254,6 +275,8 @@ impl PostEnvelope {
 #[derive(Debug, Default)]
 pub struct PostSender {
     number: u64,
+    /// The last message in each locker.
+    lockers: [Option<u64>; LOCKERS],
 }
 
 impl PostSender {
@@ -269,18 +292,27 @@ impl PostSender {
         memory.cell(self.number).progress(self.number) == FREE
     }
 
+    /// A locker for the next message, if one is free: the first, whose bytes are the likeliest to be in a cache.
+    pub fn free_locker(&self, memory: &impl PostMemory) -> Option<usize> {
+        let is_free = |&number: &u64| memory.cell(number).progress(number) > TAKEN;
+        self.lockers.iter().position(|last| last.as_ref().is_none_or(is_free))
+    }
+
     /// The number of the next message. Its cell may be filled while there is room.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Sends what was filled into the next cell, after which whoever waits has to be woken. False if the message has to take the
+    /// Sends what was filled into the next cell or the envelope's locker, after which whoever waits has to be woken. False if the message has to take the
     /// detour, because a receive was posted there at the same time.
     #[inline]
     pub fn send(&mut self, memory: &impl PostMemory, envelope: &PostEnvelope) -> bool {
         let number = self.number;
         let cell = memory.cell(number);
         cell.fill(number, envelope);
+        if envelope.is_long() {
+            self.lockers[envelope.locker] = Some(number);
+        }
         self.number += 1;
         // SYNC post-posted, post-waiter: see `set_posted` and `LaneWords::take_waiters`.
         fence(Ordering::SeqCst);

@@ -1,15 +1,15 @@
 //! Where the post lanes of a node's ranks lie: at the end of the job segment.
 //!
 //! ```text
-//!  0                 + ranks × 64        + ranks² × 128      + ranks² × lane
-//!  +-----------------+-------------------+-------------------+
-//!  | words           | words             | cells             |
-//!  | per rank        | per lane          | per lane          |
-//!  +-----------------+-------------------+-------------------+
+//!  0                 + ranks × 64        + ranks² × 128      + ranks² × 132 KiB  + ranks² × 256 KiB
+//!  +-----------------+-------------------+-------------------+-------------------+
+//!  | words           | words             | cells             | lockers           |
+//!  | per rank        | per lane          | per lane          | per lane          |
+//!  +-----------------+-------------------+-------------------+-------------------+
 //! ```
 //!
 //! Lanes are in the order of their senders, and of one sender in that of their receivers. The words have memory from the
-//! beginning, the cells of a lane when its sender first wants them. Payload lies right behind the head of its cell: of messages
+//! beginning, the cells and lockers of a lane when its sender first wants them. Payload lies right behind the head of its cell: of messages
 //! up to 48 bytes all comes in one cache line.
 
 use std::io;
@@ -17,12 +17,12 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU8;
 
 use ropeway_proto::Layout;
-use ropeway_proto::limits::{POST_BYTES_MAX, POST_RANKS_MAX};
+use ropeway_proto::limits::{POST_BYTES_MAX, POST_CELL_BYTES, POST_RANKS_MAX};
 
 use crate::doorbell::Doorbell;
 use crate::job::{JobGeometry, JobSegment};
 use crate::mapped;
-use crate::post::{CELLS, CellWords, LaneWords, PostMemory, RankWords};
+use crate::post::{CELLS, CellWords, LOCKERS, LaneWords, PostEnvelope, PostMemory, RankWords};
 
 /// A lane between two ranks.
 #[derive(Clone, Copy)]
@@ -32,17 +32,21 @@ pub struct PostLane<'a> {
     receiver: &'a RankWords,
     /// May have no memory until the lane is open.
     cells: &'a [Cell; CELLS as usize],
+    /// Where its lockers begin in the segment. They may have no memory either.
+    lockers: u64,
+    job: &'a JobSegment,
 }
 
 #[repr(C, align(64))]
 struct Cell {
     words: CellWords,
-    payload: [AtomicU8; POST_BYTES_MAX],
+    payload: [AtomicU8; POST_CELL_BYTES],
 }
 
 const RANK_BYTES: u64 = size_of::<RankWords>() as u64;
 const LANE_BYTES: u64 = size_of::<LaneWords>() as u64;
 const CELLS_BYTES: u64 = size_of::<[Cell; CELLS as usize]>() as u64;
+const LOCKERS_BYTES: u64 = (LOCKERS * POST_BYTES_MAX) as u64;
 const _: () = assert!(RANK_BYTES == 64 && LANE_BYTES == 128);
 
 /// Ranks that have lanes: those of a node, or none. One alone needs none.
@@ -57,7 +61,7 @@ fn words_bytes(geometry: &JobGeometry) -> u64 {
 
 /// Bytes of the whole area.
 pub(crate) fn bytes(geometry: &JobGeometry) -> u64 {
-    words_bytes(geometry) + ranks(geometry).pow(2) * CELLS_BYTES
+    words_bytes(geometry) + ranks(geometry).pow(2) * (CELLS_BYTES + LOCKERS_BYTES)
 }
 
 impl JobSegment {
@@ -75,7 +79,8 @@ impl JobSegment {
         let words = unsafe { self.segment().shared(lanes + lane * LANE_BYTES) }?;
         // SAFETY: `Cell` consists of atomics.
         let cells = unsafe { self.segment().shared(self.post_cells(lane)) }?;
-        Some(PostLane { words, sender: self.post_rank(sender)?, receiver: self.post_rank(receiver)?, cells })
+        let (sender, receiver) = (self.post_rank(sender)?, self.post_rank(receiver)?);
+        Some(PostLane { words, sender, receiver, cells, lockers: self.post_lockers(lane), job: self })
     }
 
     /// What concerns all lanes of a rank, if there are lanes and such a rank.
@@ -93,6 +98,12 @@ impl JobSegment {
             lane.words.open();
         }
         Ok(())
+    }
+
+    /// Makes sure of the pages of a lane's lockers.
+    pub fn open_post_lockers(&self, sender: u32, receiver: u32) -> io::Result<()> {
+        let lane = self.post_index(sender, receiver);
+        lane.map_or(Ok(()), |lane| self.segment().reserve(self.post_lockers(lane), LOCKERS_BYTES))
     }
 
     /// A rank has died or left: whoever waits for a message of its looks again.
@@ -124,6 +135,10 @@ impl JobSegment {
         self.post_begin() + words_bytes(&self.geometry()) + lane * CELLS_BYTES
     }
 
+    fn post_lockers(&self, lane: u64) -> u64 {
+        self.post_cells(ranks(&self.geometry()).pow(2)) + lane * LOCKERS_BYTES
+    }
+
     fn post_index(&self, sender: u32, receiver: u32) -> Option<u64> {
         let ranks = ranks(&self.geometry());
         let (sender, receiver) = (u64::from(sender), u64::from(receiver));
@@ -132,34 +147,43 @@ impl JobSegment {
 }
 
 impl PostLane<'_> {
-    /// Copies a message into the cell of message `number`: as much of it as fits.
+    /// Copies a message to where its envelope says, for message `number`: as much of it as fits.
     #[inline]
-    pub fn write(&self, number: u64, message: &[u8]) {
-        let bytes = message.len().min(POST_BYTES_MAX);
-        // SAFETY: the slice is as long, and so is the payload of the cell, which is mapped.
-        unsafe { mapped::copy_small(NonNull::from(message).cast(), self.payload(number), bytes) };
+    pub fn write(&self, number: u64, envelope: &PostEnvelope, message: &[u8]) {
+        let (payload, room) = self.payload(number, envelope);
+        // SAFETY: the slice and the payload are at least as long, and the payload is mapped.
+        unsafe { mapped::copy_small(NonNull::from(message).cast(), payload, message.len().min(room)) };
     }
 
-    /// Copies the cell of message `number` into a slice: as much as fits.
+    /// Copies message `number` into a slice: as much as fits.
     #[inline]
-    pub fn read(&self, number: u64, into: &mut [u8]) {
-        let bytes = into.len().min(POST_BYTES_MAX);
-        // SAFETY: the slice is ours and as long, and so is the payload of the cell, which is mapped.
-        unsafe { mapped::copy_small(self.payload(number), NonNull::from(into).cast(), bytes) };
+    pub fn read(&self, number: u64, envelope: &PostEnvelope, into: &mut [u8]) {
+        let (payload, room) = self.payload(number, envelope);
+        // SAFETY: the slice is ours; it and the payload are at least as long, and the payload is mapped.
+        unsafe { mapped::copy_small(payload, NonNull::from(&mut *into).cast(), into.len().min(room)) };
     }
 
-    /// Copies `bytes` bytes of the cell of message `number` to where a layout of one block begins: as many as fit.
+    /// Copies message `number` to where a layout of one block begins: as many of its bytes as fit.
     #[inline]
-    pub fn place(&self, number: u64, job: &JobSegment, to: &Layout, bytes: usize) {
-        let bytes = bytes.min(POST_BYTES_MAX).min(to.block_bytes as usize);
-        if let Some(target) = job.range(to.offset, bytes as u64) {
-            // SAFETY: the range was checked, and the payload of the cell is as long and mapped.
-            unsafe { mapped::copy_small(self.payload(number), target, bytes) };
+    pub fn place(&self, number: u64, envelope: &PostEnvelope, to: &Layout) {
+        let (payload, room) = self.payload(number, envelope);
+        let bytes = envelope.bytes.min(room).min(to.block_bytes as usize);
+        if let Some(target) = self.job.range(to.offset, bytes as u64) {
+            // SAFETY: the range was checked, and the payload is at least as long and mapped.
+            unsafe { mapped::copy_small(payload, target, bytes) };
         }
     }
 
-    fn payload(&self, number: u64) -> NonNull<u8> {
-        NonNull::from(&self.cells[(number % CELLS) as usize].payload).cast()
+    /// Where the bytes of message `number` are, and for how many there is room.
+    #[inline]
+    fn payload(&self, number: u64, envelope: &PostEnvelope) -> (NonNull<u8>, usize) {
+        let cell = &self.cells[(number % CELLS) as usize].payload;
+        let in_cell = (NonNull::from(cell).cast(), POST_CELL_BYTES);
+        if !envelope.is_long() {
+            return in_cell;
+        }
+        let locker = self.job.range(self.lockers + (envelope.locker * POST_BYTES_MAX) as u64, POST_BYTES_MAX as u64);
+        locker.map_or(in_cell, |locker| (locker, POST_BYTES_MAX))
     }
 }
 

@@ -7,10 +7,11 @@ use std::collections::{HashMap, VecDeque};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use ropeway_proto::limits::{POST_BYTES_MAX, POST_CELL_BYTES};
 use ropeway_proto::{CommId, Endpoint, Tag};
 use ropeway_shm::Doorbell;
 use ropeway_shm::post::{
-    CELLS, CellWords, LaneWords, PostEnvelope, PostMemory, PostReceiver, PostSender, RankWords, has_news,
+    CELLS, CellWords, LOCKERS, LaneWords, PostEnvelope, PostMemory, PostReceiver, PostSender, RankWords, has_news,
 };
 
 /// A lane between two ranks, the daemon they have, and a doorbell whose sleepers are a condition variable.
@@ -21,6 +22,7 @@ struct Node {
     cells: [CellWords; CELLS as usize],
     /// An access that is not ordered after the last one of somebody else fails the model.
     payloads: [UnsafeCell<u32>; CELLS as usize],
+    lockers: [UnsafeCell<u32>; LOCKERS],
     daemon: Mutex<Daemon>,
     has_ended: Condvar,
     doorbell: Doorbell,
@@ -90,6 +92,7 @@ impl Node {
             receiver: RankWords::new(),
             cells: std::array::from_fn(|_| CellWords::new()),
             payloads: std::array::from_fn(|_| UnsafeCell::new(0)),
+            lockers: std::array::from_fn(|_| UnsafeCell::new(0)),
             daemon: Mutex::default(),
             has_ended: Condvar::new(),
             doorbell: Doorbell::default(),
@@ -98,8 +101,8 @@ impl Node {
         })
     }
 
-    fn payload(&self, number: u64) -> &UnsafeCell<u32> {
-        &self.payloads[(number % CELLS) as usize]
+    fn payload(&self, number: u64, envelope: &PostEnvelope) -> &UnsafeCell<u32> {
+        if envelope.is_long() { &self.lockers[envelope.locker] } else { &self.payloads[(number % CELLS) as usize] }
     }
 
     fn wake(&self) {
@@ -126,18 +129,22 @@ impl Node {
     }
 }
 
-const SMALL: bool = true;
-const LARGE: bool = false;
+/// Bytes of messages that fit into a cell, into a locker, or never into a lane.
+const SMALL: usize = 4;
+const LONG: usize = POST_CELL_BYTES + 1;
+const LARGE: usize = POST_BYTES_MAX + 1;
 
-/// Sends numbers from 1 on, each with its tag; large messages never fit into a lane.
-fn send_all(node: &Node, messages: &[(Tag, bool)]) {
+/// Sends numbers from 1 on, each with its tag.
+fn send_all(node: &Node, messages: &[(Tag, usize)]) {
     let mut sender = PostSender::default();
     node.words.open();
-    for (&(tag, is_small), value) in messages.iter().zip(1..) {
-        if is_small && sender.may_send(node) && sender.has_room(node) {
+    for (&(tag, bytes), value) in messages.iter().zip(1..) {
+        let locker = if bytes == LONG { sender.free_locker(node) } else { Some(0) };
+        if let Some(locker) = locker.filter(|_| bytes < LARGE && sender.may_send(node) && sender.has_room(node)) {
+            let envelope = PostEnvelope { comm: CommId::WORLD, tag, bytes, locker };
             // SAFETY: the model checker reports a race.
-            node.payload(sender.number()).with_mut(|bytes| unsafe { *bytes = value });
-            if sender.send(node, &PostEnvelope { comm: CommId::WORLD, tag, bytes: 4 }) {
+            node.payload(sender.number(), &envelope).with_mut(|bytes| unsafe { *bytes = value });
+            if sender.send(node, &envelope) {
                 node.wake();
                 continue;
             }
@@ -166,10 +173,10 @@ impl Receiver {
     fn take(&mut self, node: &Node, tag: Tag) -> Result<u32, u64> {
         let endpoint = Endpoint { comm: CommId::WORLD, peer: Some(0), tag: Some(tag) };
         loop {
-            let (number, _) = self.receiver.find(node, |envelope| envelope.suits(&endpoint))?;
+            let (number, envelope) = self.receiver.find(node, |envelope| envelope.suits(&endpoint))?;
             if self.receiver.take(node, number) {
                 // SAFETY: the model checker reports a race.
-                let value = node.payload(number).with(|bytes| unsafe { *bytes });
+                let value = node.payload(number, &envelope).with(|bytes| unsafe { *bytes });
                 self.receiver.free(node, number);
                 return Ok(value);
             }
@@ -232,7 +239,7 @@ impl Receiver {
 }
 
 /// One rank sends these while the other receives.
-fn between(messages: &'static [(Tag, bool)], receive: impl Fn(&Node, &mut Receiver) + Sync + Send + 'static) {
+fn between(messages: &'static [(Tag, usize)], receive: impl Fn(&Node, &mut Receiver) + Sync + Send + 'static) {
     loom::model(move || {
         let node = Node::new();
         let sending = {
@@ -247,7 +254,7 @@ fn between(messages: &'static [(Tag, bool)], receive: impl Fn(&Node, &mut Receiv
     });
 }
 
-fn arrive_in_order(messages: &'static [(Tag, bool)]) {
+fn arrive_in_order(messages: &'static [(Tag, usize)]) {
     between(messages, |node, receiver| {
         for value in 1..=messages.len() as u32 {
             assert_eq!(receiver.recv(node, 0), value);
@@ -273,6 +280,19 @@ fn a_large_message_does_not_overtake_a_small_one() {
 #[test]
 fn cells_are_used_again_and_full_lanes_take_the_detour() {
     arrive_in_order(&[(0, SMALL), (0, SMALL), (0, SMALL)]);
+}
+
+#[test]
+fn lockers_are_used_again_and_full_ones_mean_the_detour() {
+    arrive_in_order(&[(0, LONG), (0, SMALL), (0, LONG)]);
+}
+
+#[test]
+fn a_locker_is_free_when_its_message_was_received() {
+    between(&[(1, LONG), (0, LONG)], |node, receiver| {
+        assert_eq!(receiver.recv(node, 0), 2);
+        assert_eq!(receiver.recv(node, 1), 1);
+    });
 }
 
 #[test]
