@@ -49,13 +49,13 @@ pub const WIRED_NODES_MAX: usize = 64;
 pub const PAIR_CREDITS: u32 = 32;
 
 /// The largest one-shot message that goes from one rank of a node to another without the daemon.
-pub const POST_BYTES_MAX: usize = 32 << 10;
+pub const POST_BYTES_MAX: usize = 16 << 10;
 
 /// The largest of these that lies in a cell of its lane. Longer ones need a locker.
 pub const POST_CELL_BYTES: usize = 2 << 10;
 
 /// Ranks on a node beyond which all one-shot messages go by the daemon: each pair has a lane of some 132 KiB, if it uses it, and
-/// 256 KiB of lockers.
+/// 128 KiB of lockers.
 pub const POST_RANKS_MAX: u32 = 128;
 
 /// The piece in which large messages travel. Pieces of different messages take turns on a link.

@@ -3,7 +3,7 @@
 /// Goes through a lane.
 pub(crate) const SMALL: usize = 16;
 /// Just fits into a cell of a lane, and just does not; into a locker, and not.
-pub(crate) const EDGES: [usize; 4] = [2048, 2049, 32768, 32769];
+pub(crate) const EDGES: [usize; 4] = [2048, 2049, 16384, 16385];
 /// The daemon announces it.
 pub(crate) const LARGE: usize = 100_000;
 

@@ -1,7 +1,7 @@
 //! Where the post lanes of a node's ranks lie: at the end of the job segment.
 //!
 //! ```text
-//!  0                 + ranks × 64        + ranks² × 128      + ranks² × 132 KiB  + ranks² × 256 KiB
+//!  0                 + ranks × 64        + ranks² × 128      + ranks² × 132 KiB  + ranks² × 128 KiB
 //!  +-----------------+-------------------+-------------------+-------------------+
 //!  | words           | words             | cells             | lockers           |
 //!  | per rank        | per lane          | per lane          | per lane          |
