@@ -2,19 +2,24 @@
  *
  *   contest KIND FORM TOUCH BATCH_S SIZE...
  *
- *   KIND latency|bandwidth|exchange, or one of NAMES, or is|cg
+ *   KIND latency|bandwidth|exchange, or one of NAMES, or overlap|overlap:NAME|asynchrony|persistence, or is|cg
  *   FORM persistent|nonblocking, or for the collectives blocking, or for is and cg only that          TOUCH 0|1
  *
- * Rank 0 prints "version TEXT", then "SIZE MEDIAN" for each size: microseconds, 10^6 bytes a second, or messages a second.
+ * Rank 0 prints "version TEXT", then "SIZE MEDIAN" for each size: microseconds, 10^6 bytes a second, or messages a second. Of overlap,
+ * asynchrony and persistence there are several figures behind each size, in the order of benches/src/contest/kind.rs.
  * A wrong byte or result ends it with status 1. */
 #include <mpi.h>
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION == 4
+#include <mpi-ext.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCHES = 5, WINDOW = 64, WINDOW_BYTES = 64 << 20, VALUES_OF_PLACES = 251, SPOILT = 255 };
+enum { BATCHES = 5, BATCHES_OF_SHARES = 2, WINDOW = 64, WINDOW_BYTES = 64 << 20, VALUES_OF_PLACES = 251, SPOILT = 255 };
 
 static int me, np, persistent, touch;
+static int renews; /* whether what a rank sends is new in each round, though not touched in what is timed */
 
 #include "kernels.h"
 
@@ -27,7 +32,7 @@ static void *memory(long bytes) {
 /* What a rank sends: a pattern of its own that stays, or in each round another value. Never what receivers are spoilt with. */
 static unsigned value(int rank, long place, long round) {
     if (touch) return (unsigned)(round % VALUES_OF_PLACES);
-    return (7u * (unsigned)rank + (unsigned)place) % VALUES_OF_PLACES + 1;
+    return (7u * (unsigned)rank + (unsigned)place + (renews ? 31u * (unsigned)round : 0)) % VALUES_OF_PLACES + 1;
 }
 
 /* What is timed. */
@@ -213,8 +218,11 @@ struct together {
     MPI_Request request;
 };
 
-#if MPI_VERSION >= 4
+/* Open MPI had them before it had the rest of MPI 4: first as an extension. */
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define REGISTER(name, ...) MPI_##name##_init(__VA_ARGS__, MPI_INFO_NULL, &t->request)
+#elif defined(OMPI_HAVE_MPI_EXT_PCOLLREQ)
+#define REGISTER(name, ...) MPIX_##name##_init(__VA_ARGS__, MPI_INFO_NULL, &t->request)
 #else
 #define REGISTER(name, ...) \
     do { fprintf(stderr, "it has no persistent collectives\n"), MPI_Abort(MPI_COMM_WORLD, 3); } while (0)
@@ -283,19 +291,24 @@ static void origin(const struct together *t, long element, int *first, int *end,
     }
 }
 
-static void bring(struct together *t) {
+/* The place after this one: the next, or the next at an edge of a block, which is its first and its last. */
+static long place_after(const struct together *t, long place, int edges) {
+    return edges && place % t->count == 0 && t->count > 1 ? place + t->count - 1 : place + 1;
+}
+
+static void bring(struct together *t, int edges) {
     char *bytes = t->operation == BCAST ? t->out : t->in;
     double *numbers = (double *)t->in;
-    if (t->adds) for (long i = 0; i < t->brought; i++) numbers[i] = value(me, i, t->round);
+    if (t->adds) for (long i = 0; i < t->brought; i = place_after(t, i, edges)) numbers[i] = value(me, i, t->round);
     else if (touch) memset(bytes, (int)value(me, 0, t->round), t->brought);
-    else for (long i = 0; i < t->brought; i++) bytes[i] = (char)value(me, i, t->round);
+    else for (long i = 0; i < t->brought; i = place_after(t, i, edges)) bytes[i] = (char)value(me, i, t->round);
 }
 
 static void rounds_together(void *what, long rounds) {
     struct together *t = what;
     for (; rounds; rounds--) {
         t->round++;
-        if (touch) bring(t);
+        if (touch) bring(t, 0);
         if (t->form == 'p') MPI_Start(&t->request); else call(t);
         if (t->form != 'b') MPI_Wait(&t->request, MPI_STATUS_IGNORE);
     }
@@ -307,9 +320,9 @@ static void spoil_result(void *what) {
     if (!is_source) memset(t->out, SPOILT, t->got * (t->adds ? sizeof(double) : 1));
 }
 
-static void check_result(const struct together *t) {
+static void check_result(const struct together *t, int edges) {
     const double *numbers = (const double *)t->out;
-    for (long i = 0; i < t->got; i++) {
+    for (long i = 0; i < t->got; i = place_after(t, i, edges)) {
         int first, end;
         long place;
         unsigned expected = 0;
@@ -319,20 +332,38 @@ static void check_result(const struct together *t) {
     }
 }
 
+static void together_set_up(struct together *t, enum operation operation, char form, long bytes) {
+    *t = (struct together){ .operation = operation, .form = form, .request = MPI_REQUEST_NULL };
+    t->adds = operation == REDUCE || operation == ALLREDUCE || operation == REDUCE_SCATTER || operation == SCAN || operation == EXSCAN;
+    t->count = (int)(t->adds ? (bytes + 7) / 8 : bytes);
+    t->in = memory((bytes + 8) * np), t->out = memory((bytes + 8) * np);
+    set_blocks(t);
+    bring(t, 0);
+    if (form == 'p') call(t);
+}
+
+static void together_tear_down(struct together *t) {
+    if (t->form == 'p') MPI_Request_free(&t->request);
+    free(t->in), free(t->out);
+}
+
 static void together(enum operation operation, char form, long bytes, double batch_s) {
-    struct together t = { .operation = operation, .form = form, .request = MPI_REQUEST_NULL };
-    t.adds = operation == REDUCE || operation == ALLREDUCE || operation == REDUCE_SCATTER || operation == SCAN || operation == EXSCAN;
-    t.count = (int)(t.adds ? (bytes + 7) / 8 : bytes);
-    t.in = memory((bytes + 8) * np), t.out = memory((bytes + 8) * np);
-    set_blocks(&t);
-    bring(&t);
-    if (form == 'p') call(&t);
+    struct together t;
+    together_set_up(&t, operation, form, bytes);
     struct contest c = { &t, rounds_together, spoil_result, microseconds };
     time_rounds(&c, bytes, batch_s);
-    check_result(&t);
-    if (form == 'p') MPI_Request_free(&t.request);
-    free(t.in), free(t.out);
+    check_result(&t, 0);
+    together_tear_down(&t);
 }
+
+/* The operation of that name; if there is none, OPERATIONS. */
+static enum operation operation_called(const char *name) {
+    int operation = 0;
+    while (operation < OPERATIONS && strcmp(name, NAMES[operation])) operation++;
+    return (enum operation)operation;
+}
+
+#include "shares.h"
 
 static void sort_rounds(void *what, long rounds) { while (rounds--) sort_round(what); }
 static void gradients_rounds(void *what, long rounds) { while (rounds--) gradients_round(what); }
@@ -354,9 +385,10 @@ static void gradients(long bytes, double batch_s) {
 }
 
 static void run(const char *kind, char form, long bytes, double batch_s) {
-    for (int i = 0; i < OPERATIONS; i++)
-        if (!strcmp(kind, NAMES[i])) { together((enum operation)i, form, bytes, batch_s); return; }
-    if (!strcmp(kind, "is")) sort(bytes, batch_s);
+    enum operation operation = operation_called(kind);
+    if (operation < OPERATIONS) together(operation, form, bytes, batch_s);
+    else if (!strncmp(kind, "overlap", 7) || !strcmp(kind, "asynchrony") || !strcmp(kind, "persistence")) shares(kind, form, bytes, batch_s);
+    else if (!strcmp(kind, "is")) sort(bytes, batch_s);
     else if (!strcmp(kind, "cg")) gradients(bytes, batch_s);
     else messages(kind, bytes, batch_s);
 }

@@ -14,7 +14,7 @@ use ropeway_examples::Mode;
 use crate::computation::{Compute, Worker};
 use crate::exchange::Exchange;
 use crate::pair::Pair;
-use crate::plan::Class;
+use crate::plan::{Class, Effort};
 use crate::record::{Floor, Side};
 use crate::statistics::Summary;
 use crate::{BenchError, Console, Measured, Plan};
@@ -37,26 +37,24 @@ pub(crate) fn run_one(
 ) -> Result<(), BenchError> {
     let mut entrants = Vec::new();
     for (mode, compute, class) in plan.kinds(computations) {
-        let case = Case { mode, compute, class, bytes };
-        let receiver = pair.map(|pair| Asynchrony::new(pair, plan, case)).transpose()?;
-        entrants.push((case, receiver, Batches::default()));
+        let case = Case { mode, compute, class };
+        let effort = plan.effort(CONTESTANTS * plan.classes().count(), Receiver::WARMUP);
+        let receiver = |pair: &Pair| {
+            let exchange = Exchange::new(pair, mode, class.progress, bytes, Side::Recv)?;
+            Ok::<_, BenchError>(Receiver::new(pair, exchange, compute, effort))
+        };
+        entrants.push((case, pair.map(receiver).transpose()?));
     }
     for _ in 0..plan.runs {
-        for (case, receiver, batches) in &mut entrants {
+        for (case, receiver) in &mut entrants {
             session.set_wait_mode(case.class.notification.0);
-            let run = || receiver.as_mut().map_or(Ok(()), |receiver| receiver.measure(batches));
-            console.step(&case.label(), run)?;
+            console.step(&case.label(), || receiver.as_mut().map_or(Ok(()), Receiver::measure))?;
         }
     }
-    for (case, _, batches) in &entrants {
+    for (case, receiver) in &entrants {
         let Case { mode, compute, class: Class { notification, progress }, .. } = *case;
-        let metrics = [
-            ("d_a", "ratio", &batches.d_a),
-            ("t_comm", "us", &batches.t_comm),
-            ("t_async", "us", &batches.t_async),
-            ("t_start", "us", &batches.t_start),
-        ];
-        for (metric, unit, samples) in metrics.into_iter().filter(|(_, _, samples)| !samples.is_empty()) {
+        let metrics = receiver.iter().flat_map(|receiver| receiver.batches.metrics());
+        for (metric, unit, samples) in metrics.filter(|(_, _, samples)| !samples.is_empty()) {
             let measured = Measured {
                 mode: Some(mode),
                 notification: Some(notification),
@@ -79,7 +77,6 @@ struct Case {
     mode: Mode,
     compute: Compute,
     class: Class,
-    bytes: usize,
 }
 
 impl Case {
@@ -90,7 +87,7 @@ impl Case {
 
 /// What each batch has given: medians of its rounds, and what follows from them.
 #[derive(Default)]
-struct Batches {
+pub(crate) struct Batches {
     d_a: Vec<f64>,
     t_comm: Vec<f64>,
     t_async: Vec<f64>,
@@ -108,47 +105,53 @@ impl Batches {
         self.t_async.push(t_async);
         self.t_start.push(median(|[_, with]| with[0]));
     }
+
+    /// Name, unit and samples of each metric; empty in ranks that don't keep the time.
+    pub(crate) fn metrics(&self) -> [(&'static str, &'static str, &[f64]); 4] {
+        [
+            ("d_a", "ratio", &self.d_a),
+            ("t_comm", "us", &self.t_comm),
+            ("t_async", "us", &self.t_async),
+            ("t_start", "us", &self.t_start),
+        ]
+    }
 }
 
 /// Microseconds in start and in wait.
 type Parts = [f64; 2];
 
-struct Asynchrony {
+/// One of two ranks, of which the one that leads receives and the other sends; and what has been found.
+pub(crate) struct Receiver {
     pair: Pair,
     exchange: Exchange,
     worker: Worker,
     /// What reading the clock adds to a time.
     tick: Duration,
-    rounds: Option<u64>,
-    warmup: u64,
-    time: Duration,
+    effort: Effort,
+    pub(crate) batches: Batches,
 }
 
-impl Asynchrony {
-    fn new(pair: &Pair, plan: &Plan, case: Case) -> Result<Self, BenchError> {
-        let Case { mode, compute, class, bytes } = case;
-        Ok(Self {
-            pair: pair.clone(),
-            exchange: Exchange::new(pair, mode, class.progress, bytes, Side::Recv)?,
-            worker: Worker::new(compute),
-            tick: tick(),
-            rounds: plan.iters,
-            warmup: plan.warmup.unwrap_or(WARMUP).max(1),
-            time: plan.effort(CONTESTANTS * plan.classes().count(), WARMUP).time,
-        })
+impl Receiver {
+    /// Rounds before a run.
+    pub(crate) const WARMUP: u64 = 5;
+
+    pub(crate) fn new(pair: &Pair, exchange: Exchange, compute: Compute, effort: Effort) -> Self {
+        let (pair, worker) = (pair.clone(), Worker::new(compute));
+        Self { pair, exchange, worker, tick: tick(), effort, batches: Batches::default() }
     }
 
-    fn measure(&mut self, batches: &mut Batches) -> Result<(), BenchError> {
+    /// A run.
+    pub(crate) fn measure(&mut self) -> Result<(), BenchError> {
         let mut times = Vec::new();
-        for _ in 0..self.warmup {
+        for _ in 0..self.effort.warmup {
             times.push(self.receive(None)?.iter().sum::<f64>());
         }
         let t_comm = Duration::from_secs_f64(Summary::of(&times).median / 1e6);
         let computation = (t_comm * LONGER).max(COMPUTATION_MIN);
-        let (worker, wanted, time) = (&mut self.worker, self.rounds, self.time.as_secs_f64());
+        let (worker, effort) = (&mut self.worker, self.effort);
         let [amount, rounds, in_batch] = self.pair.agree(|| {
             let t_round = (t_comm + computation).as_secs_f64();
-            let rounds = wanted.unwrap_or(((time / t_round) as u64).clamp(ROUNDS_MIN, 3000));
+            let rounds = effort.rounds(t_round, ROUNDS_MIN, ROUNDS_MAX);
             let in_batch = ((BATCH_S / t_round) as u64).max(ROUNDS_MIN).min(rounds);
             [worker.amount(computation), rounds, in_batch]
         })?;
@@ -156,7 +159,7 @@ impl Asynchrony {
             let round = |_| Ok([self.receive(None)?, self.receive(Some(amount))?]);
             let rounds: Vec<_> = (0..in_batch).map(round).collect::<Result<_, BenchError>>()?;
             if self.pair.leads {
-                batches.add(&rounds);
+                self.batches.add(&rounds);
             }
         }
         Ok(())
@@ -197,6 +200,6 @@ const COMPUTATION_MIN: Duration = Duration::from_micros(500);
 /// A batch, whose medians are one sample, takes so long or has so many rounds.
 const BATCH_S: f64 = 10e-3;
 const ROUNDS_MIN: u64 = 3;
-const WARMUP: u64 = 5;
+const ROUNDS_MAX: u64 = 3000;
 /// Persistent and one-shot, busy and asleep.
 const CONTESTANTS: usize = 4;

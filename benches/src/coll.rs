@@ -89,7 +89,8 @@ impl Entrant {
             case,
             timetable: Timetable::new(effort),
             samples: Vec::new(),
-            hidings: Compute::ALL.map(|compute| (compute, Hiding::new(compute, plan, contestants))),
+            hidings: Compute::ALL
+                .map(|compute| (compute, Hiding::new(compute, plan.effort(contestants, Hiding::WARMUP)))),
             starts,
             start_ns: Arrival::ALL.map(|arrival| (arrival, Vec::new())),
         })

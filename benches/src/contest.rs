@@ -1,141 +1,44 @@
 //! Our side of `ropeway bench compare` and `transparency`: what `benches/mpi/contest.c` does over MPI, call for call.
 
-use std::fmt;
-use std::str::FromStr;
-use std::time::Instant;
+mod kind;
+mod shares;
+
+use std::time::{Duration, Instant};
 
 use ropeway::{Communicator, RecvRequest, SendRequest, Session, start_all};
 use ropeway_examples::Mode;
-use serde::{Deserialize, Serialize};
 
 use crate::allocations::measured;
 use crate::contribution::Extent;
 use crate::everyone::Everyone;
 use crate::kernel::{Kernel, kernel};
 use crate::method::Method;
-use crate::operation::{CollectiveCall, Operation, UnknownOperation};
-use crate::statistics::Summary;
+use crate::operation::CollectiveCall;
 use crate::together::{Means, Together, together};
-use crate::{BenchError, Console, Measured, Plan, gather, pattern};
+use crate::{BenchError, Console, Plan, gather, pattern};
+
+pub use kind::{Contest, Figure, Kind};
 
 /// The other side, as C source.
 pub const MPI_CONTEST: &str = include_str!("../mpi/contest.c");
-/// What it includes by the name of `kernels.h`.
-pub const MPI_KERNELS: &str = include_str!("../mpi/kernels.h");
-
-/// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Half a round trip, of all pairs of ranks at once.
-    Latency,
-    /// Windows of up to 64 messages from the lower half of the ranks to the upper.
-    Bandwidth,
-    /// Every rank sends to its right and receives from its left.
-    Exchange,
-    /// What all ranks do together.
-    Collective(Operation),
-    /// A program of blocking calls that sorts integers, as NPB's IS.
-    IntegerSort,
-    /// A program of blocking calls that solves a linear system, as NPB's CG.
-    ConjugateGradients,
-}
-
-impl Kind {
-    /// Those of pairs and rings.
-    pub const OF_MESSAGES: [Self; 3] = [Self::Latency, Self::Bandwidth, Self::Exchange];
-    /// Programs that neither register anything nor overlap.
-    pub const OF_KERNELS: [Self; 2] = [Self::IntegerSort, Self::ConjugateGradients];
-
-    /// The collective, if it is one.
-    pub fn operation(self) -> Option<Operation> {
-        match self {
-            Self::Collective(operation) => Some(operation),
-            _ => None,
-        }
-    }
-
-    /// How our side calls: all of it once, or anew each time.
-    pub fn mode(self) -> Mode {
-        if Self::OF_KERNELS.contains(&self) { Mode::OneShot } else { Mode::Persistent }
-    }
-
-    /// How the other side does, in turns.
-    pub fn rival_forms(self) -> &'static [&'static str] {
-        match self {
-            Self::Latency | Self::Bandwidth | Self::Exchange => &["persistent", "nonblocking"],
-            Self::Collective(_) => &["persistent", "nonblocking", "blocking"],
-            Self::IntegerSort | Self::ConjugateGradients => &["blocking"],
-        }
-    }
-}
-
-/// A contest.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Contest {
-    /// Which.
-    pub kind: Kind,
-    /// Whether messages are written anew before each send.
-    pub touch: bool,
-    /// How long a batch takes.
-    pub batch_s: f64,
-}
-
-impl Contest {
-    /// The metric and its unit.
-    pub fn metric(self) -> (&'static str, &'static str) {
-        match self.kind {
-            Kind::Latency => ("half_rtt", "us"),
-            Kind::Bandwidth => ("bandwidth", "MB/s"),
-            Kind::Exchange => ("rate", "msg/s"),
-            Kind::Collective(_) => ("latency", "us"),
-            Kind::IntegerSort | Kind::ConjugateGradients => ("time", "us"),
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Latency => "latency",
-            Self::Bandwidth => "bandwidth",
-            Self::Exchange => "exchange",
-            Self::Collective(operation) => return operation.fmt(f),
-            Self::IntegerSort => "is",
-            Self::ConjugateGradients => "cg",
-        })
-    }
-}
-
-/// A word that is not a [`Kind`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is neither latency, bandwidth, exchange, is nor cg, and {0}")]
-pub struct UnknownKind(UnknownOperation);
-
-impl FromStr for Kind {
-    type Err = UnknownKind;
-
-    fn from_str(word: &str) -> Result<Self, UnknownKind> {
-        let mut others = Self::OF_MESSAGES.into_iter().chain(Self::OF_KERNELS);
-        others
-            .find(|kind| kind.to_string() == word)
-            .map_or_else(|| word.parse().map(Self::Collective).map_err(UnknownKind), Ok)
-    }
-}
+/// What it includes, by name.
+pub const MPI_HEADERS: [(&str, &str); 2] =
+    [("kernels.h", include_str!("../mpi/kernels.h")), ("shares.h", include_str!("../mpi/shares.h"))];
 
 /// One run of each size.
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
     let Some(contest) = plan.contest else { return Ok(()) };
     let world = session.world();
     for size in &plan.sizes {
-        let figures = console.step(LABEL, || batches(&world, contest, size.0))?;
-        if figures.is_empty() {
+        if contest.kind.has_shares() {
+            let time = Duration::from_secs_f64(BATCHES_OF_SHARES * contest.batch_s);
+            shares::run(&world, console, (contest.kind, time), size.0)?;
             continue;
         }
-        let (metric, unit) = contest.metric();
-        let summary = Summary::of(&figures);
-        let measured = Measured::new(metric, unit, summary, 1);
-        console.outcome(LABEL, Measured { mode: Some(contest.kind.mode()), bytes: Some(size.0), ..measured })?;
+        let samples = console.step(LABEL, || batches(&world, contest, size.0))?;
+        for figure in contest.kind.figures() {
+            figure.tell(console, LABEL, (contest.kind, size.0), &samples)?;
+        }
     }
     Ok(())
 }
@@ -395,12 +298,15 @@ const ANSWER: u8 = 1;
 const DATA: i32 = 1;
 const ACK: i32 = 2;
 const BATCHES: usize = 5;
+/// In units of a batch, the time for each of a size's many cases.
+const BATCHES_OF_SHARES: f64 = 2.0;
 const WINDOW: usize = 64;
 const WINDOW_BYTES: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Operation;
     use crate::cluster::everywhere;
 
     /// Whether a rank of two gets anything.

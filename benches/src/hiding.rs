@@ -13,10 +13,11 @@
 
 use std::time::Duration;
 
+use crate::BenchError;
 use crate::clock::{Span, now_ns};
 use crate::computation::{Compute, Worker};
+use crate::plan::Effort;
 use crate::statistics::Summary;
-use crate::{BenchError, Plan};
 
 /// What may hide: something between a start and a wait, which several ranks have a part in.
 pub(crate) trait Communication {
@@ -39,36 +40,30 @@ pub(crate) trait Communication {
 /// A kind of computation, and what has been found with it.
 pub(crate) struct Hiding {
     worker: Worker,
-    rounds: Option<u64>,
-    warmup: u64,
-    time: Duration,
+    effort: Effort,
     pub(crate) batches: Batches,
 }
 
 impl Hiding {
-    /// `contestants` take turns.
-    pub(crate) fn new(compute: Compute, plan: &Plan, contestants: usize) -> Self {
-        Self {
-            worker: Worker::new(compute),
-            rounds: plan.iters,
-            warmup: plan.warmup.unwrap_or(WARMUP).max(1),
-            time: plan.effort(contestants, WARMUP).time,
-            batches: Batches::default(),
-        }
+    /// Rounds before a run.
+    pub(crate) const WARMUP: u64 = 5;
+
+    pub(crate) fn new(compute: Compute, effort: Effort) -> Self {
+        Self { worker: Worker::new(compute), effort, batches: Batches::default() }
     }
 
     /// A run: batches of rounds, each with all parts in turn. The first one only warms up.
     pub(crate) fn measure(&mut self, communication: &mut impl Communication) -> Result<(), BenchError> {
         communication.prove()?;
         let mut times = Vec::new();
-        for _ in 0..self.warmup {
+        for _ in 0..self.effort.warmup {
             times.push(self.transfer(communication, 0)?.us() / 1e6);
         }
         let t_y = Summary::of(&times).median;
-        let (worker, wanted, time) = (&mut self.worker, self.rounds, self.time.as_secs_f64());
+        let (worker, effort) = (&mut self.worker, self.effort);
         let [mut amount, rounds, in_batch] = communication.agree(|| {
-            let t_round = t_y * TIMES_PER_ROUND;
-            let rounds = wanted.unwrap_or(((time / t_round) as u64).clamp(ROUNDS_MIN, 3000));
+            let t_round = (t_y * TIMES_PER_ROUND).max(ROUND_S_MIN);
+            let rounds = effort.rounds(t_round, ROUNDS_MIN, ROUNDS_MAX);
             let in_batch = ((BATCH_S / t_round) as u64).max(ROUNDS_MIN).min(rounds);
             [worker.amount(Duration::from_secs_f64(LONGER * t_y)), rounds, in_batch]
         })?;
@@ -178,10 +173,12 @@ const PARTS: usize = 5;
 const LONGER: f64 = 1.1;
 /// In units of the time that communication takes, if all of it hides.
 const TIMES_PER_ROUND: f64 = 1.0 + 6.0 * LONGER;
+/// What a round takes however fast communication is: ranks meet, write and check their data, and sleep no shorter than they can.
+const ROUND_S_MIN: f64 = 100e-6;
 /// A batch, whose medians are one sample, takes so long or has so many rounds.
 const BATCH_S: f64 = 20e-3;
 const ROUNDS_MIN: u64 = 3;
-const WARMUP: u64 = 5;
+const ROUNDS_MAX: u64 = 3000;
 
 #[cfg(test)]
 mod tests {

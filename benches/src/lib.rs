@@ -71,7 +71,7 @@ mod window;
 
 pub use computation::Compute;
 pub use console::{Console, Line};
-pub use contest::{Contest, Kind, MPI_CONTEST, MPI_KERNELS};
+pub use contest::{Contest, Figure, Kind, MPI_CONTEST, MPI_HEADERS};
 pub use contribution::{element_bytes, operators};
 pub use cpu::s_per_gib;
 pub use error::BenchError;

@@ -33,7 +33,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
     if plan.collectives.is_empty() {
         let pair = Pair::of(&world);
         for size in &plan.sizes {
-            for side in [Side::Send, Side::Recv, Side::Both] {
+            for side in Side::ALL {
                 run_messages((session, pair.as_ref()), console, plan, (size.0, side), &Compute::ALL)?;
             }
         }
@@ -57,7 +57,7 @@ pub(crate) fn run_messages(
         let what = What::Message { side, progress };
         let transfer = Transfer::of(pair, side, |pair| Exchange::new(pair, mode, progress, bytes, side))?;
         let case = Case { mode, notification, compute, bytes: Some(bytes), what };
-        let hiding = Hiding::new(compute, plan, contestants);
+        let hiding = Hiding::new(compute, plan.effort(contestants, Hiding::WARMUP));
         entrants.push((case.turns(hiding, transfer), case));
     }
     for &compute in computations.iter().filter(|_| with_floors) {
@@ -88,7 +88,7 @@ fn run_collective(
                 let joint = Some(Joint::new(world, Means::Ropeway(&method, mode), call, bytes)?);
                 let what = What::Collective { call, method: method.clone() };
                 let case = Case { mode, notification, compute, bytes: (bytes > 0).then_some(bytes), what };
-                let hiding = Hiding::new(compute, plan, contestants);
+                let hiding = Hiding::new(compute, plan.effort(contestants, Hiding::WARMUP));
                 entrants.push((case.turns(hiding, joint), case));
             }
         }
@@ -180,7 +180,8 @@ impl<C: Communication> Turns<C> {
         contestants: usize,
         communication: Option<C>,
     ) -> Self {
-        let (notification, hiding) = (plan.notification[0], Hiding::new(compute, plan, contestants));
+        let hiding = Hiding::new(compute, plan.effort(contestants, Hiding::WARMUP));
+        let notification = plan.notification[0];
         Self { label: format!("floor, {what}, {compute}"), notification, hiding, communication }
     }
 
@@ -221,7 +222,7 @@ fn take_turns<C: Communication>(
 }
 
 /// A message between two ranks, or one each way. The one that leads keeps the time.
-struct Transfer {
+pub(crate) struct Transfer {
     pair: Pair,
     side: Side,
     exchange: Exchange,
@@ -229,7 +230,7 @@ struct Transfer {
 
 impl Transfer {
     /// `None` in ranks that only look on.
-    fn of(
+    pub(crate) fn of(
         pair: Option<&Pair>,
         side: Side,
         exchange: impl FnOnce(&Pair) -> Result<Exchange, BenchError>,

@@ -159,7 +159,7 @@ impl fmt::Display for Class {
 /// How much is done in a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
-    iters: Option<u64>,
+    pub(crate) iters: Option<u64>,
     /// Rounds that don't count, at least one.
     pub(crate) warmup: u64,
     /// How long a run shall take.
@@ -167,6 +167,11 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
+    /// As many rounds as fit in this time.
+    pub(crate) fn lasting(time: Duration, warmup: u64) -> Self {
+        Self { iters: None, warmup, time }
+    }
+
     /// Rounds of a run, at least one: those the user asked for, or between `min` and `max` by how long one takes.
     pub(crate) fn rounds(self, round_s: f64, min: u64, max: u64) -> u64 {
         let by_time = || ((self.time.as_secs_f64() / round_s) as u64).clamp(min, max);

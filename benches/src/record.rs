@@ -101,6 +101,10 @@ pub enum Side {
     Both,
 }
 
+impl Side {
+    pub(crate) const ALL: [Self; 3] = [Self::Send, Self::Recv, Self::Both];
+}
+
 impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

@@ -31,7 +31,7 @@ pub(crate) use error::LaunchError;
 pub(crate) use events::Events;
 pub(crate) use job::Job;
 pub(crate) use logs::Logs;
-pub(crate) use network::{Network, Rate};
+pub(crate) use network::{LINK, Network, Rate};
 pub(crate) use outcome::Outcome;
 pub(crate) use program::Program;
 pub(crate) use running::{Ending, Input, Launch, Next, Output, Running};

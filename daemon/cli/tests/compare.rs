@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use tool::{records, ropeway, stderr, stdout};
+use tool::{has_namespaces, records, ropeway, stderr, stdout};
 
 /// A library in `prefix`. Its compiler makes a program that does what `program` says, and its launcher runs that.
 fn install(prefix: &Path, program: &str) {
@@ -166,6 +166,121 @@ fn every_collective_can_be_compared() {
     assert!(output.status.success(), "{output:?}");
     // Two sizes, in all forms.
     assert_eq!(records(&output).len(), 10 * 2 * 3);
+}
+
+#[test]
+fn shares_are_compared_by_their_difference() {
+    let prefix = tempfile::tempdir().unwrap();
+    // For each side and computation: what hides, of how long a transfer, and what is left of the processor.
+    let figures = |share: &str| format!("{share} 1000000 0.5 ").repeat(6);
+    install(prefix.path(), &format!("echo 8 {}; echo 64 {}", figures("-0.25"), figures("0.75")));
+    let output = bench(&["compare", "--of", "overlap"], prefix.path());
+    assert!(output.status.success(), "{output:?}");
+    let records = records(&output);
+    // Two sizes, six cases, three figures, persistent and nonblocking.
+    assert_eq!(records.len(), 2 * 6 * 3 * 2);
+    let cases: BTreeSet<_> =
+        records.iter().map(|record| format!("{} {}", record["side"], record["compute"]).replace('"', "")).collect();
+    let expected = ["both busy", "both sleep", "recv busy", "recv sleep", "send busy", "send sleep"];
+    assert!(cases.iter().eq(&expected), "{cases:?}");
+    for record in &records {
+        let figure = |key: &str| record[key].as_f64();
+        match record["metric"].as_str().unwrap() {
+            "d_o" => {
+                let theirs = if record["bytes"] == 8 { -0.25 } else { 0.75 };
+                assert_eq!((&record["unit"], figure("peer_median")), (&"ratio".into(), Some(theirs)));
+                let [least, middle, most] =
+                    ["difference_min", "difference", "difference_max"].map(|key| figure(key).unwrap());
+                assert!(least <= middle && middle <= most, "{record}");
+                // Summaries round to five digits.
+                assert!((least..=most).contains(&middle) && (figure("min").unwrap() - theirs - least).abs() < 1e-3);
+                assert_eq!(figure("ratio"), None);
+            }
+            "t_y" => assert!(figure("ratio").unwrap() < 1.0 && figure("difference").is_none(), "{record}"),
+            other => assert_eq!(other, "availability"),
+        }
+    }
+    let table = stderr(&output);
+    // The share and what it is a share of, of the better form alone, or of both if they are equally good.
+    assert_eq!(
+        table.lines().filter(|line| line.starts_with("d_o ") && line.contains(" t_y ")).count(),
+        2 * 6 * 2,
+        "{table}"
+    );
+}
+
+#[test]
+fn what_hides_of_collectives_goes_on_and_is_bound_can_be_compared() {
+    let prefix = tempfile::tempdir().unwrap();
+    for (of, figures, expected) in [
+        ("overlap:allreduce", 2 * 3, ["d_o", "t_y", "availability"].as_slice()),
+        ("asynchrony", 2 * 3, &["d_a", "t_comm", "t_async"]),
+        ("persistence", 5, &["d_p", "o", "o_s", "o_i", "saved"]),
+    ] {
+        let of_size = "0.5 ".repeat(figures);
+        install(prefix.path(), &format!("echo 8 {of_size}; echo 64 {of_size}"));
+        let output = bench(&["compare", "--nodes", "2", "--of", of, "--counters"], prefix.path());
+        assert!(output.status.success(), "{output:?}");
+        let records = records(&output);
+        let metrics: BTreeSet<_> = records.iter().map(|record| record["metric"].as_str().unwrap()).collect();
+        assert_eq!(metrics, expected.iter().copied().collect());
+        for record in &records {
+            assert_eq!(Some(record["of"].as_str().unwrap()), of.split(':').next());
+            assert_eq!(record.get("op").map(|op| op.as_str().unwrap()), of.split(':').nth(1));
+            // What is started again and again was registered before.
+            let allocations = record["counters"].get("allocations").and_then(|count| count.as_u64());
+            assert!(of == "persistence" || allocations.is_none_or(|count| count == 0), "{record}");
+        }
+    }
+}
+
+#[test]
+fn without_what_places_ranks_in_namespaces_there_is_no_comparing_there() {
+    let prefix = tempfile::tempdir().unwrap();
+    install(prefix.path(), "echo 8 1; echo 64 1");
+    let output = bench(&["compare", "--of", "latency", "--nodes", "2", "--netns"], prefix.path());
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        stderr(&output).contains("there is no nsenter: install util-linux and mount, or leave --netns out"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn ranks_of_others_are_in_the_namespaces_of_the_nodes() {
+    if !has_namespaces() {
+        return;
+    }
+    let prefix = tempfile::tempdir().unwrap();
+    let seen = prefix.path().join("seen");
+    // Each rank says in which network it is, and which interfaces it finds.
+    let rank = format!("echo $(readlink /proc/self/ns/net) /sys/class/net/* >> {}", seen.display());
+    // The first command of the launcher's line has the second one's words for arguments, and ignores them.
+    let next = "while [ \"$1\" != nsenter ]; do shift; done; \"$@\"";
+    install_with(prefix.path(), &rank, "");
+    let line = format!("[ \"$1\" = --version ] && echo 'HYDRA\nVersion: 9.8.7' && exit\n{next}; shift; {next}");
+    let launcher = format!("#!/bin/sh\n{line}; echo 8 1000000; echo 64 1000000\n");
+    fs::write(prefix.path().join("bin/mpiexec"), launcher).unwrap();
+    let tools = tools();
+    for tool in ["ip", "tc", "nsenter", "unshare", "mount", "readlink"] {
+        let places = ["/bin", "/sbin", "/usr/bin", "/usr/sbin"].map(|folder| Path::new(folder).join(tool));
+        symlink(places.iter().find(|place| place.exists()).unwrap(), tools.path().join(tool)).unwrap();
+    }
+    let what = ["compare", "--of", "latency", "--nodes", "2", "--netns", "--rate", "1gbit", "--json"];
+    let output = command(&what, prefix.path(), tools.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let records = records(&output);
+    assert_eq!(records.len(), 4, "{output:?}");
+    assert!(records.iter().all(|record| record["rate"] == "1gbit" && record["netns"] == true));
+    let seen = fs::read_to_string(seen).unwrap();
+    let ranks: Vec<_> = seen.lines().collect();
+    // Two runs of two forms on two nodes, the first before the second.
+    assert_eq!(ranks.len(), 8, "{seen}");
+    let own = fs::read_link("/proc/self/ns/net").unwrap();
+    for pair in ranks.chunks(2) {
+        assert!(pair[0] != pair[1] && !pair.iter().any(|rank| rank.starts_with(own.to_str().unwrap())), "{seen}");
+        assert!(pair.iter().all(|rank| rank.contains("/ropeway0")), "{seen}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod tool;
 use tool::{ropeway, stderr, stdout};
 
 /// What is said of a benchmark with an option that means nothing to it.
-const REFUSED: [(&str, &str); 36] = [
+const REFUSED: [(&str, &str); 38] = [
     ("compare --mode persistent", "--mode means nothing to compare: our messages are persistent"),
     (
         "compare --iters 3",
@@ -15,7 +15,9 @@ const REFUSED: [(&str, &str); 36] = [
     ("compare --seconds 1", "--seconds means nothing to compare: see --runs and --iters"),
     ("compare --pin", "--pin means nothing to compare: both sides are pinned where there are cores"),
     ("compare --attach", "--attach means nothing to compare: it starts its own daemons"),
-    ("compare --nodes 2 --netns", "--netns means nothing to compare: others run on loopback"),
+    ("compare --netns", "--netns joins nodes, so it needs at least two: use --nodes 2"),
+    ("compare --nodes 2 --rate 1gbit", "--rate is that of lines between namespaces, so add --nodes 2 --netns"),
+    ("compare --of overlap:bcast --touch", "overlap:bcast writes what it sends: leave --touch out"),
     ("compare --progress both", "--progress means nothing to compare: see overlap and asynchrony"),
     ("compare --root 1", "--root, --op, --algorithm or --division means nothing to compare: see coll"),
     ("compare bcast", "OPERATION means nothing to compare: see coll, and --of of overlap and compare"),

@@ -6,17 +6,17 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropeway_bench::{Bench, Doubt, Kind, MPI_CONTEST, MPI_KERNELS, Measured, Plan, Setting, Summary};
+use ropeway_bench::{Bench, Doubt, Figure, Kind, MPI_CONTEST, MPI_HEADERS, Measured, Plan, Setting, Size, Summary};
 use ropeway_daemon::Config;
 
-use self::lines::Line;
-use super::peer::{self, Peer, Placement};
+use self::lines::{Line, Standing};
+use super::peer::{self, PLACING, Peer, Placement};
 use super::rounds::{Round, check, kernels, kinds, rounds};
 use super::ticker::Ticker;
 use super::verdict::verdict;
 use super::{Flags, Found};
 use crate::failure::Failure;
-use crate::launch::{Daemons, Ending, Events, Input, Launch, Next, Outcome, Output, Program, Running};
+use crate::launch::{Daemons, Ending, Events, Input, Launch, Next, Outcome, Output, Program, Rate, Running};
 use crate::rank::Task;
 use crate::steps::{Seen, Steps, Told};
 
@@ -40,10 +40,13 @@ fn contend(
     progress: &Ticker,
 ) -> Result<Found, Failure> {
     check(bench, &kinds, flags)?;
+    flags.check_network()?;
     let mut peers = find_peers(flags)?;
+    check_placing(flags)?;
     let folder = tempfile::Builder::new().prefix("ropeway-compare-").tempdir().map_err(Failure::other)?;
     let programs = build(&mut peers, folder.path())?;
-    let daemons = Daemons::embedded(flags.nodes, &flags.config.read()?)?;
+    let daemons = flags.daemons()?;
+    let namespaces = daemons.namespaces();
     // Their launchers are started as jobs of one rank, so that they end as jobs do.
     let starter = Daemons::embedded(1, &Config::default())?;
     let complaints = folder.path().join("complaints");
@@ -54,6 +57,7 @@ fn contend(
             flags,
             round,
             daemons: &daemons,
+            namespaces: &namespaces,
             starter: &starter,
             complaints: &complaints,
             events,
@@ -88,11 +92,26 @@ fn find_peers(flags: &Flags) -> Result<Vec<Peer>, Failure> {
     Ok(peers)
 }
 
+/// Whether others' ranks can be put into the nodes' namespaces.
+fn check_placing(flags: &Flags) -> Result<(), Failure> {
+    let is_missing = |program: &&&str| Program::find(program.as_ref(), &[]).is_err();
+    match PLACING.iter().filter(|_| flags.netns).find(is_missing) {
+        None => Ok(()),
+        Some(program) => Err(Failure::CannotRun(format!(
+            "--netns puts other libraries' ranks into the nodes' namespaces with {}, and there is no {program}: install util-linux \
+             and mount, or leave --netns out",
+            PLACING.join(", ")
+        ))),
+    }
+}
+
 /// Builds the other side with every peer. Those that can't are named and left out.
 fn build(peers: &mut Vec<Peer>, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let source = folder.join("contest.c");
     std::fs::write(&source, MPI_CONTEST).map_err(Failure::other)?;
-    std::fs::write(folder.join("kernels.h"), MPI_KERNELS).map_err(Failure::other)?;
+    for (name, header) in MPI_HEADERS {
+        std::fs::write(folder.join(name), header).map_err(Failure::other)?;
+    }
     let mut programs = Vec::new();
     peers.retain(|peer| {
         let program = folder.join(format!("contest-{}", programs.len()));
@@ -111,7 +130,7 @@ fn build(peers: &mut Vec<Peer>, folder: &Path) -> Result<Vec<PathBuf>, Failure> 
     Ok(programs)
 }
 
-/// The figures of one contestant: by size, by run.
+/// The figures of one contestant: by size and what is measured of it, by run.
 type Figures<T = f64> = Vec<Vec<T>>;
 
 /// A round, and all it takes to measure it.
@@ -121,6 +140,8 @@ struct Runner<'a> {
     flags: &'a Flags,
     round: Round,
     daemons: &'a Daemons,
+    /// Where others' ranks belong, if nodes have networks of their own.
+    namespaces: &'a [String],
     starter: &'a Daemons,
     /// Where peers complain.
     complaints: &'a Path,
@@ -139,7 +160,7 @@ struct Rival<'a> {
 impl Runner<'_> {
     /// All contestants, run by run in turns: what came of all runs that were complete, and why there are not more.
     fn compare(&self, peers: &[Peer], programs: &[PathBuf]) -> (Vec<Line>, Option<Failure>) {
-        let sizes = self.round.sizes.len();
+        let figures = self.round.sizes.len() * self.figures().len();
         let forms = self.round.contest.kind.rival_forms();
         let mut rivals: Vec<_> = peers
             .iter()
@@ -147,10 +168,10 @@ impl Runner<'_> {
             .collect::<Vec<_>>()
             .into_iter()
             .flat_map(|(peer, program)| {
-                forms.iter().map(move |&form| Rival { peer, program, form, figures: vec![Vec::new(); sizes] })
+                forms.iter().map(move |&form| Rival { peer, program, form, figures: vec![Vec::new(); figures] })
             })
             .collect();
-        let mut ours = vec![Vec::new(); sizes];
+        let mut ours = vec![Vec::new(); figures];
         let mut all = 1..=self.flags.runs();
         let cut_short = all.find_map(|run| self.take_turns(run, &mut ours, &mut rivals).err());
         (self.lines(&ours, &rivals), cut_short)
@@ -209,7 +230,7 @@ impl Runner<'_> {
             beside_links: None,
             contest: Some(contest),
             addresses: self.flags.addresses(),
-            line_rate: None,
+            line_rate: self.flags.rate.map(Rate::bits_per_s),
             // Programs allocate memory themselves.
             counts_allocations: self.flags.counters && !Kind::OF_KERNELS.contains(&contest.kind),
         };
@@ -232,8 +253,8 @@ impl Runner<'_> {
         let mut args: Vec<String> =
             [&contest.kind.to_string(), rival.form, touch, &contest.batch_s.to_string()].map(str::to_owned).into();
         args.extend(sizes.iter().map(|size| size.0.to_string()));
-        let (ranks, over_tcp) = (self.flags.ranks, self.flags.nodes > 1);
-        let placement = Placement { ranks, over_tcp, has_cores: self.has_cores() };
+        let (ranks, over_tcp, namespaces) = (self.flags.ranks, self.flags.nodes > 1, self.namespaces);
+        let placement = Placement { ranks, over_tcp, namespaces, has_cores: self.has_cores() };
         let line = rival.peer.command_line(rival.program, &args, placement);
         let launch = Launch {
             program: Program::find("sh".as_ref(), &self.silenced(line))?,
@@ -245,15 +266,15 @@ impl Runner<'_> {
             ending: Ending::ByLaunchers,
         };
         let mut running = Running::start(&launch, self.starter, self.events)?;
-        let mut figures = Vec::new();
+        let (mut figures, of_size) = (Vec::new(), self.figures().len());
         let outcome = loop {
             match running.next()? {
-                Next::Line(line) => figures.extend(figure(&line)),
+                Next::Line(line) => figures.extend(figures_in(&line, of_size).into_iter().flatten()),
                 Next::Ended(outcome) => break outcome,
             }
         };
         match outcome {
-            Outcome::Success => Ok((figures.len() == sizes.len()).then_some(figures)),
+            Outcome::Success => Ok((figures.len() == sizes.len() * of_size).then_some(figures)),
             Outcome::Interrupted(_) | Outcome::OutOfTime => Err(Failure::Job(outcome)),
             _ => Ok(None),
         }
@@ -270,47 +291,60 @@ impl Runner<'_> {
         self.flags.ranks as usize <= cores()
     }
 
+    fn figures(&self) -> Vec<Figure> {
+        self.round.contest.kind.figures()
+    }
+
     fn lines(&self, ours: &Figures<(f64, Seen)>, rivals: &[Rival<'_>]) -> Vec<Line> {
-        let Round { contest, wait, sizes } = &self.round;
-        let (metric, unit) = contest.metric();
         let mut lines = Vec::new();
         // Rivals that had no turn in the last run have a figure less.
         let runs = rivals.iter().flat_map(|rival| &rival.figures).map(Vec::len).min().unwrap_or(0);
-        for (index, size) in sizes.iter().enumerate().filter(|_| runs > 0) {
+        let figures = self.figures();
+        let all = self.round.sizes.iter().flat_map(|&size| figures.iter().map(move |figure| (size, figure)));
+        for (index, what) in all.enumerate().filter(|_| runs > 0) {
             let (ours, seen): (Vec<_>, Vec<_>) = ours[index].iter().take(runs).cloned().unzip();
             let counters = Seen::counted(&seen).filter(|_| self.flags.counters);
             for rival in rivals {
-                let theirs = &rival.figures[index][..runs];
-                let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
-                let ratio = Summary::of(&ratios);
-                let summary = Summary::of(&ours);
-                let doubts = summary.doubts.and(Doubt::Oversubscribed, !self.has_cores());
-                let (verdict, p) = verdict(&ours, theirs, metric);
-                lines.push(Line {
-                    bench: self.bench,
-                    of: contest.kind.to_string(),
-                    metric,
-                    unit,
-                    mode: contest.kind.mode(),
-                    setting: Setting { wait: wait.to_string(), ..self.flags.setting() },
-                    bytes: size.0,
-                    touched: contest.touch,
-                    summary: Summary { doubts, ..summary },
-                    runs: runs as u32,
-                    peer: rival.peer.name.clone(),
-                    peer_mode: rival.form,
-                    peer_median: Summary::of(theirs).median,
-                    ratio: ratio.median,
-                    ratio_min: ratio.min,
-                    ratio_max: ratio.max,
-                    verdict,
-                    p,
-                    version: env!("CARGO_PKG_VERSION"),
-                    counters: counters.clone(),
-                });
+                let line = self.line(what, &ours, (rival, &rival.figures[index][..runs]));
+                lines.push(Line { counters: counters.clone(), ..line });
             }
         }
         lines
+    }
+
+    /// A figure of each run, ours and a rival's.
+    fn line(&self, (size, figure): (Size, &Figure), ours: &[f64], (rival, theirs): (&Rival<'_>, &[f64])) -> Line {
+        let Round { contest, wait, .. } = &self.round;
+        let (of, op) = match contest.kind {
+            Kind::Overlap(op) => (Kind::Overlap(None), op),
+            kind => (kind, None),
+        };
+        let summary = Summary::of(ours);
+        let doubts = summary.doubts.and(Doubt::Oversubscribed, !self.has_cores());
+        let (verdict, p) = verdict(ours, theirs, figure.metric);
+        Line {
+            bench: self.bench,
+            of: of.to_string(),
+            op,
+            side: figure.side,
+            compute: figure.compute,
+            metric: figure.metric,
+            unit: figure.unit,
+            mode: contest.kind.mode(),
+            setting: Setting { wait: wait.to_string(), ..self.flags.setting() },
+            bytes: size.0,
+            touched: contest.touch,
+            summary: Summary { doubts, ..summary },
+            runs: ours.len() as u32,
+            peer: rival.peer.name.clone(),
+            peer_mode: rival.form,
+            peer_median: Summary::of(theirs).median,
+            standing: Standing::of(figure, ours, theirs),
+            verdict,
+            p,
+            version: env!("CARGO_PKG_VERSION"),
+            counters: None,
+        }
     }
 }
 
@@ -318,11 +352,12 @@ fn append<T>(figures: &mut Figures<T>, run: Vec<T>) {
     figures.iter_mut().zip(run).for_each(|(of_size, figure)| of_size.push(figure));
 }
 
-/// `SIZE MEDIAN`; other lines are talk.
-fn figure(line: &str) -> Option<f64> {
-    let (size, median) = line.split_once(' ')?;
+/// `SIZE MEDIAN …`, with as many medians as a size has; other lines are talk.
+fn figures_in(line: &str, count: usize) -> Option<Vec<f64>> {
+    let (size, medians) = line.split_once(' ')?;
     size.parse::<u64>().ok()?;
-    median.trim().parse().ok()
+    let medians: Vec<f64> = medians.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+    (medians.len() == count).then_some(medians)
 }
 
 fn cores() -> usize {
@@ -335,8 +370,10 @@ mod tests {
 
     #[test]
     fn figures_are_told_from_talk() {
-        assert_eq!(figure("65536 11.43"), Some(11.43));
-        assert_eq!(figure("version Open MPI v4.1.4"), None);
-        assert_eq!(figure(""), None);
+        assert_eq!(figures_in("65536 11.43", 1), Some(vec![11.43]));
+        assert_eq!(figures_in("65536 -0.25 11.43", 2), Some(vec![-0.25, 11.43]));
+        assert_eq!(figures_in("65536 11.43", 2), None);
+        assert_eq!(figures_in("version Open MPI v4.1.4", 1), None);
+        assert_eq!(figures_in("", 1), None);
     }
 }

@@ -61,7 +61,8 @@ pub(crate) struct Flags {
     #[arg(long, value_enum, value_name = "WHO")]
     pub(super) progress: Option<Drivers>,
     /// What to compare, of latency, bandwidth, exchange, the collectives (barrier, bcast, reduce, allreduce, reduce-scatter, scan,
-    /// exscan, gather, scatter, allgather, alltoall), is and cg [default: the first three].
+    /// exscan, gather, scatter, allgather, alltoall), overlap (of messages, or as overlap:allreduce of a collective), asynchrony,
+    /// persistence, is and cg [default: the first three].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) of: Vec<Kind>,
     /// An MPI library to compare with besides those on PATH and in ROPEWAY_PEERS: its mpicc, or where it is installed. May be
@@ -158,12 +159,7 @@ impl Flags {
             let name = self.name;
             return Err(Failure::Usage(format!("{name} needs at least {ranks_min} ranks: use -n {ranks_min}")));
         }
-        if self.netns && self.nodes < 2 {
-            return Err(Failure::Usage("--netns joins nodes, so it needs at least two: use --nodes 2".into()));
-        }
-        if self.rate.is_some() && !self.netns {
-            return Err(Failure::Usage("--rate is that of lines between namespaces, so add --nodes 2 --netns".into()));
-        }
+        self.check_network()?;
         let collectives = self.collectives(bench)?;
         let sizes = self.sizes.clone().unwrap_or_else(|| usual_sizes(&collectives, sizes));
         check_sizes(&collectives, &sizes)?;
@@ -190,6 +186,16 @@ impl Flags {
             line_rate: self.rate.map(Rate::bits_per_s),
             counts_allocations: self.counters,
         })
+    }
+
+    pub(super) fn check_network(&self) -> Result<(), Failure> {
+        if self.netns && self.nodes < 2 {
+            return Err(Failure::Usage("--netns joins nodes, so it needs at least two: use --nodes 2".into()));
+        }
+        if self.rate.is_some() && !self.netns {
+            return Err(Failure::Usage("--rate is that of lines between namespaces, so add --nodes 2 --netns".into()));
+        }
+        Ok(())
     }
 
     /// The collectives to measure; none if it is messages.

@@ -48,8 +48,8 @@ pub(super) fn command(name: Name) -> Command {
 /// What an option means to a benchmark, where that is not what it means to most.
 fn own_words(name: Name, id: &str) -> Option<&'static str> {
     use Name::{
-        Asynchrony, Boum, Coll, Compare, Idle, Latency, MessageRate, Overlap, Segments, Skew, Stream, Transparency,
-        Wakeup,
+        Asynchrony, Boum, Coll, Compare, Idle, Latency, MessageRate, Overlap, Segments, Skew, Stream,
+        Transparency, Wakeup,
     };
     Some(match (name, id) {
         (MessageRate, "ranks") => "Ranks: each of the lower half sends to one of the upper",
@@ -62,6 +62,10 @@ fn own_words(name: Name, id: &str) -> Option<&'static str> {
              of the block for each rank (alltoall) or neighbour (neighbor-alltoall)"
         }
         (Overlap, "sizes") => "Bytes of a message; with --of as those of coll",
+        (Compare | Transparency, "netns") => {
+            "Each node in a network namespace of its own, joined by veth pairs, for others' ranks as for ours. Needs root, iproute2 and \
+             nsenter, and leaves nothing; without these it ends with 3"
+        }
         (Compare, "sizes") => "Bytes of a message; of collectives as those of coll [default: what is telling of each]",
         (Transparency, "sizes") => {
             "Bytes of a rank's keys (is), or of its part of the solution (cg) [default: 8K,64K,1M]"
@@ -232,11 +236,22 @@ Baselines whose programs drive collectives themselves, as schedules of messages 
     Page {
         name: Name::Compare,
         more: "Each library's launcher runs the same as Ropeway, run by run in turns. Our messages are persistent; theirs are blocking,
-nonblocking and persistent, and the table has the best of them. A difference counts if a permutation test says so.",
+nonblocking and persistent, and the table has the best of them. A difference counts if a permutation test says so.
+
+What hides (d_o), goes on by itself (d_a) and is saved by binding (d_p) is found out as overlap, asynchrony and persistence do it, by
+the same procedure on both sides: --of overlap, asynchrony, persistence, and for a collective overlap:NAME. Such shares may be near zero
+or below, so the table has the difference, ours less theirs, and beside it what they are shares of: much that hides of a slow
+transfer is not better than a little of a fast one. As d_p of calls that do little at init says little, there is also in JSON what
+binding saves of the time of a message (saved): half a round trip bound, beside that of blocking calls.
+
+With --nodes 2 --netns --rate 1gbit others' ranks are in the same namespaces as ours, at the same line. A library that can't be run
+there is named and left out.",
         examples: &[
             "compare --of latency,bandwidth",
             "compare --nodes 2 --of latency --sizes 8,1M --peer /opt/mpich",
             "compare -n 4 --of barrier,allreduce,reduce-scatter,alltoall",
+            "compare --of asynchrony,persistence --sizes 64K",
+            "compare --nodes 2 --netns --rate 1gbit --of overlap,overlap:allreduce --sizes 64K",
         ],
     },
     Page {

@@ -45,7 +45,8 @@ fn of_amounts(name: Name) -> Vec<Rule> {
         if is_idle { "see --seconds" } else { "a batch takes 20 ms on either side; --runs makes more of them" };
     let has_rounds = !is_idle && !is_contest;
     let has_classes = matches!(name, Name::Asynchrony | Name::Overlap | Name::Boum);
-    let takes_turns = is_contest || has_classes || matches!(name, Name::Latency | Name::Stream | Name::Wakeup);
+    let takes_turns =
+        is_contest || has_classes || matches!(name, Name::Latency | Name::Stream | Name::Wakeup);
     vec![
         rule("--sizes", &["sizes"], |flags| flags.sizes.is_some(), (!is_idle && name != Name::Segments, sizes)),
         rule(
@@ -134,12 +135,9 @@ fn of_collectives_and_programs(name: Name) -> Vec<Rule> {
 fn of_places(name: Name) -> Vec<Rule> {
     let is_contest = name.is_contest();
     let is_single = !is_contest && !matches!(name, Name::Boum | Name::Segments);
-    let namespaces = "others run on loopback or shared memory, so see --nodes 2 alone";
     let attach = "it starts its own daemons beside others' programs, so leave it out";
     let pin = if is_contest { "both sides are pinned where there are cores" } else { "its programs are not pinned" };
     vec![
-        rule("--netns", &["netns"], |flags| flags.netns, (!is_contest, namespaces)),
-        rule("--rate", &["rate"], |flags| flags.rate.is_some(), (!is_contest, namespaces)),
         rule(
             "--beside-links",
             &["beside_links"],

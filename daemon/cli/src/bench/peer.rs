@@ -5,6 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::launch::LINK;
+
 /// An MPI library.
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -27,12 +29,29 @@ enum Family {
 
 /// What its program runs with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Placement {
+pub(super) struct Placement<'a> {
     pub(super) ranks: u32,
     /// Whether the messages have to take TCP.
     pub(super) over_tcp: bool,
+    /// Files of the network namespaces that ranks are dealt to in blocks, if they are not all in this one.
+    pub(super) namespaces: &'a [String],
     /// Whether there is a core for each rank.
     pub(super) has_cores: bool,
+}
+
+impl Placement<'_> {
+    /// The interface of the messages that take TCP.
+    fn interface(&self) -> &'static str {
+        if self.namespaces.is_empty() { "lo" } else { LINK }
+    }
+
+    /// Each namespace, and how many ranks it has.
+    fn blocks(&self) -> impl Iterator<Item = (&String, u32)> {
+        let (ranks, nodes) = (self.ranks, self.namespaces.len() as u32);
+        (0..)
+            .zip(self.namespaces)
+            .map(move |(node, namespace)| (namespace, ranks / nodes + u32::from(node < ranks % nodes)))
+    }
 }
 
 /// Every peer on `PATH`, and those in the folders and prefixes that are named.
@@ -105,7 +124,7 @@ impl Peer {
     }
 
     /// The command line that runs a program, beginning with what sets its environment.
-    pub(super) fn command_line(&self, program: &Path, args: &[String], placement: Placement) -> Vec<OsString> {
+    pub(super) fn command_line(&self, program: &Path, args: &[String], placement: Placement<'_>) -> Vec<OsString> {
         let mut line: Vec<OsString> = Vec::new();
         line.extend(environment(self.prefix.as_deref()).into_iter().map(|(name, value)| {
             let mut setting = OsString::from(name);
@@ -113,35 +132,62 @@ impl Peer {
             setting.push(value);
             setting
         }));
-        line.extend(self.settings(placement).iter().map(OsString::from));
+        line.extend(self.settings(placement).into_iter().map(OsString::from));
+        // Its ranks ask the launcher who they are, over TCP; the ranks of other launchers inherit a connection.
+        if let (Family::OpenMpi, Some(first)) = (self.family, placement.namespaces.first()) {
+            line.extend(entering(first));
+        }
         line.push(self.launcher.clone().into());
-        line.extend(["-n".into(), placement.ranks.to_string().into()]);
-        line.extend(self.options(placement).iter().map(OsString::from));
-        line.push(program.into());
-        line.extend(args.iter().map(OsString::from));
+        line.extend(self.options(placement).into_iter().map(OsString::from));
+        let ranks = |count: u32| ["-n".into(), count.to_string().into()];
+        let program = || [program.into()].into_iter().chain(args.iter().map(OsString::from));
+        if placement.namespaces.is_empty() {
+            line.extend(ranks(placement.ranks).into_iter().chain(program()));
+        }
+        for (index, (namespace, count)) in placement.blocks().enumerate() {
+            line.extend((index > 0).then(|| ":".into()));
+            line.extend(
+                ranks(count).into_iter().chain(entering(namespace)).chain(seeing_its_interfaces()).chain(program()),
+            );
+        }
         line
     }
 
     /// Environment that only says which way messages go.
-    fn settings(&self, placement: Placement) -> Vec<&'static str> {
+    fn settings(&self, placement: Placement<'_>) -> Vec<String> {
+        let interface = placement.interface();
+        let of_interface = |name: &str| format!("{name}={interface}");
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
         match (self.family, placement.over_tcp) {
+            (Family::OpenMpi, _) if !placement.namespaces.is_empty() => {
+                let of_version = |version: &str| {
+                    [
+                        of_interface(&format!("PMIX_MCA_ptl_{version}_if_include")),
+                        format!("PMIX_MCA_ptl_{version}_remote_connections=1"),
+                    ]
+                };
+                ["tcp", "base"].map(of_version).concat()
+            }
             (Family::OpenMpi, _) | (Family::Mpich, false) => Vec::new(),
             (Family::Mpich, true) if !self.name.starts_with("MPICH 4") => {
-                vec!["MPIR_CVAR_CH4_NETMOD=ofi", "FI_PROVIDER=tcp", "FI_TCP_IFACE=lo", "MPIR_CVAR_NOLOCAL=1"]
+                let fixed = words(&["MPIR_CVAR_CH4_NETMOD=ofi", "FI_PROVIDER=tcp", "MPIR_CVAR_NOLOCAL=1"]);
+                [fixed, vec![of_interface("FI_TCP_IFACE")]].concat()
             }
             (Family::Mpich, true) => {
-                vec!["UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo", "MPIR_CVAR_NOLOCAL=1", "MPIR_CVAR_CH4_NOLOCAL=1"]
+                let fixed = words(&["UCX_TLS=tcp,self", "MPIR_CVAR_NOLOCAL=1", "MPIR_CVAR_CH4_NOLOCAL=1"]);
+                [fixed, vec![of_interface("UCX_NET_DEVICES")]].concat()
             }
             (Family::Intel, true) => {
-                vec!["I_MPI_FABRICS=ofi", "I_MPI_OFI_PROVIDER=tcp", "FI_PROVIDER=tcp", "FI_TCP_IFACE=lo"]
+                let fixed = words(&["I_MPI_FABRICS=ofi", "I_MPI_OFI_PROVIDER=tcp", "FI_PROVIDER=tcp"]);
+                [fixed, vec![of_interface("FI_TCP_IFACE")]].concat()
             }
-            (Family::Intel, false) if placement.has_cores => vec!["I_MPI_FABRICS=shm"],
-            (Family::Intel, false) => vec!["I_MPI_FABRICS=shm", "I_MPI_PIN=0", "I_MPI_THREAD_YIELD=2"],
+            (Family::Intel, false) if placement.has_cores => words(&["I_MPI_FABRICS=shm"]),
+            (Family::Intel, false) => words(&["I_MPI_FABRICS=shm", "I_MPI_PIN=0", "I_MPI_THREAD_YIELD=2"]),
         }
     }
 
     /// Options of its launcher: each rank on a core while there are enough, and yielding when there are not.
-    fn options(&self, placement: Placement) -> Vec<&'static str> {
+    fn options(&self, placement: Placement<'_>) -> Vec<&'static str> {
         let mut options = Vec::new();
         match self.family {
             Family::OpenMpi => {
@@ -155,7 +201,7 @@ impl Peer {
                 }
                 if placement.over_tcp {
                     options.extend(["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]);
-                    options.extend(["--mca", "btl_tcp_if_include", "lo"]);
+                    options.extend(["--mca", "btl_tcp_if_include", placement.interface()]);
                 }
             }
             Family::Mpich if placement.has_cores => options.extend(["-bind-to", "core"]),
@@ -164,6 +210,20 @@ impl Peer {
         options
     }
 }
+
+/// What has a command run in a network namespace.
+fn entering(namespace: &str) -> [OsString; 2] {
+    ["nsenter".into(), format!("--net={namespace}").into()]
+}
+
+/// What has a command look at the interfaces of its own namespace: some libraries look for them in /sys.
+fn seeing_its_interfaces() -> impl Iterator<Item = OsString> {
+    let look = "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"";
+    ["unshare", "--mount", "sh", "-c", look].into_iter().map(OsString::from)
+}
+
+/// Programs that put ranks into namespaces.
+pub(super) const PLACING: [&str; 3] = ["nsenter", "unshare", "mount"];
 
 /// What a library that is not installed where the system looks has to be told.
 fn environment(prefix: Option<&Path>) -> Vec<(&'static str, OsString)> {
@@ -229,14 +289,21 @@ mod tests {
             launcher: "mpiexec".into(),
             prefix: None,
         };
-        let line = |family, ranks, over_tcp| {
-            let placement = Placement { ranks, over_tcp, has_cores: ranks <= 2 };
+        let line = |family, ranks, over_tcp, namespaces: &[String]| {
+            let placement = Placement { ranks, over_tcp, namespaces, has_cores: ranks <= 2 };
             let line = peer(family).command_line(Path::new("contest"), &["latency".to_owned()], placement);
             line.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(line(Family::Mpich, 2, false), "mpiexec -n 2 -bind-to core contest latency");
-        assert!(line(Family::OpenMpi, 8, false).contains("--oversubscribe --mca mpi_yield_when_idle 1"));
-        assert!(line(Family::OpenMpi, 2, true).contains("--mca btl tcp,self"));
-        assert!(line(Family::Intel, 2, true).starts_with("I_MPI_FABRICS=ofi"));
+        assert_eq!(line(Family::Mpich, 2, false, &[]), "mpiexec -bind-to core -n 2 contest latency");
+        assert!(line(Family::OpenMpi, 8, false, &[]).contains("--oversubscribe --mca mpi_yield_when_idle 1"));
+        assert!(line(Family::OpenMpi, 2, true, &[]).contains("--mca btl tcp,self --mca btl_tcp_if_include lo"));
+        assert!(line(Family::Intel, 2, true, &[]).starts_with("I_MPI_FABRICS=ofi"));
+        let namespaces = ["/a".to_owned(), "/b".to_owned()];
+        let dealt = line(Family::OpenMpi, 3, true, &namespaces);
+        assert!(
+            dealt.contains("nsenter --net=/a mpiexec")
+                && dealt.contains(&format!("if_include {LINK} -n 2 nsenter --net=/a unshare"))
+        );
+        assert!(dealt.contains("contest latency : -n 1 nsenter --net=/b unshare --mount"), "{dealt}");
     }
 }

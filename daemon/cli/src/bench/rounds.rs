@@ -37,8 +37,9 @@ pub(super) fn check(bench: &str, kinds: &[Kind], flags: &Flags) -> Result<(), Fa
     if let Some(kind) = kinds.iter().find(|kind| kind.operation().is_some_and(Operation::has_neighbors)) {
         return Err(Failure::Usage(format!("{bench} does not know {kind}: see coll and overlap")));
     }
-    if let Some(kernel) = kinds.iter().find(|kind| flags.touch && Kind::OF_KERNELS.contains(kind)) {
-        return Err(Failure::Usage(format!("{kernel} writes what it sends: leave --touch out")));
+    let writes = |kind: &&Kind| Kind::OF_KERNELS.contains(kind) || kind.has_shares();
+    if let Some(kind) = kinds.iter().filter(|_| flags.touch).find(writes) {
+        return Err(Failure::Usage(format!("{kind} writes what it sends: leave --touch out")));
     }
     if kinds.iter().all(|&kind| is_barrier(kind)) && (flags.sizes.is_some() || flags.touch) {
         return Err(Failure::Usage("a barrier has no size and no data: leave --sizes and --touch out".into()));
@@ -47,7 +48,7 @@ pub(super) fn check(bench: &str, kinds: &[Kind], flags: &Flags) -> Result<(), Fa
 }
 
 fn is_barrier(kind: Kind) -> bool {
-    kind == Kind::Collective(Operation::Barrier)
+    matches!(kind, Kind::Collective(Operation::Barrier) | Kind::Overlap(Some(Operation::Barrier)))
 }
 
 /// What is measured at a time.
@@ -66,7 +67,10 @@ pub(super) fn rounds(flags: &Flags, kinds: &[Kind]) -> Vec<Round> {
             Kind::Latency => &[8, 8 << 10, 64 << 10, 1 << 20, 4 << 20],
             Kind::Bandwidth => &[64 << 10, 256 << 10, 1 << 20, 4 << 20],
             Kind::Exchange => &[8 << 10],
-            Kind::Collective(Operation::Barrier) => &[8],
+            kind if is_barrier(kind) => &[8],
+            Kind::Overlap(_) => &[64 << 10, 1 << 20],
+            Kind::Asynchrony => &[8, 64 << 10, 1 << 20],
+            Kind::Persistence => &[8, 1 << 10, 64 << 10, 1 << 20],
             // A block for each rank.
             Kind::Collective(
                 Operation::ReduceScatter
@@ -111,9 +115,9 @@ mod tests {
 
     #[test]
     fn a_barrier_is_measured_once_whatever_the_sizes_of_others() {
-        let line = "bench compare --of barrier,bcast --sizes 8,1K,64K";
+        let line = "bench compare --of barrier,bcast,overlap:barrier,overlap:bcast --sizes 8,1K,64K";
         let Command::One(flags) = Command::typed(line).unwrap() else { panic!("{line}") };
         let sizes: Vec<_> = rounds(&flags, &kinds(&flags)).iter().map(|round| round.sizes.len()).collect();
-        assert_eq!(sizes, [1, 3]);
+        assert_eq!(sizes, [1, 3, 1, 3]);
     }
 }

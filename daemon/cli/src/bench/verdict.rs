@@ -12,6 +12,12 @@ pub(super) enum Verdict {
     Faster,
     #[serde(rename = "slower")]
     Slower,
+    /// Its share is larger, which may be good or bad.
+    #[serde(rename = "more")]
+    More,
+    /// Its share is smaller.
+    #[serde(rename = "less")]
+    Less,
     /// Such a difference may well be chance.
     #[serde(rename = "no difference shown")]
     NoDifferenceShown,
@@ -21,9 +27,9 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// Whether one is faster than the other.
+    /// Whether they differ.
     pub(super) fn is_decided(self) -> bool {
-        matches!(self, Self::Faster | Self::Slower)
+        !matches!(self, Self::NoDifferenceShown | Self::TooFewRuns)
     }
 
     /// Where there is little room.
@@ -37,6 +43,8 @@ impl fmt::Display for Verdict {
         f.pad(match self {
             Self::Faster => "faster",
             Self::Slower => "slower",
+            Self::More => "more",
+            Self::Less => "less",
             Self::NoDifferenceShown => "no difference shown",
             Self::TooFewRuns => "too few runs",
         })
@@ -50,6 +58,13 @@ pub(super) fn verdict(ours: &[f64], theirs: &[f64], metric: &str) -> (Verdict, f
     let verdict = match is_less == is_time(metric) {
         _ if ours.len().min(theirs.len()) < RUNS_MIN => Verdict::TooFewRuns,
         _ if p >= P_MAX => Verdict::NoDifferenceShown,
+        _ if is_share(metric) => {
+            if is_less {
+                Verdict::Less
+            } else {
+                Verdict::More
+            }
+        }
         true => Verdict::Faster,
         false => Verdict::Slower,
     };
@@ -58,7 +73,12 @@ pub(super) fn verdict(ours: &[f64], theirs: &[f64], metric: &str) -> (Verdict, f
 
 /// Whether less of it is better.
 pub(super) fn is_time(metric: &str) -> bool {
-    matches!(metric, "half_rtt" | "latency" | "time")
+    matches!(metric, "half_rtt" | "latency" | "time" | "t_y" | "t_comm" | "t_async" | "o" | "o_s" | "o_i")
+}
+
+/// Whether it is a share, which may be near zero or below.
+pub(super) fn is_share(metric: &str) -> bool {
+    matches!(metric, "d_o" | "d_a" | "d_p" | "availability" | "saved")
 }
 
 const P_MAX: f64 = 0.05;
@@ -75,6 +95,8 @@ mod tests {
         assert_eq!(verdict(&less, &more, "half_rtt").0, Verdict::Faster);
         assert_eq!(verdict(&more, &less, "latency").0, Verdict::Slower);
         assert_eq!(verdict(&more, &less, "bandwidth").0, Verdict::Faster);
+        assert_eq!(verdict(&more, &less, "d_o").0, Verdict::More);
+        assert_eq!(verdict(&less, &more, "d_p").0, Verdict::Less);
     }
 
     #[test]

@@ -96,6 +96,14 @@ impl Daemons {
         }
     }
 
+    /// Files that other processes can enter the nodes' networks by, if nodes have networks of their own.
+    pub(crate) fn namespaces(&self) -> Vec<String> {
+        match self {
+            Self::Embedded(_, Some(network)) => network.paths(),
+            Self::Embedded(_, None) | Self::System(_) => Vec::new(),
+        }
+    }
+
     /// A new connection to a node's daemon.
     pub(super) fn connect(&self, node: usize) -> io::Result<UnixStream> {
         match self {

@@ -63,6 +63,11 @@ impl Network {
         IpAddr::V4(Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + node as u32))
     }
 
+    /// Files that other processes can enter the nodes' namespaces by, while this process lives.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.nodes.iter().map(Namespace::path).collect()
+    }
+
     /// Moves this thread into a node's namespace, and with it what it opens and starts, until the guard is dropped.
     pub(crate) fn enter(&self, node: usize) -> io::Result<Inside> {
         self.nodes[node].enter()
@@ -205,7 +210,7 @@ impl fmt::Display for Rate {
 
 const UNITS: [(&str, u64); 4] = [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1000), ("bit", 1)];
 /// The nodes' interface, each in its own namespace.
-const LINK: &str = "ropeway0";
+pub(crate) const LINK: &str = "ropeway0";
 /// Nobody else can reach these addresses, so it does not matter who else uses them.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// Each segment costs an interrupt, which network cards spare their hosts: with segments of half that size traffic both ways stays below
