@@ -8,8 +8,8 @@ use crate::calls::{self, Call};
 use crate::pair::Pair;
 use crate::persistence::degree;
 use crate::ping_pong::{self, PingPong};
-use crate::race::{Contestant, Entrant, Series, take_turns};
-use crate::set_up::SetUp;
+use crate::race::{Contestant, Entrant, Series, take_turns, waited_for};
+use crate::set_up::{self, SetUp};
 use crate::statistics::Summary;
 use crate::trip::{OneShot, Persistent};
 use crate::{BenchError, Console, Measured, Plan};
@@ -18,24 +18,49 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
     let pair = Pair::of(&session.world());
     for &size in &plan.sizes {
         if plan.modes.contains(&Mode::Persistent) {
-            parameters(pair.as_ref(), console, plan, size.0)?;
+            parameters((session, pair.as_ref()), console, plan, size.0)?;
         }
-        single_calls(pair.as_ref(), console, plan, size.0)?;
+        single_calls((session, pair.as_ref()), console, plan, size.0)?;
     }
     Ok(())
 }
 
-/// `o_s`, `o_i`, `b`, `R` and `d_p`, from set-up and ping-pongs that take turns.
+/// `o_s`, `o_i`, `b`, `R` and `d_p`, from set-up and ping-pongs that take turns, waited for in each way.
 pub(crate) fn parameters(
-    pair: Option<&Pair>,
+    (session, pair): (&Session, Option<&Pair>),
     console: &mut Console,
     plan: &Plan,
     bytes: usize,
 ) -> Result<(), BenchError> {
-    let mut entrants = vec![set_up(pair, plan, bytes)?, half_rtt(INITIATE, pair, plan, 0)?];
-    entrants.push(half_rtt(HALF_RTT, pair, plan, bytes)?);
+    let mut entrants = Vec::new();
+    for &notification in &plan.notification {
+        let label = |metric| waited_for(plan, metric, notification);
+        let ways = [
+            set_up(&label(SET_UP), pair, plan, bytes)?,
+            half_rtt(&label(INITIATE), pair, plan, 0)?,
+            half_rtt(&label(HALF_RTT), pair, plan, bytes)?,
+        ];
+        entrants.extend(ways.map(|entrant| entrant.waiting(session, notification)));
+    }
     let series = take_turns(console, plan.runs, &mut entrants)?;
-    let [o_s, o_i, half_rtt] = &series[..] else { unreachable!("a series for each entrant") };
+    for (&notification, series) in plan.notification.iter().zip(series.chunks(CONTESTANTS)) {
+        for (metric, unit, summary, bytes) in results(series, bytes) {
+            let Some(summary) = summary else { continue };
+            let measured = Measured {
+                mode: Some(Mode::Persistent),
+                notification: Some(notification),
+                bytes: Some(bytes),
+                ..Measured::new(metric, unit, summary, plan.runs)
+            };
+            console.outcome(&waited_for(plan, metric, notification), measured)?;
+        }
+    }
+    Ok(())
+}
+
+/// What follows from set-up, an empty message and one with bytes: metric, unit, figures and bytes.
+fn results(series: &[Series], bytes: usize) -> [(&'static str, &'static str, Option<Summary>, usize); 5] {
+    let [o_s, o_i, half_rtt] = series else { unreachable!("a series for each entrant") };
     let o_i = o_i.scaled(NS_PER_US);
     let runs = Run::all(o_s, &o_i, &half_rtt.scaled(NS_PER_US));
     // An empty message has no bytes to cost anything.
@@ -44,23 +69,13 @@ pub(crate) fn parameters(
     let b = of_runs(with_bytes.iter().map(|run| run.ns_per_byte(bytes)).collect());
     let overhead_to_bytes = b.and_then(|b| overhead_to_bytes(with_bytes, bytes, &b));
     let degrees = of_runs(runs.iter().map(|run| degree(run.set_up, run.initiate)).collect());
-    let results = [
+    [
         (SET_UP, "ns", o_s.summary(), bytes),
         (INITIATE, "ns", o_i.summary(), 0),
         ("b", "ns/byte", b, bytes),
         ("R", "ratio", overhead_to_bytes, bytes),
         ("d_p", "ratio", degrees, bytes),
-    ];
-    for (metric, unit, summary, bytes) in results {
-        let Some(summary) = summary else { continue };
-        let measured = Measured {
-            mode: Some(Mode::Persistent),
-            bytes: Some(bytes),
-            ..Measured::new(metric, unit, summary, plan.runs)
-        };
-        console.outcome(metric, measured)?;
-    }
-    Ok(())
+    ]
 }
 
 /// What a one-shot message takes, which is more than its parts where somebody else has to find its match.
@@ -81,37 +96,44 @@ pub(crate) fn one_shot(
 }
 
 /// `start_send`, `start_recv` and `wait_done`.
-fn single_calls(pair: Option<&Pair>, console: &mut Console, plan: &Plan, bytes: usize) -> Result<(), BenchError> {
-    let effort = plan.effort(plan.modes.len() * Call::ALL.len(), WARMUP);
-    let pairs = |call| plan.modes.iter().map(move |&mode| (call, mode));
-    let ways: Vec<(Call, Mode)> = Call::ALL.into_iter().flat_map(pairs).collect();
+fn single_calls(
+    (session, pair): (&Session, Option<&Pair>),
+    console: &mut Console,
+    plan: &Plan,
+    bytes: usize,
+) -> Result<(), BenchError> {
+    let forms = || plan.modes.iter().flat_map(|&mode| plan.notification.iter().map(move |&waiting| (mode, waiting)));
+    let ways: Vec<_> = Call::ALL.into_iter().flat_map(|call| forms().map(move |form| (call, form))).collect();
+    let effort = plan.effort(ways.len(), WARMUP);
+    let label = |call: Call, (mode, notification)| waited_for(plan, &format!("{call}, {mode}"), notification);
     let mut entrants = Vec::new();
-    for &(call, mode) in &ways {
-        let make = |pair: &Pair| calls::contestant(pair, mode, (call, bytes), effort);
-        entrants.push(Entrant::new(format!("{call}, {mode}"), pair, make)?);
+    for &(call, form) in &ways {
+        let make = |pair: &Pair| calls::contestant(pair, form.0, (call, bytes), effort);
+        entrants.push(Entrant::new(label(call, form), pair, make)?.waiting(session, form.1));
     }
     let series = take_turns(console, plan.runs, &mut entrants)?;
-    for (&(call, mode), series) in ways.iter().zip(&series) {
+    for (&(call, form), series) in ways.iter().zip(&series) {
         let Some(summary) = series.summary() else { continue };
         let measured = Measured {
-            mode: Some(mode),
+            mode: Some(form.0),
+            notification: Some(form.1),
             bytes: Some(bytes),
             ..Measured::new(&call.to_string(), "ns", summary, plan.runs)
         };
-        console.outcome(&format!("{call}, {mode}"), measured)?;
+        console.outcome(&label(call, form), measured)?;
     }
     Ok(())
 }
 
 /// Whose samples are `o_s`, in nanoseconds.
-pub(crate) fn set_up(pair: Option<&Pair>, plan: &Plan, bytes: usize) -> Result<Entrant, BenchError> {
-    let effort = plan.effort(CONTESTANTS, WARMUP);
-    Entrant::new(SET_UP, pair, |pair| Ok(Box::new(SetUp::new(pair, bytes, effort)?) as Box<dyn Contestant>))
+pub(crate) fn set_up(label: &str, pair: Option<&Pair>, plan: &Plan, bytes: usize) -> Result<Entrant, BenchError> {
+    let effort = plan.effort(CONTESTANTS * plan.notification.len(), set_up::WARMUP);
+    Entrant::new(label, pair, |pair| Ok(Box::new(SetUp::new(pair, bytes, effort)?) as Box<dyn Contestant>))
 }
 
 /// Whose samples are half the time of a persistent round trip, in microseconds: `o_i` if there are no bytes.
 pub(crate) fn half_rtt(label: &str, pair: Option<&Pair>, plan: &Plan, bytes: usize) -> Result<Entrant, BenchError> {
-    let effort = plan.effort(CONTESTANTS, ping_pong::WARMUP);
+    let effort = plan.effort(CONTESTANTS * plan.notification.len(), ping_pong::WARMUP);
     let make = |pair: &Pair| -> Result<Box<dyn Contestant>, BenchError> {
         Ok(Box::new(PingPong::new(pair, Persistent::new(pair, bytes)?, effort)))
     };
@@ -157,6 +179,7 @@ pub(crate) const INITIATE: &str = "o_i";
 const HALF_RTT: &str = "half_rtt";
 pub(crate) const NS_PER_US: f64 = 1e3;
 const WARMUP: u64 = 2;
+/// Set-up, an empty message and one with bytes.
 const CONTESTANTS: usize = 3;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{BenchError, Console, Measured, Plan};
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
     let pair = Pair::of(&session.world());
     for &size in &plan.sizes {
-        let mut entrants = [set_up(pair.as_ref(), plan, size.0)?, half_rtt(INITIATE, pair.as_ref(), plan, 0)?];
+        let mut entrants = [set_up(SET_UP, pair.as_ref(), plan, size.0)?, half_rtt(INITIATE, pair.as_ref(), plan, 0)?];
         let series = take_turns(console, plan.runs, &mut entrants)?;
         let neighbours = series[0].medians().iter().zip(series[1].medians());
         let degrees: Vec<f64> = neighbours.map(|(&o_s, &o_i_us)| degree(o_s, o_i_us * NS_PER_US)).collect();

@@ -31,6 +31,14 @@ impl Entrant {
         Ok(Self { label: label.into(), contestant: pair.map(make).transpose()? })
     }
 
+    /// The same, waiting in a way of its own.
+    pub(crate) fn waiting(self, session: &Session, notification: Notification) -> Self {
+        let waiting = |contestant| -> Box<dyn Contestant> {
+            Box::new(Waiting { session: session.clone(), notification, contestant })
+        };
+        Self { contestant: self.contestant.map(waiting), ..self }
+    }
+
     /// One that all ranks have a part in.
     pub(crate) fn of_all(label: impl Into<String>, contestant: Box<dyn Contestant>) -> Self {
         Self { label: label.into(), contestant: Some(contestant) }
@@ -83,8 +91,9 @@ pub(crate) fn race_modes(
         let mut entrants = Vec::new();
         for &place in &places {
             for kind in Kind::all(plan) {
-                let make = |pair: &Pair| Ok(kind.waited_for(session, contestant(pair, kind.mode, size.0)?));
-                entrants.push(Entrant::new(place.label(&kind.label(plan)), pair, make)?);
+                let make = |pair: &Pair| contestant(pair, kind.mode, size.0);
+                let entrant = Entrant::new(place.label(&kind.label(plan)), pair, make)?;
+                entrants.push(entrant.waiting(session, kind.notification));
             }
             entrants.push(Entrant::new(place.label("floor"), pair, |pair| floor(pair, size.0))?);
         }
@@ -130,13 +139,13 @@ impl Kind {
     }
 
     fn label(self, plan: &Plan) -> String {
-        let Self { notification, mode } = self;
-        if plan.notification.len() > 1 { format!("{mode}, {notification}") } else { mode.to_string() }
+        waited_for(plan, &self.mode.to_string(), self.notification)
     }
+}
 
-    fn waited_for(self, session: &Session, contestant: Box<dyn Contestant>) -> Box<dyn Contestant> {
-        Box::new(Waiting { session: session.clone(), notification: self.notification, contestant })
-    }
+/// A label, and how ranks wait if that is compared.
+pub(crate) fn waited_for(plan: &Plan, label: &str, notification: Notification) -> String {
+    if plan.notification.len() > 1 { format!("{label}, {notification}") } else { label.to_owned() }
 }
 
 /// A contestant that waits in a way of its own.

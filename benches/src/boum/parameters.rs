@@ -12,7 +12,7 @@ use crate::{BenchError, Console, Plan, asynchrony, overhead, overlap};
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
     let pair = Pair::of(&session.world());
     for &size in &plan.sizes {
-        overhead::parameters(pair.as_ref(), console, plan, size.0)?;
+        overhead::parameters((session, pair.as_ref()), console, plan, size.0)?;
         overhead::one_shot(pair.as_ref(), console, plan, size.0)?;
         if size.0 > 0 {
             overlap::run_messages((session, pair.as_ref()), console, plan, (size.0, Side::Both), &[Compute::Busy])?;

@@ -265,6 +265,27 @@ fn overhead_is_measured_call_by_call() {
 }
 
 #[test]
+fn overhead_is_measured_in_several_ways_to_wait() {
+    let output = bench(&["overhead", "--sizes", "8", "--iters", "3", "--wait", "polling,blocking", "--counters"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let records = records(&output);
+    let of = |wait: &str| records.iter().filter(|record| record["wait"] == wait).collect::<Vec<_>>();
+    let names = |records: Vec<&Value>| records.iter().map(|record| record["metric"].clone()).collect::<Vec<_>>();
+    let [polling, blocking] = ["polling", "blocking"].map(|wait| names(of(wait)));
+    assert_eq!(polling.len() + blocking.len(), records.len());
+    for metric in ["o_s", "o_i", "b", "d_p", "start_send", "start_recv", "wait_done"] {
+        assert!(
+            polling.contains(&metric.into()) && blocking.contains(&metric.into()),
+            "{metric}: {polling:?} {blocking:?}"
+        );
+    }
+    // Each has counters of its own.
+    assert!(
+        records.iter().filter(|record| record["metric"] == "o_s").all(|record| record["counters"]["commands"].is_u64())
+    );
+}
+
+#[test]
 fn persistence_is_a_share() {
     measures(&["persistence", "--sizes", "8", "--iters", "3"], &[("d_p", "ratio")], |record| {
         assert!((0.0..=1.0).contains(&record["median"].as_f64().unwrap()));

@@ -48,7 +48,7 @@ pub(super) fn command(name: Name) -> Command {
 /// What an option means to a benchmark, where that is not what it means to most.
 fn own_words(name: Name, id: &str) -> Option<&'static str> {
     use Name::{
-        Asynchrony, Boum, Coll, Compare, Idle, Latency, MessageRate, Overlap, Segments, Skew, Stream,
+        Asynchrony, Boum, Coll, Compare, Idle, Latency, MessageRate, Overhead, Overlap, Segments, Skew, Stream,
         Transparency, Wakeup,
     };
     Some(match (name, id) {
@@ -71,7 +71,7 @@ fn own_words(name: Name, id: &str) -> Option<&'static str> {
             "Bytes of a rank's keys (is), or of its part of the solution (cg) [default: 8K,64K,1M]"
         }
         (Boum, "sizes") => "Bytes of messages to measure the parameters with, besides those of the programs",
-        (Latency | Stream | Wakeup | Overlap | Asynchrony, "wait") => {
+        (Latency | Stream | Overhead | Wakeup | Overlap | Asynchrony, "wait") => {
             "How ranks wait: polling, blocking or adaptive; several take turns"
         }
         (Boum, "wait") => {
@@ -163,7 +163,7 @@ other node's ranks do for the busy one takes cores of this machine too, from the
         more: "Set-up and release (o_s), start to end of an empty message (o_i), start and wait alone; the time for a byte (b),
 overhead to the time of all bytes (R), and the share of set-up in it (d_p). Sizes whose bytes take no time that can be
 measured have no R.",
-        examples: &["overhead --sizes 8,1M", "overhead --nodes 2 --mode persistent"],
+        examples: &["overhead --sizes 8,1M", "overhead --nodes 2 --mode persistent --wait polling,blocking"],
     },
     Page {
         name: Name::Persistence,

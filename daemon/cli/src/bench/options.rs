@@ -46,7 +46,7 @@ fn of_amounts(name: Name) -> Vec<Rule> {
     let has_rounds = !is_idle && !is_contest;
     let has_classes = matches!(name, Name::Asynchrony | Name::Overlap | Name::Boum);
     let takes_turns =
-        is_contest || has_classes || matches!(name, Name::Latency | Name::Stream | Name::Wakeup);
+        is_contest || has_classes || matches!(name, Name::Latency | Name::Stream | Name::Overhead | Name::Wakeup);
     vec![
         rule("--sizes", &["sizes"], |flags| flags.sizes.is_some(), (!is_idle && name != Name::Segments, sizes)),
         rule(
