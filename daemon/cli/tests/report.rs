@@ -43,6 +43,26 @@ const CLASSES: &str = r#"
 {"bench":"asynchrony","metric":"d_a","unit":"ratio","mode":"persistent","progress":"independent","wait":"adaptive","ranks":2,"nodes":2,"bytes":64,"side":"recv","compute":"busy","median":0.9}
 "#;
 
+/// What hides, goes on by itself and is saved, of Ropeway, a floor and another library in both forms, and parameters of two ways to wait.
+const SHARES: &str = r#"
+{"bench":"overlap","metric":"d_o","unit":"ratio","mode":"persistent","ranks":2,"nodes":2,"rate":"1gbit","netns":true,"wait":"adaptive","side":"recv","compute":"busy","bytes":65536,"median":0.91,"floor_name":"sockets and threads","floor":0.8}
+{"bench":"overlap","metric":"d_o","unit":"ratio","mode":"persistent","ranks":2,"nodes":2,"rate":"1gbit","netns":true,"wait":"adaptive","side":"both","compute":"busy","bytes":65536,"median":0.4}
+{"bench":"compare","of":"overlap","metric":"d_o","unit":"ratio","mode":"persistent","ranks":2,"nodes":2,"rate":"1gbit","netns":true,"wait":"adaptive","side":"recv","compute":"busy","bytes":65536,"median":0.9,"peer":"MPICH 5","peer_mode":"persistent","peer_median":-0.35,"difference":1.25,"difference_min":1.2,"difference_max":1.3,"verdict":"more","p":0.03}
+{"bench":"compare","of":"overlap","metric":"d_o","unit":"ratio","mode":"persistent","ranks":2,"nodes":2,"rate":"1gbit","netns":true,"wait":"adaptive","side":"recv","compute":"busy","bytes":65536,"median":0.9,"peer":"MPICH 5","peer_mode":"nonblocking","peer_median":0.15,"difference":0.75,"difference_min":0.7,"difference_max":0.8,"verdict":"more","p":0.03}
+{"bench":"compare","of":"overlap","metric":"t_y","unit":"us","mode":"persistent","ranks":2,"nodes":2,"rate":"1gbit","netns":true,"wait":"adaptive","side":"recv","compute":"busy","bytes":65536,"median":560.0,"peer":"MPICH 5","peer_mode":"nonblocking","peer_median":700.0,"ratio":0.8,"ratio_min":0.7,"ratio_max":0.9,"verdict":"faster","p":0.03}
+{"bench":"asynchrony","metric":"d_a","unit":"ratio","mode":"persistent","ranks":2,"nodes":1,"wait":"adaptive","side":"recv","compute":"sleep","bytes":65536,"median":0.97}
+{"bench":"compare","of":"asynchrony","metric":"d_a","unit":"ratio","mode":"persistent","ranks":2,"nodes":1,"wait":"adaptive","side":"recv","compute":"sleep","bytes":65536,"median":0.97,"peer":"MPICH 5","peer_mode":"persistent","peer_median":-0.1,"difference":1.07,"difference_min":1.0,"difference_max":1.1,"verdict":"too few runs","p":1.0}
+{"bench":"persistence","metric":"d_p","unit":"ratio","mode":"persistent","ranks":2,"nodes":1,"wait":"adaptive","bytes":8,"median":0.8}
+{"bench":"compare","of":"persistence","metric":"d_p","unit":"ratio","mode":"persistent","ranks":2,"nodes":1,"wait":"adaptive","bytes":8,"median":0.81,"peer":"MPICH 5","peer_mode":"persistent","peer_median":0.06,"difference":0.75,"difference_min":0.75,"difference_max":0.75}
+{"bench":"compare","of":"persistence","metric":"saved","unit":"ratio","mode":"persistent","ranks":2,"nodes":1,"wait":"adaptive","bytes":8,"median":0.45,"peer":"MPICH 5","peer_mode":"persistent","peer_median":-0.02,"difference":0.47,"difference_min":0.47,"difference_max":0.47}
+{"bench":"overhead","metric":"o_s","unit":"ns","mode":"persistent","ranks":2,"nodes":2,"wait":"polling","bytes":8,"median":600.0}
+{"bench":"overhead","metric":"o_i","unit":"ns","mode":"persistent","ranks":2,"nodes":2,"wait":"polling","bytes":0,"median":3000.0}
+{"bench":"overhead","metric":"o_s","unit":"ns","mode":"persistent","ranks":2,"nodes":2,"wait":"blocking","bytes":8,"median":610.0,"doubts":["drift"]}
+{"bench":"overhead","metric":"o_i","unit":"ns","mode":"persistent","ranks":2,"nodes":2,"wait":"blocking","bytes":0,"median":9000.0}
+{"bench":"overhead","metric":"R","unit":"ratio","mode":"persistent","ranks":2,"nodes":2,"wait":"blocking","bytes":8,"median":2.5}
+{"bench":"report","metric":"part","command":"ropeway bench overhead --nodes 2 --netns --rate 1gbit --wait polling,blocking","seconds":0.0,"why":"--netns needs root"}
+"#;
+
 /// A page, in a folder that goes with it.
 struct Page {
     folder: TempDir,
@@ -71,7 +91,7 @@ fn drawings(html: &str) -> Vec<&str> {
 
 #[test]
 fn every_figure_is_drawn_within_its_bounds() {
-    let page = page_of(&format!("{MEASURED}{PREDICTED}{TRANSPARENT}{CLASSES}"));
+    let page = page_of(&format!("{MEASURED}{PREDICTED}{TRANSPARENT}{CLASSES}{SHARES}"));
     let drawings = drawings(&page.html);
     for section in [
         "latency",
@@ -182,6 +202,56 @@ fn the_four_classes_are_one_figure() {
     ] {
         assert!(section.contains(&format!("<td>{class}</td><td>{value}</td>")), "{class}: {section}");
     }
+}
+
+#[test]
+fn what_others_hide_stands_beside_ours_and_the_floor() {
+    let page = page_of(SHARES);
+    let section = |id: &str| {
+        let (_, rest) = page.html.split_once(&format!("<section id=\"{id}\">")).expect(id);
+        rest.split_once("</section>").unwrap().0
+    };
+    let figure = |id: &str, title: &str| {
+        let (_, figure) = section(id).split_once(&format!("<b>{title}</b>")).expect(title);
+        figure.split_once("</figure>").unwrap().0
+    };
+    let row = |name: &str, bytes: &str, value: &str| format!("<td>{name}</td><td>{bytes}</td><td>{value}</td>");
+    // Each direction by itself; the other library with the form that hides most.
+    let receiving = figure("overlap", "two nodes, a line of 1gbit, receiving");
+    for (name, value) in
+        [("busy", "0.910"), ("floor: sockets and threads, receiving, busy", "0.800"), ("MPICH 5, busy", "0.150")]
+    {
+        assert!(receiving.contains(&row(name, "64K", value)), "{name}: {receiving}");
+    }
+    assert!(!receiving.contains("-0.350"), "{receiving}");
+    assert!(!figure("overlap", "two nodes, a line of 1gbit, both").contains("MPICH"));
+    assert!(figure("asynchrony", "one node, receiving").contains(&row("MPICH 5, asleep", "64K", "-0.100")));
+    assert!(figure("persistence", "one node").contains(&row("MPICH 5", "8", "0.060")));
+    let saved = "<td>MPICH 5</td><td>0.060</td><td></td><td></td><td>-0.020</td>";
+    assert!(section("persistence").contains(saved), "{}", section("persistence"));
+    // Ratios of shares would mean nothing.
+    assert!(!section("peers").contains("MPICH 5"), "{}", section("peers"));
+}
+
+#[test]
+fn parameters_of_both_ways_to_wait_are_side_by_side() {
+    let page = page_of(SHARES);
+    let (_, table) = page.html.split_once("<h3>Parameters of messages, two nodes, loopback TCP</h3>").unwrap();
+    let (table, _) = table.split_once("</table>").unwrap();
+    assert!(
+        table.contains("<th>bytes</th><th>o_s polling, ns</th><th>o_s blocking, ns</th><th>o_i polling, ns</th>"),
+        "{table}"
+    );
+    let row = "<td>8</td><td>600.0</td><td>~610.0</td><td>3000</td><td>9000</td><td>3600</td><td>~9610</td>";
+    assert!(table.contains(row), "{table}");
+    assert!(
+        page.html.contains(
+            "Left out: parameters of messages, polling and blocking. ropeway bench overhead --nodes 2 --netns"
+        )
+    );
+    // The calls are shown once, though they were waited for in two ways.
+    assert!(page.html.contains("<b>two nodes, loopback TCP, polling, 8 bytes</b>"));
+    assert!(!page.html.contains("<b>two nodes, loopback TCP, blocking, 8 bytes</b>"));
 }
 
 #[test]

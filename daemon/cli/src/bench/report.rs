@@ -36,7 +36,7 @@ use crate::failure::{Failure, print};
 #[command(after_help = "\
 Examples:
   ropeway bench report --quick                          less than three minutes
-  ropeway bench report --output node7.html              about a quarter of an hour
+  ropeway bench report --output node7.html              about twenty minutes
   ROPEWAY_PEERS=/opt/mpich ropeway bench report         beside this library too
   ropeway bench report --json > node7.jsonl             keep the records as well
   ropeway bench report --records node7.jsonl            the page again, without measuring")]

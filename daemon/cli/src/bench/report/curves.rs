@@ -83,22 +83,31 @@ pub(super) fn mode(row: &Row) -> String {
     }
 }
 
-/// What is communicated, who sends, what was done meanwhile, and who drives it if that is not as usual.
-pub(super) fn circumstances(row: &Row) -> String {
+/// What was done meanwhile, and who drives what is communicated if that is not as usual.
+pub(super) fn meanwhile(row: &Row) -> String {
     let progress = row.progress.as_deref().filter(|&progress| progress != "independent");
     let progress = progress.map(|progress| format!("progress by the {progress}"));
-    [Some(doings(row)), progress].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    [computing(row).map(str::to_owned), progress].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// What is communicated, who sends and what was done meanwhile, as far as they are said.
-pub(super) fn doings(row: &Row) -> String {
+/// What is communicated, and who sends, as far as they are said.
+pub(super) fn subject(row: &Row) -> String {
     let side = row.side.as_deref().map(|side| match side {
         "send" => "sending",
         "recv" => "receiving",
         both => both,
     });
-    let compute = row.compute.as_deref().map(|compute| if compute == "sleep" { "asleep" } else { compute });
-    [row.op.as_deref(), side, compute].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    [row.op.as_deref(), side].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// The same with what was done meanwhile.
+pub(super) fn doings(row: &Row) -> String {
+    let words = [Some(subject(row)), computing(row).map(str::to_owned)].into_iter().flatten();
+    words.filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+fn computing(row: &Row) -> Option<&str> {
+    row.compute.as_deref().map(|compute| if compute == "sleep" { "asleep" } else { compute })
 }
 
 /// As people write it.
@@ -123,7 +132,7 @@ mod tests {
             serde_json::from_value(row).unwrap()
         };
         let (busy, asleep) = (row("busy", 0.25), row("sleep", 0.75));
-        let figures = figures(&[&busy, &asleep], ("d_o", Scale::Linear), &[], circumstances);
+        let figures = figures(&[&busy, &asleep], ("d_o", Scale::Linear), &[], meanwhile);
         let Drawing::Chart(chart) = &figures[0].drawing else { panic!("it is a chart") };
         let floors: Vec<_> =
             chart.curves[2..].iter().map(|curve| (&*curve.name, curve.look, curve.points[0].y)).collect();

@@ -1,6 +1,9 @@
 //! What `ropeway bench compare` and `transparency` have found.
 
+use super::chart::{Curve, Look};
+use super::curves::points_of_others;
 use super::records::{Records, Row, groups};
+use super::section::{Drawing, Figure};
 use crate::bench::verdict::is_time;
 
 /// Every peer with the form of its calls that does best; buffers as they are, adaptive waiting.
@@ -8,9 +11,24 @@ pub(super) fn best_forms<'a>(records: &'a Records, of: impl Fn(&str) -> bool) ->
     let usual = |row: &&&Row| of(&row.of) && !row.touched && row.wait == "adaptive";
     let compared: Vec<_> = records.rows.iter().filter(|row| row.bench == "compare").collect();
     let compared: Vec<_> = compared.iter().filter(usual).copied().collect();
-    let contests = groups(&compared, |row| (row.of.clone(), row.setting(), row.bytes, row.peer.clone()));
+    let case = |row: &Row| (row.metric.clone(), row.op.clone(), row.side.clone(), row.compute.clone());
+    let contests = groups(&compared, |row| (row.of.clone(), case(row), row.setting(), row.bytes, row.peer.clone()));
     let best = |(_, forms): (_, Vec<&'a Row>)| forms.into_iter().max_by(|a, b| peer_speed(a).total_cmp(&peer_speed(b)));
     contests.into_iter().filter_map(best).collect()
+}
+
+/// Adds curves of what others reach to those of a figure, by these names.
+pub(super) fn add_curves(figure: &mut Figure, best: &[&Row], name: impl Fn(&Row) -> String) {
+    let Drawing::Chart(chart) = &mut figure.drawing else { return };
+    if best.is_empty() {
+        return;
+    }
+    let begin = chart.curves.iter().filter(|curve| !matches!(curve.look, Look::Floor(_))).count();
+    for (number, (name, rows)) in groups(best, name).into_iter().enumerate() {
+        let points = points_of_others(&rows, |row| row.peer_median);
+        chart.curves.push(Curve { name, look: Look::Marked(begin + number), points });
+    }
+    figure.note = "Other libraries were measured in turns with Ropeway at another time.".into();
 }
 
 /// More is better.

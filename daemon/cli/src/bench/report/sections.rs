@@ -4,6 +4,7 @@ mod classes;
 mod collectives;
 mod costs;
 mod hiding;
+mod notification;
 mod others;
 mod predictions;
 mod reading;

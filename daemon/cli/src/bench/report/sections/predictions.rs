@@ -7,7 +7,7 @@ use super::super::curves::{mode, unit};
 use super::super::records::{Records, Row, groups};
 use super::super::ruler::Scale;
 use super::super::section::{Cells, Drawing, Figure, Section};
-use super::missing;
+use super::{missing, notification};
 use crate::bench::digits;
 
 pub(super) fn section(records: &Records) -> Section {
@@ -16,14 +16,16 @@ pub(super) fn section(records: &Records) -> Section {
     let metrics = groups(&compared, |row| (row.metric.clone(), row.unit.clone()));
     let figures: Vec<_> = metrics.iter().map(|((metric, unit), rows)| scatter(metric, unit, rows)).collect();
     let tables = [(&compared, table as fn(&[&Row]) -> Cells), (&parameters, parameter_table)];
+    let tables = tables.iter().filter(|(rows, _)| !rows.is_empty()).map(|(rows, table)| table(rows));
+    let without_figures = figures.is_empty().then(|| missing(records, "predictions", "boum"));
     Section {
         id: "boum",
         title: "Whether the model predicts programs",
         meaning: "Each mark is a program: its time predicted by BOUM (Dimitrov 2001) from the parameters below, and measured. Within the band the \
                   error is at most 10 %: there the model can be asked what a program would gain (ropeway predict). Far off the \
                   line, measure instead.",
-        missing: if figures.is_empty() { vec![missing(records, "predictions", "boum")] } else { Vec::new() },
-        tables: tables.iter().filter(|(rows, _)| !rows.is_empty()).map(|(rows, table)| table(rows)).collect(),
+        missing: without_figures.into_iter().chain(notification::missing(records)).collect(),
+        tables: tables.chain(notification::tables(records)).collect(),
         figures,
     }
 }

@@ -45,7 +45,7 @@ fn cells<const N: usize>(heading: [&str; N], rows: Vec<Vec<String>>) -> Cells {
     Cells { heading: heading.map(str::to_owned).into(), rows, ..Cells::default() }
 }
 
-const WORDS: [(&str, &str); 20] = [
+const WORDS: [(&str, &str); 21] = [
     ("rank, node", "a process of a parallel program; a daemon with its ranks, of which this machine may hold several"),
     ("one node", "messages go through shared memory"),
     ("two nodes", "messages go over TCP: loopback, or a line with the rate that is named"),
@@ -56,6 +56,7 @@ const WORDS: [(&str, &str); 20] = [
     ("o_s, o_i, o", "overhead of a message: its set-up and release; its start and completion; both"),
     ("b, R", "time for a byte; overhead beside the time of all bytes, o / (b·m)"),
     ("d_p", "degree of persistence, o_s / (o_s + o_i): the share of the overhead that binding saves"),
+    ("saved", "the share of a message's time that binding saves: of half a round trip, beside that of blocking calls"),
     ("d_o", "degree of overlapping: the share of a transfer that computing hides; below 0 it does harm"),
     ("t_x, t_y, t_o", "time of a computation, of a transfer, and of both at once, from which d_o is"),
     ("d_a", "degree of asynchrony: the share of a receive that goes on while the program computes"),

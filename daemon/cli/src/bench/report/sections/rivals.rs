@@ -10,7 +10,9 @@ use super::super::strips::{Kind, Strip, Strips};
 use super::missing;
 
 pub(super) fn section(records: &Records) -> Section {
-    let figures = figures(&best_forms(records, |_| true));
+    // Shares have figures of their own, and no ratios.
+    let is_share = |of: &str| matches!(of, "overlap" | "asynchrony" | "persistence");
+    let figures = figures(&best_forms(records, |of| !is_share(of)));
     Section {
         id: "peers",
         title: "Beside other libraries",

@@ -1,11 +1,10 @@
 //! How fast messages are.
 
-use super::super::chart::{Curve, Look};
-use super::super::curves::{figures, mode, points_of_others};
-use super::super::peers::best_forms;
+use super::super::curves::{figures, mode};
+use super::super::peers::{add_curves, best_forms};
 use super::super::records::{Records, Row, groups};
 use super::super::ruler::Scale;
-use super::super::section::{Drawing, Figure, Section};
+use super::super::section::{Figure, Section};
 use super::missing;
 
 pub(super) fn latency(records: &Records) -> Section {
@@ -50,17 +49,8 @@ fn with_peers(mut figures: Vec<Figure>, rows: &[&Row], records: &Records, of: &s
     let best = best_forms(records, |what| what == of);
     let settings = groups(rows, Row::setting);
     for (figure, (setting, _)) in figures.iter_mut().zip(&settings) {
-        let Drawing::Chart(chart) = &mut figure.drawing else { continue };
         let there: Vec<_> = best.iter().copied().filter(|row| row.setting() == *setting).collect();
-        let begin = chart.curves.iter().filter(|curve| !matches!(curve.look, Look::Floor(_))).count();
-        for (number, (peer, rows)) in groups(&there, |row| row.peer.clone()).into_iter().enumerate() {
-            let points = points_of_others(&rows, |row| row.peer_median);
-            chart.curves.push(Curve { name: peer, look: Look::Marked(begin + number), points });
-        }
-        if !there.is_empty() {
-            figure.note =
-                "Other libraries were measured in turns with Ropeway at another time: see the ratios below.".into();
-        }
+        add_curves(figure, &there, |row| row.peer.clone());
     }
     figures
 }
