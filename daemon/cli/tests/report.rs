@@ -238,12 +238,17 @@ fn parameters_of_both_ways_to_wait_are_side_by_side() {
     let page = page_of(SHARES);
     let (_, table) = page.html.split_once("<h3>Parameters of messages, two nodes, loopback TCP</h3>").unwrap();
     let (table, _) = table.split_once("</table>").unwrap();
-    assert!(
-        table.contains("<th>bytes</th><th>o_s polling, ns</th><th>o_s blocking, ns</th><th>o_i polling, ns</th>"),
-        "{table}"
-    );
-    let row = "<td>8</td><td>600.0</td><td>~610.0</td><td>3000</td><td>9000</td><td>3600</td><td>~9610</td>";
-    assert!(table.contains(row), "{table}");
+    assert!(table.contains("<th>unit</th><th>polling</th><th>blocking</th>"), "{table}");
+    for (parameter, unit, polling, blocking) in [
+        ("o_s", "ns", "600.0", "~610.0"),
+        ("o_i", "ns", "3000", "9000"),
+        ("o", "ns", "3600", "~9610"),
+        ("b", "", "", ""),
+        ("R", "", "", "2.500"),
+    ] {
+        let row = format!("<td>8</td><td>{parameter}</td><td>{unit}</td><td>{polling}</td><td>{blocking}</td>");
+        assert!(table.contains(&row), "{row}: {table}");
+    }
     assert!(
         page.html.contains(
             "Left out: parameters of messages, polling and blocking. ropeway bench overhead --nodes 2 --netns"

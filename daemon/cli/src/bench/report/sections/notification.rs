@@ -10,7 +10,7 @@ use crate::bench::digits;
 /// A table for each place that both ways were measured in.
 pub(super) fn tables(records: &Records) -> Vec<Cells> {
     let is_parameter = |row: &&Row| {
-        row.bench == "overhead" && WAYS.contains(&row.wait.as_str()) && METRICS.contains(&row.metric.as_str())
+        row.bench == "overhead" && WAYS.contains(&row.wait.as_str()) && PARAMETERS.contains(&row.metric.as_str())
     };
     let rows: Vec<_> = records.rows.iter().filter(is_parameter).collect();
     let are_both_there = |rows: &[&Row]| WAYS.iter().all(|way| rows.iter().any(|row| row.wait == *way));
@@ -28,45 +28,43 @@ pub(super) fn missing(records: &Records) -> Vec<String> {
     records.parts.iter().filter(is_of_ways).filter_map(reason).collect()
 }
 
+/// A row for each size and parameter, a column for each way.
 fn table(place: &str, rows: &[&Row]) -> Cells {
-    let find = |metric: &str, way: &str, bytes: usize| {
-        // An empty message is that of all sizes.
-        let bytes = if metric == "o_i" { 0 } else { bytes };
-        rows.iter().copied().find(|row| (&*row.metric, &*row.wait, row.bytes) == (metric, way, Some(bytes)))
-    };
-    let cell = |column: &str, way: &str, bytes: usize| match column {
-        "o" => {
-            let parts = ["o_s", "o_i"].map(|part| find(part, way, bytes));
-            parts.into_iter().collect::<Option<Vec<_>>>().map(|parts| {
-                let is_sure = parts.iter().all(|row| row.doubts().is_empty());
-                let mark = if is_sure { "" } else { "~" };
-                format!("{mark}{}", digits(parts.iter().map(|row| row.median).sum()))
-            })
-        }
-        metric => find(metric, way, bytes).map(Row::marked),
-    };
-    let columns = || COLUMNS.iter().flat_map(|column| WAYS.map(|way| (*column, way)));
-    let head = |(column, way): (&str, &str)| {
-        let of_metric = rows.iter().find(|row| row.metric == if column == "o" { "o_s" } else { column });
-        let unit = of_metric.map(|row| unit(row)).filter(|unit| *unit != "ratio");
-        format!("{column} {way}{}", unit.map(|unit| format!(", {unit}")).unwrap_or_default())
-    };
     let mut sizes: Vec<usize> = rows.iter().filter_map(|row| row.bytes).filter(|&bytes| bytes > 0).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let row = |&bytes: &usize| {
-        let cells = columns().map(|(column, way)| cell(column, way, bytes).unwrap_or_default());
-        [Size(bytes).to_string()].into_iter().chain(cells).collect()
+    let row = |bytes: usize, &parameter: &&str| {
+        let found = WAYS.map(|way| find(rows, (parameter, way, bytes)));
+        let unit = found.iter().flatten().flatten().next().map(|row| unit(row)).filter(|unit| *unit != "ratio");
+        let figures = found.map(|parts| parts.map(|parts| shown(&parts)).unwrap_or_default());
+        let words = [Size(bytes).to_string(), parameter.to_owned(), unit.unwrap_or_default().to_owned()];
+        words.into_iter().chain(figures).collect()
     };
     Cells {
         title: format!("Parameters of messages, {place}"),
-        heading: ["bytes".to_owned()].into_iter().chain(columns().map(head)).collect(),
-        rows: sizes.iter().map(row).collect(),
+        heading: ["bytes", "parameter", "unit"].into_iter().chain(WAYS).map(str::to_owned).collect(),
+        rows: sizes.iter().flat_map(|&bytes| PARAMETERS.iter().map(move |name| row(bytes, name))).collect(),
         doubts: rows.iter().flat_map(|row| row.doubts()).collect(),
     }
 }
 
+/// What a parameter is the sum of, if all of that is there: `o` of its parts, others of themselves.
+fn find<'a>(rows: &[&'a Row], (parameter, way, bytes): (&str, &str, usize)) -> Option<Vec<&'a Row>> {
+    let parts: &[&str] = if parameter == "o" { &["o_s", "o_i"] } else { &[parameter] };
+    let found = |metric: &&str| {
+        // An empty message is that of all sizes.
+        let bytes = if *metric == "o_i" { 0 } else { bytes };
+        rows.iter().copied().find(|row| (&*row.metric, &*row.wait, row.bytes) == (*metric, way, Some(bytes)))
+    };
+    parts.iter().map(found).collect()
+}
+
+/// A sum, marked if any part is in doubt.
+fn shown(parts: &[&Row]) -> String {
+    let mark = if parts.iter().all(|row| row.doubts().is_empty()) { "" } else { "~" };
+    format!("{mark}{}", digits(parts.iter().map(|row| row.median).sum()))
+}
+
 /// The two of the model; adaptive is one or the other.
 const WAYS: [&str; 2] = ["polling", "blocking"];
-const METRICS: [&str; 5] = ["o_s", "o_i", "b", "R", "d_p"];
-const COLUMNS: [&str; 6] = ["o_s", "o_i", "o", "b", "R", "d_p"];
+const PARAMETERS: [&str; 6] = ["o_s", "o_i", "o", "b", "R", "d_p"];

@@ -15,8 +15,12 @@ pub(super) fn section(records: &Records) -> Section {
     let (compared, parameters): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.predicted.is_some());
     let metrics = groups(&compared, |row| (row.metric.clone(), row.unit.clone()));
     let figures: Vec<_> = metrics.iter().map(|((metric, unit), rows)| scatter(metric, unit, rows)).collect();
-    let tables = [(&compared, table as fn(&[&Row]) -> Cells), (&parameters, parameter_table)];
-    let tables = tables.iter().filter(|(rows, _)| !rows.is_empty()).map(|(rows, table)| table(rows));
+    let (of_programs, of_messages): (Vec<&Row>, Vec<&Row>) =
+        parameters.into_iter().partition(|row| row.application.is_some());
+    let parameters = [("Parameters of the programs", of_programs), ("Parameters of the model", of_messages)];
+    let parameters = parameters.iter().filter(|(_, rows)| !rows.is_empty());
+    let parameters = parameters.map(|(title, rows)| parameter_table(title, rows));
+    let compared = if compared.is_empty() { None } else { Some(table(&compared)) };
     let without_figures = figures.is_empty().then(|| missing(records, "predictions", "boum"));
     Section {
         id: "boum",
@@ -25,7 +29,7 @@ pub(super) fn section(records: &Records) -> Section {
                   error is at most 10 %: there the model can be asked what a program would gain (ropeway predict). Far off the \
                   line, measure instead.",
         missing: without_figures.into_iter().chain(notification::missing(records)).collect(),
-        tables: tables.chain(notification::tables(records)).collect(),
+        tables: compared.into_iter().chain(parameters).chain(notification::tables(records)).collect(),
         figures,
     }
 }
@@ -77,7 +81,7 @@ fn table(rows: &[&Row]) -> Cells {
 }
 
 /// A row for each size or program, a column for each parameter.
-fn parameter_table(rows: &[&Row]) -> Cells {
+fn parameter_table(title: &str, rows: &[&Row]) -> Cells {
     let column = |row: &Row| format!("{}, {}", row.metric, unit(row)).trim_end_matches(", ").to_owned();
     let columns: Vec<_> = groups(rows, column).into_iter().map(|(column, _)| column).collect();
     let of = |row: &Row| match (&row.application, row.size.or(row.bytes)) {
@@ -92,5 +96,5 @@ fn parameter_table(rows: &[&Row]) -> Cells {
     let doubts = rows.iter().flat_map(|row| row.doubts()).collect();
     let rows = groups(rows, |row| (of(row), row.setting())).into_iter().map(cells).collect();
     let heading = ["of", "where"].map(str::to_owned).into_iter().chain(columns.clone()).collect();
-    Cells { title: "Parameters of the model".into(), heading, rows, doubts }
+    Cells { title: title.to_owned(), heading, rows, doubts }
 }
