@@ -218,7 +218,7 @@ static struct span transfer(struct transfer *t, uint64_t amount) {
     struct span span = { 0 };
     if (t->way == ALL) return transfer_together(t->together, amount, 1);
     exchange_prepare(t);
-    if (t->way == BOTH) meet_partner();
+    meet_partner();
     /* Who does not keep the time is ready to receive, or hears when to send. */
     if (t->way == SEND && me) start_recv(t), go();
     if (t->way == SEND ? !me : t->way == RECV && me) await_go();
