@@ -34,7 +34,8 @@ pub(super) fn check(bench: &str, kinds: &[Kind], flags: &Flags) -> Result<(), Fa
     if ranks < 2 {
         return Err(Failure::Usage(format!("{bench} needs at least 2 ranks: use -n 2")));
     }
-    if let Some(kind) = kinds.iter().find(|kind| kind.operation().is_some_and(Operation::has_neighbors)) {
+    let has_neighbors = |kind: &&Kind| matches!(kind, Kind::Collective(operation) | Kind::Overlap(Some(operation)) if operation.has_neighbors());
+    if let Some(kind) = kinds.iter().find(has_neighbors) {
         return Err(Failure::Usage(format!("{bench} does not know {kind}: see coll and overlap")));
     }
     let writes = |kind: &&Kind| Kind::OF_KERNELS.contains(kind) || kind.has_shares();
@@ -107,10 +108,12 @@ mod tests {
 
     #[test]
     fn what_the_other_side_does_not_do_is_refused() {
-        let line = "bench compare --of bcast,neighbor_alltoall";
-        let Command::One(flags) = Command::typed(line).unwrap() else { panic!("{line}") };
-        let Err(Failure::Usage(why)) = check("compare", &kinds(&flags), &flags) else { panic!("{line}") };
-        assert_eq!(why, "compare does not know neighbor-alltoall: see coll and overlap");
+        for kind in ["neighbor-alltoall", "overlap:neighbor-alltoall"] {
+            let line = format!("bench compare --of bcast,{kind}");
+            let Command::One(flags) = Command::typed(&line).unwrap() else { panic!("{line}") };
+            let Err(Failure::Usage(why)) = check("compare", &kinds(&flags), &flags) else { panic!("{line}") };
+            assert_eq!(why, format!("compare does not know {kind}: see coll and overlap"));
+        }
     }
 
     #[test]
