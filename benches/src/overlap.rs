@@ -256,8 +256,8 @@ impl Communication for Transfer {
     fn transfer(&mut self, mut compute: impl FnMut()) -> Result<Span, BenchError> {
         let Self { pair, side, exchange } = self;
         exchange.prepare();
-        // Whatever was done before, both are awake: else communication alone begins at once, and that with computation
-        // after the other one has slept through the computation alone.
+        // All parts begin alike: else the other one is awake when communication alone begins, and has slept through the
+        // computation alone when both begin.
         pair.meet()?;
         let span = match (*side, pair.leads) {
             (Side::Both, _) => {
