@@ -78,10 +78,11 @@ fn both_halves_of_an_exchange_need_no_daemon() {
     let before = cluster.counter(0, "commands");
     let exchange = |world: Communicator| {
         let peer = 1 - world.rank();
-        for number in 0..MANY {
-            let mut theirs = [0u32];
-            world.sendrecv(&[number + world.rank()], peer, 1, &mut theirs, peer, 1).unwrap();
-            assert_eq!(theirs, [number + peer]);
+        // In cells and in lockers.
+        for (number, bytes) in (0..MANY).zip([SMALL, EDGES[1], EDGES[2]].into_iter().cycle()) {
+            let mut theirs = vec![0; bytes];
+            world.sendrecv(&message(number + world.rank(), bytes), peer, 1, &mut theirs, peer, 1).unwrap();
+            assert_is(&theirs, number + peer);
         }
     };
     thread::scope(|scope| {
@@ -142,26 +143,6 @@ fn a_receive_that_was_withdrawn_gets_nothing() {
             assert_eq!(irecv().wait().unwrap().0[..], [1]);
         }
     });
-}
-
-#[test]
-fn messages_that_need_a_locker_need_no_daemon() {
-    let cluster = Cluster::start(1, 2);
-    let (zero, one) = pair(&cluster);
-    let before = cluster.counter(0, "commands");
-    let exchange = |world: Communicator| {
-        let peer = 1 - world.rank();
-        for (number, bytes) in (0..MANY).zip([EDGES[1], EDGES[2], SMALL].into_iter().cycle()) {
-            let mut theirs = vec![0; bytes];
-            world.sendrecv(&message(number + world.rank(), bytes), peer, 1, &mut theirs, peer, 1).unwrap();
-            assert_is(&theirs, number + peer);
-        }
-    };
-    thread::scope(|scope| {
-        scope.spawn(|| exchange(one.world()));
-        exchange(zero.world());
-    });
-    assert_eq!(cluster.counter(0, "commands"), before);
 }
 
 #[test]

@@ -160,14 +160,14 @@ impl Stage {
         self.pieces == 1 && self.share.is_doable()
     }
 
-    // Offsets were checked at registration; who changes them since harms his own job.
-
     fn do_piece(&self, job: &JobSegment, piece: u32) {
         let (piece, pieces, units) = (u64::from(piece), u64::from(self.pieces), self.share.units());
+        // Offsets were checked at registration; who changes them since harms his own job.
         let _ = self.share.work(job, units * piece / pieces..units * (piece + 1) / pieces);
     }
 
     fn do_all(&self, job: &JobSegment) {
+        // As above.
         let _ = self.share.work_at_once(job);
     }
 }

@@ -62,7 +62,7 @@ pub struct CellWords {
     state: AtomicU32,
     comm: AtomicU32,
     tag: AtomicU32,
-    /// And above them the number of the locker.
+    /// The number of bytes, and above it that of the locker.
     bytes: AtomicU32,
 }
 
@@ -303,8 +303,8 @@ impl PostSender {
         self.number
     }
 
-    /// Sends what was filled into the next cell or the envelope's locker, after which whoever waits has to be woken. False if the message has to take the
-    /// detour, because a receive was posted there at the same time.
+    /// Sends what was filled into the next cell or the envelope's locker, after which whoever waits has to be woken. False if the
+    /// message has to take the detour, because a receive was posted there at the same time.
     #[inline]
     pub fn send(&mut self, memory: &impl PostMemory, envelope: &PostEnvelope) -> bool {
         let number = self.number;
