@@ -4,6 +4,9 @@
 //! rank it waits for. And no yield while ranks compute on the same core: whoever gets it then keeps it for a time slice of
 //! milliseconds, whatever arrives, where a daemon that sleeps is woken at once and preferred. But a core that nobody wants halts when
 //! the daemon sleeps, and then it takes longer to come back than to look for some time. What is right is learnt.
+//!
+//! While all ranks sleep and something large comes slowly, there is nothing to be quick for: the daemon sleeps until a good part of it
+//! is there, and leaves the core to whoever wants it.
 
 use std::time::{Duration, Instant};
 
@@ -25,6 +28,8 @@ pub(crate) enum Ranks {
     Wait,
     /// All sleep.
     Sleep,
+    /// All sleep, and what one of them waits for is large.
+    SleepLong,
     /// None waits awake, and some do something else.
     Compute,
 }
@@ -41,6 +46,10 @@ pub(crate) struct Idle {
     computing_since: Option<Instant>,
     /// Nothing has woken it.
     looks_once: bool,
+    /// Since when all ranks have slept and waited for something large.
+    large_since: Option<Instant>,
+    /// How long that takes, on the average.
+    large_takes: Duration,
     caution: Caution,
 }
 
@@ -59,6 +68,8 @@ struct Caution {
 
 /// A sleep shorter than so many times `yield_for` should have been a look, and no look is longer.
 const LONGEST: u32 = 8;
+/// What takes longer than that takes long.
+const LATE: Duration = Duration::from_millis(1);
 /// A rank that has got its message comes back with the next one within that time, if it does not compute.
 const GRACE: Duration = Duration::from_micros(30);
 /// The same for a daemon that must not yield.
@@ -76,6 +87,8 @@ impl Idle {
             since: None,
             computing_since: None,
             looks_once: false,
+            large_since: None,
+            large_takes: Duration::ZERO,
             caution: Caution::default(),
         }
     }
@@ -84,6 +97,9 @@ impl Idle {
     pub(crate) fn after(&mut self, work: usize, now: Instant, ranks: impl FnOnce() -> Ranks) -> Rest {
         self.caution.is_back(now);
         if work > 0 {
+            if let Some(since) = self.large_since.take() {
+                self.large_takes = (3 * self.large_takes + now.duration_since(since).min(LATE)) / 4;
+            }
             (self.since, self.computing_since, self.looks_once) = (None, None, false);
             return Rest::None;
         }
@@ -94,7 +110,14 @@ impl Idle {
         if now.duration_since(since) >= self.limit {
             return Rest::Sleep;
         }
-        if ranks() != Ranks::Compute {
+        let ranks = ranks();
+        if ranks == Ranks::SleepLong {
+            self.large_since.get_or_insert(now);
+            if self.large_takes > 2 * self.yield_for {
+                return Rest::Sleep;
+            }
+        }
+        if ranks != Ranks::Compute {
             self.computing_since = None;
             return Rest::Yield;
         }
@@ -183,6 +206,19 @@ mod tests {
             assert_eq!(day.at(61, 3, ranks), Rest::None);
             assert_eq!(day.at(62, 0, ranks), Rest::Yield);
         }
+    }
+
+    #[test]
+    fn what_is_large_and_slow_is_not_looked_for_while_ranks_sleep() {
+        let mut day = Day::new();
+        let mut rests = Vec::new();
+        for (message, takes) in [500, 500, 30, 30, 30, 30, 30].into_iter().enumerate() {
+            let now = 10_000 * message as u64;
+            rests.push(day.at(now, 0, Ranks::SleepLong));
+            assert_eq!(day.at(now + takes, 1, Ranks::Sleep), Rest::None);
+        }
+        use Rest::{Sleep, Yield};
+        assert_eq!(rests, [Yield, Sleep, Sleep, Sleep, Sleep, Sleep, Yield]);
     }
 
     #[test]

@@ -227,6 +227,13 @@ impl Links {
         }
     }
 
+    /// Whether a large message is to arrive.
+    pub(crate) fn await_large(&self) -> bool {
+        self.links
+            .iter()
+            .any(|(_, link)| matches!(&link.state, State::Up(AnyDevice::Tcp(device)) if device.awaits_large()))
+    }
+
     /// Lets every link do some work, and tells the jobs of those that are lost.
     pub(crate) fn progress(&mut self, jobs: &mut Jobs, counters: &Counters, now: Instant) -> usize {
         let mut done = 0;

@@ -181,7 +181,10 @@ impl Server {
                 self.tell_counted();
             }
             cycles += 1;
-            let rest = self.idle.after(work, now, || ranks(&self.jobs));
+            let rest = self.idle.after(work, now, || match ranks(&self.jobs) {
+                Ranks::Sleep if self.links.await_large() => Ranks::SleepLong,
+                other => other,
+            });
             if rest != Rest::None {
                 home.rest(rest == Rest::Sleep, now, || ranks(&self.jobs) == Ranks::Compute);
                 self.tell_core();

@@ -126,6 +126,11 @@ impl TcpDevice {
         self.is_readable |= now.duration_since(self.last_heard) < HOT;
     }
 
+    /// Whether a large message that we have asked for is to arrive.
+    pub fn awaits_large(&self) -> bool {
+        self.input.large_due > 0 || self.low_water > 1
+    }
+
     /// When [`progress`](Device::progress) has to be called again even if nothing happens.
     pub fn deadline(&self) -> Instant {
         let alive = (self.last_sent + self.timeout / 4).min(self.last_heard + self.timeout);
