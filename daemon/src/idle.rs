@@ -68,7 +68,7 @@ struct Caution {
 
 /// A sleep shorter than so many times `yield_for` should have been a look, and no look is longer.
 const LONGEST: u32 = 8;
-/// What takes longer than that takes long.
+/// No wait for something large counts for more, so that a sender who comes late is not taken for a slow line for long.
 const LATE: Duration = Duration::from_millis(1);
 /// A rank that has got its message comes back with the next one within that time, if it does not compute.
 const GRACE: Duration = Duration::from_micros(30);
