@@ -15,6 +15,7 @@ use crate::Error;
 use crate::combiner::Combiner;
 use crate::commands::{Commands, Entry};
 use crate::communicator::Share;
+use crate::computing::Computing;
 use crate::control::{ControlSocket, io_error, unexpected};
 use crate::log::Log;
 use crate::memory::Memory;
@@ -43,6 +44,8 @@ pub(crate) struct Attachment {
     line: ControlLine,
     wait_mode: AtomicU8,
     presence: Presence,
+    /// If the daemon asks for it.
+    computing: Option<Computing>,
     log: Log,
     /// For communicators this rank founds.
     share: Share,
@@ -69,6 +72,7 @@ impl Attachment {
         let commands = Arc::new(Commands::new(segment.producer(), daemon_bell));
         let wires = Arc::new(Wires::new(job.clone(), attached.local_index, commands.clone()));
         let line = ControlLine::open(socket, job.clone(), attached.local_index, wires.clone())?;
+        let computing = job.asks_for_computing().then(Computing::new);
         Ok(Arc::new(Self {
             rank,
             attached,
@@ -84,6 +88,7 @@ impl Attachment {
             line,
             wait_mode: AtomicU8::new(WaitMode::default() as u8),
             presence: Presence::default(),
+            computing,
             log,
             share: Share::of(rank, attached.size),
             _private_daemon: private_daemon,
@@ -167,6 +172,7 @@ impl Attachment {
     pub(crate) fn publish(&self, entries: &[Entry]) -> Result<(), Error> {
         let begun = self.log.begin();
         let is_published = self.commands.push_all(entries, || !self.line.watch().is_gone());
+        self.computing.iter().for_each(Computing::end_start);
         self.log.end(begun, || EventKind::Publish);
         if is_published { Ok(()) } else { self.check() }
     }
@@ -203,9 +209,25 @@ impl Attachment {
         self.check()
     }
 
+    /// The program waits, or at least looks.
+    pub(crate) fn note_presence(&self) {
+        self.presence.note();
+        if let Some(has_computed) = self.computing.as_ref().and_then(Computing::come) {
+            self.waiting.control.count_wait(has_computed);
+        }
+    }
+
+    /// The program is about to start something that the daemon has to do, with so many bytes.
+    #[inline]
+    pub(crate) fn begin_start(&self, bytes: u64) {
+        if let Some(computing) = &self.computing {
+            computing.begin_start(bytes);
+        }
+    }
+
     /// The program waits, or at least looks: what it has started on wires leaves.
     pub(crate) fn come(&self) {
-        self.presence.note();
+        self.note_presence();
         if self.wires.has_begun() {
             if self.waiting.outnumbers_cores() && self.wires.expects_neighbours() {
                 thread::yield_now();
@@ -221,6 +243,7 @@ impl Attachment {
     }
 
     pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode) -> Result<(), Error> {
+        self.note_presence();
         self.waiting.wait(event, mode, self.line.watch())
     }
 

@@ -60,6 +60,7 @@ mod collective;
 mod combiner;
 mod commands;
 mod communicator;
+mod computing;
 pub mod control;
 mod direct;
 mod environment;

@@ -2,7 +2,9 @@
 //!
 //! Daemons that talk to each other are woken on each other's cores, and then one core does the work of two nodes while the other
 //! halts. So a daemon stays on the cores of its node as long as its ranks leave them to it. But on that of a rank that computes it would
-//! have to wait for the end of a time slice, whatever arrives; then it takes any core there is.
+//! have to wait for the end of a time slice, whatever arrives; then it takes any core there is. And from a rank that computes after it has
+//! started something the daemon would take the time the start is to save: the kernel wakes it on the core of who wakes it, although
+//! another one may be idle. Then it keeps off that core, until what it waits for comes from another node.
 
 use std::time::{Duration, Instant};
 
@@ -11,45 +13,99 @@ use nix::unistd::Pid;
 
 /// The cores of the daemon's thread.
 pub(crate) struct Home {
-    /// Those of its node, and all it may use. `None` if these are the same.
-    cores: Option<(CpuSet, CpuSet)>,
-    is_home: bool,
+    /// Of each place. `None` if all are the same.
+    cores: Option<[CpuSet; 3]>,
+    place: Place,
     /// When ranks were last seen to compute for long: before a sleep, and still after it.
     computed_at: Option<Instant>,
     /// They did before this sleep.
     seem_to_compute: bool,
+    /// How often ranks have come to wait after the start of something large: at once, and after they have computed.
+    waits: [u32; 2],
+    /// By how many the latter are more than the former, lately.
+    excess: u32,
+    /// They compute after most starts.
+    keeps_off: bool,
+}
+
+/// Where the daemon may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// On its node's cores.
+    Home,
+    /// On all others.
+    Away,
+    Anywhere,
+}
+
+/// What the daemon looks at before it decides where to be.
+pub(crate) trait Surroundings {
+    /// Whether a rank computes now, or seems to.
+    fn do_ranks_compute(&self) -> bool;
+    /// How often ranks have come to wait after the start of something large: at once, and after they have computed.
+    fn waits(&self) -> [u32; 2];
+    /// Whether something large is to come from another node.
+    fn await_large(&self) -> bool;
 }
 
 /// Who has computed comes back to it within that time, most often.
 const STAY_OUT: Duration = Duration::from_millis(100);
+/// So many waits more after computing than at once make the daemon leave; it comes back when they are as many.
+const LEAVES_AT: u32 = 3;
+/// No more count.
+const EXCESS_MAX: u32 = 8;
 const THIS_THREAD: Pid = Pid::from_raw(0);
 
 impl Home {
     /// For the thread that calls it. Without `cores` it may be anywhere, and stays so.
     pub(crate) fn new(cores: &[usize]) -> nix::Result<Self> {
         let all = sched_getaffinity(THIS_THREAD)?;
-        let mut home = CpuSet::new();
-        cores.iter().filter(|&&core| all.is_set(core).unwrap_or(false)).try_for_each(|&core| home.set(core))?;
-        let cores = (home != CpuSet::new() && home != all).then_some((home, all));
-        Ok(Self { cores, is_home: false, computed_at: None, seem_to_compute: false })
+        let (mut home, mut away) = (CpuSet::new(), all);
+        for &core in cores.iter().filter(|&&core| core < CpuSet::count()) {
+            if all.is_set(core)? {
+                home.set(core)?;
+                away.unset(core)?;
+            }
+        }
+        Ok(Self {
+            cores: (home != CpuSet::new() && home != all).then_some([home, away, all]),
+            place: Place::Anywhere,
+            computed_at: None,
+            seem_to_compute: false,
+            waits: [0; 2],
+            excess: 0,
+            keeps_off: false,
+        })
     }
 
     /// The daemon has nothing to do, and maybe it `is_about_to_sleep`: it goes where it should be woken.
-    pub(crate) fn rest(&mut self, is_about_to_sleep: bool, now: Instant, do_ranks_compute: impl FnOnce() -> bool) {
-        let Some((home, all)) = &self.cores else { return };
+    pub(crate) fn rest(&mut self, is_about_to_sleep: bool, now: Instant, around: &impl Surroundings) {
+        let Some(cores) = &self.cores else { return };
+        let waits = around.waits();
+        let [at_once, late] = [0, 1].map(|index| waits[index].wrapping_sub(self.waits[index]));
+        self.waits = waits;
+        self.excess = self.excess.saturating_add(late).saturating_sub(at_once).min(EXCESS_MAX);
         // A look that does not end in sleep sees ranks between two waits.
-        self.seem_to_compute = is_about_to_sleep && do_ranks_compute();
-        let is_home = !self.seem_to_compute && self.computed_at.is_none_or(|at| now.duration_since(at) >= STAY_OUT);
-        if is_home != self.is_home {
-            self.is_home = is_home;
+        self.seem_to_compute = is_about_to_sleep && around.do_ranks_compute();
+        let compute = self.seem_to_compute || self.computed_at.is_some_and(|at| now.duration_since(at) < STAY_OUT);
+        let keeps_off = self.excess >= LEAVES_AT || (self.keeps_off && self.excess > 0);
+        self.keeps_off = keeps_off;
+        let place = match keeps_off {
+            true if around.await_large() => Place::Anywhere,
+            true => Place::Away,
+            false if compute => Place::Anywhere,
+            false => Place::Home,
+        };
+        if place != self.place {
+            self.place = place;
             // Where it can't go it is slower and no less right.
-            let _ = sched_setaffinity(THIS_THREAD, if is_home { home } else { all });
+            let _ = sched_setaffinity(THIS_THREAD, &cores[place as usize]);
         }
     }
 
     /// The daemon has slept.
-    pub(crate) fn wake(&mut self, now: Instant, do_ranks_compute: impl FnOnce() -> bool) {
-        if std::mem::take(&mut self.seem_to_compute) && self.cores.is_some() && do_ranks_compute() {
+    pub(crate) fn wake(&mut self, now: Instant, around: &impl Surroundings) {
+        if std::mem::take(&mut self.seem_to_compute) && self.cores.is_some() && around.do_ranks_compute() {
             self.computed_at = Some(now);
         }
     }
@@ -67,8 +123,29 @@ mod tests {
         (0..CpuSet::count()).filter(|&core| set.is_set(core).unwrap()).collect()
     }
 
+    #[derive(Default)]
+    struct Around {
+        compute: bool,
+        waits: [u32; 2],
+        awaits: bool,
+    }
+
+    impl Surroundings for Around {
+        fn do_ranks_compute(&self) -> bool {
+            self.compute
+        }
+
+        fn waits(&self) -> [u32; 2] {
+            self.waits
+        }
+
+        fn await_large(&self) -> bool {
+            self.awaits
+        }
+    }
+
     #[test]
-    fn it_is_at_home_while_ranks_wait_and_out_while_they_compute() {
+    fn it_is_at_home_while_ranks_wait_and_anywhere_while_they_compute() {
         let all = allowed();
         let [first, _, ..] = cores(&all)[..] else { return };
         let mut home = Home::new(&[first]).unwrap();
@@ -90,10 +167,37 @@ mod tests {
             (106, true, false, true),
         ];
         for (ms, sleeps, compute, is_home) in steps {
-            home.wake(at(ms), || compute);
-            home.rest(sleeps, at(ms), || compute);
+            let around = Around { compute, ..Around::default() };
+            home.wake(at(ms), &around);
+            home.rest(sleeps, at(ms), &around);
             assert_eq!(cores(&allowed()), if is_home { vec![first] } else { cores(&all) }, "after {ms} ms");
         }
+        sched_setaffinity(THIS_THREAD, &all).unwrap();
+    }
+
+    #[test]
+    fn it_keeps_off_who_starts_and_computes_until_something_comes() {
+        let all = allowed();
+        let [first, ref others @ ..] = cores(&all)[..] else { return };
+        if others.is_empty() {
+            return;
+        }
+        let mut home = Home::new(&[first]).unwrap();
+        let mut cores_after = |waits, awaits| {
+            home.rest(false, Instant::now(), &Around { waits, awaits, ..Around::default() });
+            cores(&allowed())
+        };
+        assert_eq!(cores_after([0, 0], true), [first]);
+        // Not always.
+        assert_eq!(cores_after([5, 5], false), [first]);
+        assert_eq!(cores_after([6, 8], false), [first]);
+        assert_eq!(cores_after([7, 10], false), others);
+        assert_eq!(cores_after([7, 10], true), cores(&all));
+        assert_eq!(cores_after([9, 10], false), others);
+        assert_eq!(cores_after([10, 10], false), [first]);
+        // Since long.
+        assert_eq!(cores_after([10, 1000], false), others);
+        assert_eq!(cores_after([18, 1000], false), [first]);
         sched_setaffinity(THIS_THREAD, &all).unwrap();
     }
 
@@ -102,7 +206,7 @@ mod tests {
         let all = allowed();
         for own in [Vec::new(), cores(&all), vec![CpuSet::count() - 1]] {
             let mut home = Home::new(&own).unwrap();
-            home.rest(true, Instant::now(), || false);
+            home.rest(true, Instant::now(), &Around { waits: [0, 100], ..Around::default() });
             assert_eq!(allowed(), all);
         }
     }

@@ -97,9 +97,12 @@ impl Job {
     pub(crate) fn new(spec: JobSpec, user: u32, config: &Config, log: Log) -> std::io::Result<Self> {
         let local_ranks = spec.local_ranks().len() as u32;
         let costs = spec.costs.unwrap_or(config.costs);
-        let geometry = JobGeometry { local_ranks, arena_bytes_max: config.arena_bytes_max };
+        let segment = JobSegment::create(JobGeometry { local_ranks, arena_bytes_max: config.arena_bytes_max })?;
+        if !config.cores.is_empty() {
+            segment.ask_for_computing();
+        }
         Ok(Self {
-            segment: Arc::new(JobSegment::create(geometry)?),
+            segment: Arc::new(segment),
             engine: Engine::new(ropeway_engine::Config {
                 has_direct_channels: true,
                 eager_bytes_max: config.link_eager_bytes_max,
@@ -547,6 +550,11 @@ impl Job {
     /// Whether a rank waits without sleeping.
     pub(crate) fn is_watched(&self) -> bool {
         self.ports.iter().filter_map(|port| port.attached.as_ref()).any(|attached| attached.control.is_waiting())
+    }
+
+    /// How often each of the attached ranks has come to wait at once, and after it has computed.
+    pub(crate) fn waits(&self) -> impl Iterator<Item = [u32; 2]> + '_ {
+        self.ports.iter().filter_map(|port| port.attached.as_ref()).map(|attached| attached.control.waits())
     }
 
     /// Announces on every ring that the daemon is about to sleep. False if a ring is not empty.

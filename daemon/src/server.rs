@@ -22,7 +22,7 @@ use slab::Slab;
 use crate::client::Client;
 use crate::config::Config;
 use crate::device::{Device, ShmDevice};
-use crate::home::Home;
+use crate::home::{Home, Surroundings};
 use crate::idle::{Idle, Ranks, Rest};
 use crate::job::Job;
 use crate::link::{Links, SelfTraffic};
@@ -186,7 +186,7 @@ impl Server {
                 other => other,
             });
             if rest != Rest::None {
-                home.rest(rest == Rest::Sleep, now, || ranks(&self.jobs) == Ranks::Compute);
+                home.rest(rest == Rest::Sleep, now, self);
                 self.tell_core();
             }
             match rest {
@@ -202,7 +202,7 @@ impl Server {
                 }
                 Rest::Sleep => {
                     self.sleep(&mut events, now)?;
-                    home.wake(Instant::now(), || ranks(&self.jobs) == Ranks::Compute);
+                    home.wake(Instant::now(), self);
                 }
             }
         }
@@ -401,6 +401,21 @@ impl Server {
             return Err(error);
         }
         Ok(index)
+    }
+}
+
+impl Surroundings for Server {
+    fn do_ranks_compute(&self) -> bool {
+        ranks(&self.jobs) == Ranks::Compute
+    }
+
+    fn waits(&self) -> [u32; 2] {
+        let waits = self.jobs.values().flat_map(Job::waits);
+        waits.fold([0; 2], |sums, waits| [0, 1].map(|index| u32::wrapping_add(sums[index], waits[index])))
+    }
+
+    fn await_large(&self) -> bool {
+        self.links.await_large()
     }
 }
 

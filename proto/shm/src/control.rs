@@ -18,10 +18,13 @@ struct Content {
     awake: Awake,
 }
 
-/// How many threads of the client wait without sleeping: whether anybody would notice that the daemon is quick.
+/// What the client does while it is awake.
 #[repr(C, align(64))]
 struct Awake {
+    /// How many of its threads wait: whether anybody would notice that the daemon is quick.
     waiting: AtomicU32,
+    /// How often it has come to wait after the start of something large: at once, and after it has computed.
+    waits: [AtomicU32; 2],
 }
 
 const BYTES: u64 = (size_of::<Content>() as u64).next_multiple_of(4096);
@@ -81,6 +84,16 @@ impl ControlSegment {
     /// Whether a thread of the client waits and does not sleep. A hint: the daemon only decides by it how to idle.
     pub fn is_waiting(&self) -> bool {
         self.content().awake.waiting.load(Ordering::Relaxed) != 0
+    }
+
+    /// The client has come to wait after a start.
+    pub fn count_wait(&self, has_computed: bool) {
+        self.content().awake.waits[usize::from(has_computed)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often it has, modulo 2³²: at once, and after it has computed. A hint too.
+    pub fn waits(&self) -> [u32; 2] {
+        self.content().awake.waits.each_ref().map(|waits| waits.load(Ordering::Relaxed))
     }
 
     fn content(&self) -> &Content {

@@ -73,6 +73,7 @@ struct Crowd {
     /// Ranks that sleep.
     sleepers: AtomicU32,
     daemon_core: AtomicU32,
+    asks_for_computing: AtomicU32,
     /// Cores that the ranks may run on, all together: the bits that are set below.
     cores: AtomicU32,
     is_core: [AtomicU64; CORES_MAX / 64],
@@ -142,6 +143,16 @@ impl JobSegment {
     /// The core the daemon has run on last. A hint.
     pub fn daemon_core(&self) -> u32 {
         self.crowd().daemon_core.load(Ordering::Relaxed)
+    }
+
+    /// The daemon wants to know whether ranks compute between starts and waits.
+    pub fn ask_for_computing(&self) {
+        self.crowd().asks_for_computing.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether it does, from the start.
+    pub fn asks_for_computing(&self) -> bool {
+        self.crowd().asks_for_computing.load(Ordering::Relaxed) != 0
     }
 
     /// How many ranks are awake, and may want a core. A hint: who dies in its sleep is counted as asleep for ever.

@@ -1,0 +1,136 @@
+//! Whether a program computes between the start of something large and a wait, which its daemon may ask: then it keeps off the
+//! program's core.
+//!
+//! A program that comes to wait some time after its last start has computed, or it has lost its core for a while. Of that only the thread's
+//! own clock knows, which is a system call to read. So it is read only for some time after somebody has come late.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+
+/// When the program started something last.
+pub(crate) struct Computing {
+    begin: Instant,
+    /// Zero if it has come to wait since.
+    started_ns: AtomicU64,
+    /// Of the thread's clock; zero if it was not looked at.
+    started_thread_ns: AtomicU64,
+    /// At how many starts the thread's clock is still to be looked at.
+    suspicion: AtomicU32,
+}
+
+/// Not known yet, but not zero.
+const NOW: u64 = 1;
+/// Who comes within this time has not computed. In tests that is more than it takes to go to sleep.
+const PROMPT_NS: u64 = if cfg!(test) { 1_000_000 } else { 20_000 };
+/// Of less there is so little to do for the daemon that it does not matter where.
+const LARGE_BYTES: u64 = 16 << 10;
+/// Starts after a late wait.
+const SUSPICION: u32 = 16;
+
+impl Computing {
+    pub(crate) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { begin: Instant::now(), started_ns: zero(), started_thread_ns: zero(), suspicion: AtomicU32::new(0) }
+    }
+
+    /// Something is about to be started, with so many bytes.
+    pub(crate) fn begin_start(&self, bytes: u64) {
+        if bytes >= LARGE_BYTES {
+            self.started_ns.store(NOW, Ordering::Relaxed);
+        }
+    }
+
+    /// It has been. Waking the daemon may have taken a while, which does not count.
+    pub(crate) fn end_start(&self) {
+        if self.started_ns.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let suspicion = self.suspicion.load(Ordering::Relaxed);
+        let mut thread_ns = 0;
+        if suspicion > 0 {
+            self.suspicion.store(suspicion - 1, Ordering::Relaxed);
+            thread_ns = now_of_thread_ns();
+        }
+        self.started_thread_ns.store(thread_ns, Ordering::Relaxed);
+        self.started_ns.store(self.now_ns(), Ordering::Relaxed);
+    }
+
+    /// The program comes to wait. Whether it is known to have computed since it started something, if it has started anything.
+    pub(crate) fn come(&self) -> Option<bool> {
+        let started_ns = self.started_ns.load(Ordering::Relaxed);
+        if started_ns == 0 {
+            return None;
+        }
+        self.started_ns.store(0, Ordering::Relaxed);
+        if self.now_ns() - started_ns < PROMPT_NS {
+            return Some(false);
+        }
+        self.suspicion.store(SUSPICION, Ordering::Relaxed);
+        let started_ns = self.started_thread_ns.load(Ordering::Relaxed);
+        Some(started_ns > 0 && now_of_thread_ns().saturating_sub(started_ns) >= PROMPT_NS)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64 + 1
+    }
+}
+
+/// For how many nanoseconds this thread has run; zero if nobody knows.
+fn now_of_thread_ns() -> u64 {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0, |time| Duration::from(time).as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    const LATE: Duration = Duration::from_nanos(2 * PROMPT_NS);
+
+    fn compute() {
+        let begin = now_of_thread_ns();
+        while now_of_thread_ns() - begin < LATE.as_nanos() as u64 {}
+    }
+
+    fn start(computing: &Computing, bytes: u64) {
+        computing.begin_start(bytes);
+        computing.end_start();
+    }
+
+    #[test]
+    fn who_is_late_again_has_computed_if_his_core_was_his() {
+        let computing = Computing::new();
+        let come_after = |act: fn()| {
+            start(&computing, LARGE_BYTES);
+            act();
+            computing.come()
+        };
+        assert_eq!(come_after(compute), Some(false), "it may have lost the core");
+        assert_eq!(come_after(compute), Some(true));
+        assert_eq!(come_after(|| thread::sleep(LATE)), Some(false));
+        assert_eq!(come_after(compute), Some(true));
+        (0..SUSPICION).for_each(|_| start(&computing, LARGE_BYTES));
+        assert_eq!(come_after(compute), Some(false), "too long ago");
+        assert_eq!(come_after(compute), Some(true));
+    }
+
+    #[test]
+    fn between_a_wait_and_the_next_nothing_counts() {
+        let computing = Computing::new();
+        start(&computing, LARGE_BYTES);
+        compute();
+        assert!(computing.come().is_some());
+        computing.end_start();
+        compute();
+        assert_eq!(computing.come(), None);
+    }
+
+    #[test]
+    fn what_is_small_does_not_count() {
+        let computing = Computing::new();
+        start(&computing, LARGE_BYTES - 1);
+        assert_eq!(computing.come(), None);
+    }
+}
