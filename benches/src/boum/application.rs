@@ -105,7 +105,8 @@ pub struct Run {
     pub total: f64,
     /// The same messages once more without computing, so that nobody waits for a rank that computes; on average.
     pub communication: f64,
-    /// The same computing once more without messages, all ranks at once; of the slowest one.
+    /// The same computing without messages, all ranks at once: of solvers, before and after, on average, what the slowest rank takes from
+    /// each exchange to the next; of a transform, what the slowest one takes.
     pub computation: f64,
     /// Before the first iteration: what it takes to prepare all messages; on average.
     pub set_up: f64,
@@ -155,6 +156,33 @@ impl Application {
             return Ok(());
         }
         Err(BenchError::WrongResult { program: format!("{} of {}", self.algorithm, self.size), difference })
+    }
+}
+
+/// What a solver computes, without its messages: before a run of it and after, because a shared machine changes its speed.
+#[derive(Default)]
+pub(super) struct Computing {
+    /// How many iterations it takes, which is known after the first run.
+    iterations: Option<usize>,
+    before: Option<f64>,
+}
+
+impl Computing {
+    /// Before the solver runs. `compute` says how many seconds so many iterations take.
+    pub(super) fn before(&mut self, compute: impl FnOnce(usize) -> Result<f64, BenchError>) -> Result<(), BenchError> {
+        self.before = self.iterations.map(compute).transpose()?;
+        Ok(())
+    }
+
+    /// After it has run. What it computes on average.
+    pub(super) fn after(
+        &mut self,
+        iterations: usize,
+        compute: impl FnOnce(usize) -> Result<f64, BenchError>,
+    ) -> Result<f64, BenchError> {
+        self.iterations = Some(iterations);
+        let after = compute(iterations)?;
+        Ok((self.before.unwrap_or(after) + after) / 2.0)
     }
 }
 

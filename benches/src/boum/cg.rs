@@ -3,21 +3,23 @@
 use std::time::{Duration, Instant};
 
 use ropeway::{Communicator, Error};
-use ropeway_examples::cg::{DenseRows, Exchange, Rows, Settings, Solution, solve};
+use ropeway_examples::cg::{DenseRows, Exchange, Rows, Settings, solve};
 use ropeway_examples::jacobi::{OneShotSwap, PersistentSwap, Swap};
 use ropeway_examples::{Mode, block};
 
-use super::application::{Application, Run, SEED};
-use super::silent::Silent;
+use super::application::{Application, Computing, Run, SEED};
+use super::silent::{Laps, Silent};
 use crate::{BenchError, Console};
 
 pub(super) fn run(application: &Application, world: &Communicator, console: &mut Console) -> Result<(), BenchError> {
     let unknowns = application.size;
     let rows = Rows::dense(unknowns, block(unknowns, world.rank(), world.size()), SEED);
-    application.take_turns(world, console, &mut [Mode::OneShot, Mode::Persistent], |&mut mode| match mode {
-        Mode::OneShot => once(application, world, &rows, mode, || ByMessages::<OneShotSwap<f64>>::new(world, unknowns)),
-        Mode::Persistent => {
-            once(application, world, &rows, mode, || ByMessages::<PersistentSwap<f64>>::new(world, unknowns))
+    let mut computing = Computing::default();
+    application.take_turns(world, console, &mut [Mode::OneShot, Mode::Persistent], |&mut mode| {
+        let how = (mode, &mut computing);
+        match mode {
+            Mode::OneShot => once::<OneShotSwap<f64>>(application, world, &rows, how),
+            Mode::Persistent => once::<PersistentSwap<f64>>(application, world, &rows, how),
         }
     })
 }
@@ -26,11 +28,12 @@ fn once<S: Swap<f64>>(
     application: &Application,
     world: &Communicator,
     rows: &Rows<DenseRows>,
-    mode: Mode,
-    prepare: impl FnOnce() -> Result<ByMessages<S>, Error>,
+    (mode, computing): (Mode, &mut Computing),
 ) -> Result<Run, BenchError> {
+    let compute = |iterations| compute_only(world, application.size, rows, iterations);
+    computing.before(compute)?;
     let begin = Instant::now();
-    let mut exchange = prepare()?;
+    let mut exchange = ByMessages::<S>::new(world, application.size)?;
     let set_up = begin.elapsed().as_secs_f64();
     world.barrier()?;
     let solution = solve(rows, &mut exchange, SETTINGS)?;
@@ -38,23 +41,46 @@ fn once<S: Swap<f64>>(
     application.check(farthest, DIFFERENCE_MAX)?;
     world.barrier()?;
     let communication = exchange.exchange_only(&solution.x, solution.iterations)?.as_secs_f64();
-    world.barrier()?;
-    let computation = compute_only(world, application.size, rows, solution.iterations)?.times.total.as_secs_f64();
+    let computation = computing.after(solution.iterations, compute)?;
     let (total, iterations) = (solution.times.total.as_secs_f64(), solution.iterations as u64);
     Ok(Run::of_solver(mode, iterations, [set_up, total, communication, computation]))
 }
 
-/// What a rank computes in so many iterations, and nothing else.
+/// How many seconds ranks compute in so many iterations, and nothing else.
 fn compute_only(
     world: &Communicator,
     unknowns: usize,
     rows: &Rows<DenseRows>,
     iterations: usize,
-) -> Result<Solution, Error> {
-    let mut silence = ByMessages::<Silent>::new(world, unknowns)?;
+) -> Result<f64, BenchError> {
+    world.barrier()?;
+    let mut alone = Alone { silence: ByMessages::new(world, unknowns)?, laps: Laps::begin() };
     // Its own part alone would be solved earlier.
     let settings = Settings { tolerance: 0.0, iterations_max: iterations };
-    solve(rows, &mut silence, settings)
+    solve(rows, &mut alone, settings)?;
+    Ok(alone.laps.together(world)?)
+}
+
+/// An exchange that only looks at the clock.
+struct Alone {
+    silence: ByMessages<Silent>,
+    laps: Laps,
+}
+
+impl Exchange for Alone {
+    type Error = Error;
+
+    fn gather(&mut self, part: &[f64], meanwhile: impl FnOnce()) -> Result<&[f64], Error> {
+        let all = self.silence.gather(part, meanwhile)?;
+        self.laps.lap();
+        Ok(all)
+    }
+
+    fn sum(&mut self, mine: f64, meanwhile: impl FnOnce()) -> Result<f64, Error> {
+        let sum = self.silence.sum(mine, meanwhile)?;
+        self.laps.lap();
+        Ok(sum)
+    }
 }
 
 /// The exchange by a message to, and one from, each other rank: the same messages whether they are bound or not.
@@ -130,7 +156,8 @@ mod tests {
     fn computing_alone_goes_on_when_a_part_is_solved() {
         everybody((1, 2), |world| {
             let rows = Rows::dense(100, block(100, world.rank(), world.size()), SEED);
-            assert_eq!(compute_only(&world, 100, &rows, 20).unwrap().iterations, 20);
+            let [few, many] = [10, 10_000].map(|iterations| compute_only(&world, 100, &rows, iterations).unwrap());
+            assert!(many > 10.0 * few, "{few} and {many} s");
         });
     }
 }

@@ -4,20 +4,23 @@ use std::time::Instant;
 
 use ropeway::{Communicator, Error};
 use ropeway_examples::jacobi::{
-    AmongRanks, Exchange, OneShot, Persistent, Settings, Solution, System, exchange_only, relative_difference, solve,
+    AmongRanks, Exchange, Extremes, OneShot, Persistent, Settings, System, exchange_only, relative_difference, solve,
 };
 use ropeway_examples::{Mode, block};
 
-use super::application::{Application, Run, SEED};
-use super::silent::Silent;
+use super::application::{Application, Computing, Run, SEED};
+use super::silent::{Laps, Silent};
 use crate::{BenchError, Console};
 
 pub(super) fn run(application: &Application, world: &Communicator, console: &mut Console) -> Result<(), BenchError> {
     let unknowns = application.size;
     let system = System::generate(unknowns, block(unknowns, world.rank(), world.size()), SEED);
+    let mut computing = Computing::default();
     application.take_turns(world, console, &mut [Mode::OneShot, Mode::Persistent], |&mut mode| match mode {
-        Mode::OneShot => once(application, world, &system, mode, || OneShot::new(world, unknowns)),
-        Mode::Persistent => once(application, world, &system, mode, || Persistent::new(world, unknowns)),
+        Mode::OneShot => once(application, world, &system, (mode, &mut computing), || OneShot::new(world, unknowns)),
+        Mode::Persistent => {
+            once(application, world, &system, (mode, &mut computing), || Persistent::new(world, unknowns))
+        }
     })
 }
 
@@ -25,9 +28,11 @@ fn once<E: Exchange<Error = Error>>(
     application: &Application,
     world: &Communicator,
     system: &System,
-    mode: Mode,
+    (mode, computing): (Mode, &mut Computing),
     prepare: impl FnOnce() -> Result<E, Error>,
 ) -> Result<Run, BenchError> {
+    let compute = |iterations| compute_only(world, system, iterations);
+    computing.before(compute)?;
     let begin = Instant::now();
     let mut exchange = prepare()?;
     let set_up = begin.elapsed().as_secs_f64();
@@ -36,18 +41,39 @@ fn once<E: Exchange<Error = Error>>(
     application.check(relative_difference(&solution.x, &vec![1.0; system.unknowns()]), DIFFERENCE_MAX)?;
     world.barrier()?;
     let communication = exchange_only(system, &mut exchange, &solution)?.as_secs_f64();
-    world.barrier()?;
-    let computation = compute_only(world, system, solution.iterations)?.total.as_secs_f64();
+    let computation = computing.after(solution.iterations, compute)?;
     let (total, iterations) = (solution.total.as_secs_f64(), solution.iterations as u64);
     Ok(Run::of_solver(mode, iterations, [set_up, total, communication, computation]))
 }
 
-/// What a rank computes in so many iterations, and nothing else.
-fn compute_only(world: &Communicator, system: &System, iterations: usize) -> Result<Solution, Error> {
-    let mut silence = AmongRanks::<Silent, Silent>::new(world, system.unknowns())?;
+/// How many seconds ranks compute in so many iterations, and nothing else.
+fn compute_only(world: &Communicator, system: &System, iterations: usize) -> Result<f64, BenchError> {
+    world.barrier()?;
+    let mut alone = Alone { silence: AmongRanks::new(world, system.unknowns())?, laps: Laps::begin() };
     // Its own part alone would be solved earlier.
     let settings = Settings { tolerance: f64::NEG_INFINITY, iterations_max: iterations };
-    solve(system, &mut silence, settings)
+    solve(system, &mut alone, settings)?;
+    Ok(alone.laps.together(world)?)
+}
+
+/// An exchange that only looks at the clock.
+struct Alone {
+    silence: AmongRanks<Silent, Silent>,
+    laps: Laps,
+}
+
+impl Exchange for Alone {
+    type Error = Error;
+
+    fn gather_parts(&mut self, part: &[f32], x: &mut [f32]) -> Result<(), Error> {
+        self.silence.gather_parts(part, x)?;
+        self.laps.lap();
+        Ok(())
+    }
+
+    fn maximum(&mut self, extremes: Extremes) -> Result<Extremes, Error> {
+        self.silence.maximum(extremes)
+    }
 }
 
 /// What the tolerance of the iteration and single precision leave.
@@ -62,7 +88,8 @@ mod tests {
     fn computing_alone_goes_on_when_a_part_is_solved() {
         everybody((1, 2), |world| {
             let system = System::generate(100, block(100, world.rank(), world.size()), SEED);
-            assert_eq!(compute_only(&world, &system, 60).unwrap().iterations, 60);
+            let [few, many] = [10, 10_000].map(|iterations| compute_only(&world, &system, iterations).unwrap());
+            assert!(many > 10.0 * few, "{few} and {many} s");
         });
     }
 }

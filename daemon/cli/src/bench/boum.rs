@@ -53,7 +53,7 @@ fn measure_all(
         let mut compared = Vec::new();
         let all = crews(programs, &few).chain(crews(programs, &many[..measurable])).try_for_each(
             |((algorithm, size), ranks)| {
-                let application = Application { algorithm, size, segments: vec![1], runs: plan.runs };
+                let application = Application { algorithm, size, segments: vec![1], runs: RUNS_FACTOR * plan.runs };
                 let runs = lab.runs(application, Crew { ranks, wait })?;
                 let setting = Setting { ranks, ..setting.clone() };
                 compared.push(Compared::new((algorithm, size), &setting, &runs, &costs));
@@ -101,13 +101,13 @@ impl Compared {
         };
         let predict = |runs: &[&Run]| predict(program, setting.ranks, runs, costs);
         let times = |mode| {
-            let prediction = predict(&of(mode).collect::<Vec<_>>());
             let [total, communication] = [|run: &Run| run.total, |run: &Run| run.communication]
                 .map(|figure| of(mode).map(figure).collect::<Vec<_>>());
-            let total = compare(("execution", "s"), &total, prediction.total(mode));
+            let predictions = of(mode).map(|run| predict(&[run]).total(mode));
+            let total = compare(("execution", "s"), &total, beside(&total, predictions));
             // The same jobs are measured by both times, and counted once.
             let total = Comparison { counters: Seen::counted(seen(mode)), ..total };
-            let predicted = prediction.communication(mode);
+            let predicted = predict(&of(mode).collect::<Vec<_>>()).communication(mode);
             let communication = || compare(("communication", "s"), &communication, predicted);
             let mode_of = |comparison| Comparison { mode: Some(mode), ..comparison };
             (mode, mode_of(total), has_partners.then(communication).map(mode_of))
@@ -168,6 +168,13 @@ fn predict((algorithm, size): (Algorithm, usize), ranks: u32, runs: &[&Run], cos
     let (iterations, time) = computing(runs);
     let messages = algorithm.messages(size, ranks);
     Workload { iterations, computation: time.median / iterations as f64, messages }.predict(costs)
+}
+
+/// What is predicted of the median of these runs, if that was predicted of each: a shared machine changes its speed from run to run, and what
+/// a prediction is made of goes with its run.
+fn beside(runs: &[f64], predictions: impl Iterator<Item = f64>) -> f64 {
+    let ratios: Vec<f64> = runs.iter().zip(predictions).map(|(run, prediction)| prediction / run).collect();
+    Summary::of(&ratios).median * Summary::of(runs).median
 }
 
 /// Iterations, which are the same in all runs, and time of computing.
@@ -294,6 +301,8 @@ fn parameter_table(parameters: &[Measured], costs: &Costs) -> Table {
     table
 }
 
+/// Programs run so many times as often as messages: what they take is one sample a run.
+const RUNS_FACTOR: u32 = 2;
 /// Programs are measured on so many ranks a core, though nothing is predicted for more than one.
 const MEASURED_FACTOR: usize = 4;
 const NS: f64 = 1e-9;

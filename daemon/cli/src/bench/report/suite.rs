@@ -161,7 +161,7 @@ const FULL: [(&str, u64); 41] = [
     ("compare --of asynchrony,persistence --runs 4", 60),
     ("compare --nodes 2 --of asynchrony,persistence --runs 4", 60),
     ("transparency --runs 4", 60),
-    ("boum --wait adaptive --runs 5", 120),
+    ("boum --wait adaptive --runs 5", 150),
     ("segments --nodes 2 --netns --rate 1gbit --points 512K --iters 30", 45),
     ("persistence --sizes 8,64,512,1K,4K,8K,64K,256K,1M", 11),
     ("persistence --nodes 2 --sizes 8,64,512,1K,4K,8K,64K,256K,1M", 11),
