@@ -17,7 +17,8 @@
 //! Small broadcasts go through a [relay](crate::relay) instead: their root need not wait for the others.
 //!
 //! If there are members on other nodes the work has two stages. Whoever finishes the first one tells the daemon, which sees to
-//! what happens between the nodes and then opens the second one.
+//! what happens between the nodes and then opens the second one. What a root spreads need not wait for those who only receive: one
+//! arrival opens the first stage, and whoever is the last of all members and the daemon the second one.
 //!
 //! Elements are combined by a user-defined operator in the members' processes alone, so the daemon takes no such pieces,
 //! however little the work is. It calls the members' combiners instead: threads that work while their programs compute.
@@ -39,7 +40,7 @@ use crate::job::JobSegment;
 use crate::relay_area::{RelayArea, Relayed};
 use crate::request::RequestSlot;
 use crate::round::{RoundWords, SECTIONS};
-use crate::share::{self, Share};
+use crate::share::{self, Opener, Share};
 use crate::user_function::UserFunction;
 
 #[repr(C)]
@@ -77,6 +78,9 @@ const MEMBER_BYTES: u64 = size_of::<MemberWords>() as u64;
 /// Pieces are counted in 32 bits.
 const PIECES_MAX: u64 = u32::MAX as u64 - 1;
 
+/// The daemon's number among the members.
+const NOBODY: u32 = u32::MAX;
+
 /// Work up to so many bytes, all copies counted, is done at once by who comes last.
 pub const SMALL_WORK_BYTES: u64 = 32 << 10;
 /// Larger work is cut into so many pieces or more, of these sizes: enough of them for all who come to help, and long copies, which are
@@ -91,6 +95,8 @@ pub struct Meeting {
     words: NonNull<MeetingWords>,
     members: NonNull<MemberWords>,
     stages: Vec<Stage>,
+    /// Who opens the first stage, if not the last.
+    opener: Option<Opener>,
     slots: Vec<NonNull<RequestSlot>>,
     places: Vec<(u32, Slot)>,
     /// Whoever comes last may do all there is, at once.
@@ -259,6 +265,7 @@ impl Meeting {
             members: NonNull::from(lines),
             is_small: !has_user_operator && stages.iter().all(Stage::is_small),
             stages,
+            opener: plan.span.as_ref().and_then(|span| share::opener(&plan.members, span)),
             slots: slots?,
             places: places.to_vec(),
             ranks: plan.members.iter().map(|member| member.rank).collect(),
@@ -293,14 +300,28 @@ impl Meeting {
         if let Some(relayed) = self.relayed(member) {
             return if relayed.start(round) == Progress::Done { Arrival::Done } else { Arrival::Pending };
         }
-        let rounds = &self.words().rounds;
-        if !rounds.arrive(self.slots.len() as u64) {
-            return Arrival::Pending;
+        let coming = self.words().rounds.arrive(self.parties());
+        let stage = match self.opener {
+            None if coming.is_last => 0,
+            Some(Opener::First) if coming.is_first => 0,
+            Some(Opener::Member(opener)) if opener == member => 0,
+            // What happens between the nodes has happened already.
+            Some(_) if coming.is_last => 1,
+            _ => return Arrival::Pending,
+        };
+        self.begin_stage(member, round, stage)
+    }
+
+    /// How many have to come for a round: the members, and the daemon if one of them is enough for it.
+    fn parties(&self) -> u64 {
+        self.slots.len() as u64 + u64::from(self.opener.is_some())
+    }
+
+    fn begin_stage(&self, member: u32, round: u32, stage: usize) -> Arrival {
+        if self.stages[stage].is_small() {
+            return self.do_all(member, round, stage);
         }
-        if self.stages[0].is_small() {
-            return self.do_all(member, round);
-        }
-        self.open_stage(round, 0);
+        self.open_stage(round, stage);
         Arrival::HasWork
     }
 
@@ -316,18 +337,17 @@ impl Meeting {
     }
 
     /// Little work: nobody else need know of it.
-    fn do_all(&self, member: u32, round: u32) -> Arrival {
-        let stage = &self.stages[0];
+    fn do_all(&self, member: u32, round: u32, stage: usize) -> Arrival {
         let is_done = self.with_hands_on(member, || {
             let is_open = self.closed().is_none();
             if is_open {
-                stage.do_all(&self.job);
+                self.stages[stage].do_all(&self.job);
             }
             is_open
         });
         match is_done {
             false => Arrival::Pending,
-            true if self.end_stage(round, 0) => Arrival::Passed,
+            true if self.end_stage(round, stage) => Arrival::Passed,
             true => Arrival::Done,
         }
     }
@@ -361,17 +381,11 @@ impl Meeting {
         self.words().rounds.passed()
     }
 
-    /// What happens between the nodes has happened: what comes after is due, and done at once if it is little. True if not.
-    /// The daemon's part.
+    /// What happens between the nodes has happened: what comes after is due as soon as all have come, and done at once if it is little. True
+    /// if there is work now. The daemon's part.
     pub fn resume(&self, round: u32) -> bool {
-        let stage = &self.stages[1];
-        if stage.is_small() {
-            stage.do_all(&self.job);
-            self.end_stage(round, 1);
-        } else {
-            self.open_stage(round, 1);
-        }
-        !stage.is_small()
+        let has_all = self.opener.is_none() || self.words().rounds.arrive(self.parties()).is_last;
+        has_all && self.begin_stage(NOBODY, round, 1) == Arrival::HasWork
     }
 
     /// Whether [`poll`](Self::poll) or [`help`](Self::help) would get further.

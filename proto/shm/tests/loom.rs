@@ -251,7 +251,7 @@ fn a_round_ends_when_all_have_come_and_all_pieces_are_done() {
     let attend = |meeting: &Meeting, member: usize| {
         for round in 0..2 {
             meeting.inputs[member].store(round + 1, Ordering::Relaxed);
-            if meeting.rounds.arrive(2) {
+            if meeting.rounds.arrive(2).is_last {
                 meeting.rounds.open(round, PIECES);
             }
             while !meeting.rounds.is_over(round) {
@@ -278,5 +278,51 @@ fn a_round_ends_when_all_have_come_and_all_pieces_are_done() {
         let thread = thread::spawn(move || attend(&other, 1));
         attend(&meeting, 0);
         thread.join().unwrap();
+    });
+}
+
+/// The daemon is one of those who come, after the root: whoever is the last ends the round, and finds what both have brought.
+#[test]
+fn a_round_that_its_root_opens_ends_with_the_last_of_members_and_daemon() {
+    #[derive(Default)]
+    struct Node {
+        brought: AtomicU32,
+        got: AtomicU32,
+        late: AtomicU32,
+    }
+    loom::model(|| {
+        let rounds = Arc::new(RoundWords::new());
+        let node = Arc::new(Node::default());
+        let end = |rounds: &RoundWords, node: &Node| {
+            assert_eq!((node.got.load(Ordering::Relaxed), node.late.load(Ordering::Relaxed)), (7, 1));
+            rounds.end(0);
+        };
+        let late = {
+            let (rounds, node) = (Arc::clone(&rounds), Arc::clone(&node));
+            thread::spawn(move || {
+                node.late.store(1, Ordering::Relaxed);
+                if rounds.arrive(3).is_last {
+                    end(&rounds, &node);
+                }
+            })
+        };
+        let daemon = {
+            let (rounds, node) = (Arc::clone(&rounds), Arc::clone(&node));
+            thread::spawn(move || {
+                while rounds.passed() == 0 {
+                    thread::yield_now();
+                }
+                node.got.store(node.brought.load(Ordering::Relaxed), Ordering::Relaxed);
+                if rounds.arrive(3).is_last {
+                    end(&rounds, &node);
+                }
+            })
+        };
+        node.brought.store(7, Ordering::Relaxed);
+        assert!(!rounds.arrive(3).is_last);
+        rounds.pass(1);
+        late.join().unwrap();
+        daemon.join().unwrap();
+        assert!(rounds.is_over(0));
     });
 }

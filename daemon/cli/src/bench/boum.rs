@@ -307,3 +307,14 @@ const RUNS_FACTOR: u32 = 2;
 const MEASURED_FACTOR: usize = 4;
 const NS: f64 = 1e-9;
 const US: f64 = 1e-6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_changes_its_speed_is_predicted_run_by_run() {
+        let predicted = beside(&[1.0, 3.0, 2.0], [1.1, 3.3, 1.0].into_iter());
+        assert!((predicted - 2.2).abs() < 1e-12, "{predicted}");
+    }
+}
