@@ -199,12 +199,26 @@ static void messages(const char *kind, long bytes, double batch_s) {
 }
 
 enum operation {
-    BARRIER, BCAST, REDUCE, ALLREDUCE, REDUCE_SCATTER, SCAN, EXSCAN, GATHER, SCATTER, ALLGATHER, ALLTOALL, OPERATIONS
+    BARRIER, BCAST, REDUCE, ALLREDUCE, REDUCE_SCATTER, SCAN, EXSCAN, GATHER, SCATTER, ALLGATHER, ALLTOALL,
+    NEIGHBOR_ALLGATHER, NEIGHBOR_ALLTOALL, OPERATIONS
 };
 
 static const char *const NAMES[OPERATIONS] = {
-    "barrier", "bcast", "reduce", "allreduce", "reduce-scatter", "scan", "exscan", "gather", "scatter", "allgather", "alltoall"
+    "barrier", "bcast", "reduce", "allreduce", "reduce-scatter", "scan", "exscan", "gather", "scatter", "allgather", "alltoall",
+    "neighbor-allgather", "neighbor-alltoall"
 };
+
+/* All ranks on a grid that is closed in each dimension: two of them, as even as possible, or a ring. */
+static MPI_Comm grid = MPI_COMM_NULL;
+static int neighbours, around[4]; /* of each dimension the one before, and the one after */
+
+static void set_up_grid(void) {
+    int dims[2] = { 0, 0 }, is_closed[2] = { 1, 1 };
+    MPI_Dims_create(np, 2, dims);
+    neighbours = dims[1] == 1 ? 2 : 4;
+    MPI_Cart_create(MPI_COMM_WORLD, neighbours / 2, dims, is_closed, 0, &grid);
+    for (int d = 0; d < neighbours / 2; d++) MPI_Cart_shift(grid, d, 1, &around[2 * d], &around[2 * d + 1]);
+}
 
 /* One rank's part in a collective, with root 0. Doubles are added up, else bytes are passed on. */
 struct together {
@@ -252,6 +266,8 @@ static void call(struct together *t) {
     case SCATTER: CALL(Scatter, Iscatter, in, n, MPI_CHAR, out, n, MPI_CHAR, 0, w); break;
     case ALLGATHER: CALL(Allgather, Iallgather, in, n, MPI_CHAR, out, n, MPI_CHAR, w); break;
     case ALLTOALL: CALL(Alltoall, Ialltoall, in, n, MPI_CHAR, out, n, MPI_CHAR, w); break;
+    case NEIGHBOR_ALLGATHER: CALL(Neighbor_allgather, Ineighbor_allgather, in, n, MPI_CHAR, out, n, MPI_CHAR, grid); break;
+    case NEIGHBOR_ALLTOALL: CALL(Neighbor_alltoall, Ineighbor_alltoall, in, n, MPI_CHAR, out, n, MPI_CHAR, grid); break;
     case OPERATIONS: break;
     }
 }
@@ -269,6 +285,8 @@ static void set_blocks(struct together *t) {
     case SCATTER: in = me ? 0 : np; break;
     case ALLGATHER: out = np; break;
     case ALLTOALL: in = out = np; break;
+    case NEIGHBOR_ALLGATHER: out = neighbours; break;
+    case NEIGHBOR_ALLTOALL: in = out = neighbours; break;
     default: break;
     }
     t->brought = (long)in * t->count, t->got = (long)out * t->count;
@@ -287,6 +305,7 @@ static void origin(const struct together *t, long element, int *first, int *end,
     case SCATTER: *end = 1, *place = own_block + element; break;
     case GATHER: case ALLGATHER: *first = from, *end = from + 1, *place = element % t->count; break;
     case ALLTOALL: *first = from, *end = from + 1, *place = own_block + element % t->count; break;
+    case NEIGHBOR_ALLGATHER: case NEIGHBOR_ALLTOALL: *first = around[from], *end = *first + 1, *place = element % t->count; break;
     default: break;
     }
 }
@@ -296,12 +315,16 @@ static long place_after(const struct together *t, long place, int edges) {
     return edges && place % t->count == 0 && t->count > 1 ? place + t->count - 1 : place + 1;
 }
 
+/* Where the element is that this one is alike. All neighbours get the same, for where both of a dimension are one rank libraries differ in
+   which block is whose. */
+static long like(const struct together *t, long place) { return t->operation == NEIGHBOR_ALLTOALL ? place % t->count : place; }
+
 static void bring(struct together *t, int edges) {
     char *bytes = t->operation == BCAST ? t->out : t->in;
     double *numbers = (double *)t->in;
     if (t->adds) for (long i = 0; i < t->brought; i = place_after(t, i, edges)) numbers[i] = value(me, i, t->round);
     else if (touch) memset(bytes, (int)value(me, 0, t->round), t->brought);
-    else for (long i = 0; i < t->brought; i = place_after(t, i, edges)) bytes[i] = (char)value(me, i, t->round);
+    else for (long i = 0; i < t->brought; i = place_after(t, i, edges)) bytes[i] = (char)value(me, like(t, i), t->round);
 }
 
 static void rounds_together(void *what, long rounds) {
@@ -337,6 +360,7 @@ static void together_set_up(struct together *t, enum operation operation, char f
     t->adds = operation == REDUCE || operation == ALLREDUCE || operation == REDUCE_SCATTER || operation == SCAN || operation == EXSCAN;
     t->count = (int)(t->adds ? (bytes + 7) / 8 : bytes);
     t->in = memory((bytes + 8) * np), t->out = memory((bytes + 8) * np);
+    if (operation == NEIGHBOR_ALLGATHER || operation == NEIGHBOR_ALLTOALL) set_up_grid();
     set_blocks(t);
     bring(t, 0);
     if (form == 'p') call(t);
@@ -344,6 +368,7 @@ static void together_set_up(struct together *t, enum operation operation, char f
 
 static void together_tear_down(struct together *t) {
     if (t->form == 'p') MPI_Request_free(&t->request);
+    if (grid != MPI_COMM_NULL) MPI_Comm_free(&grid);
     free(t->in), free(t->out);
 }
 

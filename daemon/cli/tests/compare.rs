@@ -160,12 +160,16 @@ fn every_collective_can_be_compared() {
     let prefix = tempfile::tempdir().unwrap();
     install(prefix.path(), "echo 8 1000000; echo 64 2000000");
     let output = bench(
-        &["compare", "--of", "bcast,reduce,allreduce,reduce-scatter,scan,exscan,gather,scatter,allgather,alltoall"],
+        &[
+            "compare",
+            "--of",
+            "bcast,reduce,allreduce,reduce-scatter,scan,exscan,gather,scatter,allgather,alltoall,neighbor-allgather,neighbor-alltoall",
+        ],
         prefix.path(),
     );
     assert!(output.status.success(), "{output:?}");
     // Two sizes, in all forms.
-    assert_eq!(records(&output).len(), 10 * 2 * 3);
+    assert_eq!(records(&output).len(), 12 * 2 * 3);
 }
 
 #[test]

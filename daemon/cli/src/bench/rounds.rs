@@ -34,10 +34,6 @@ pub(super) fn check(bench: &str, kinds: &[Kind], flags: &Flags) -> Result<(), Fa
     if ranks < 2 {
         return Err(Failure::Usage(format!("{bench} needs at least 2 ranks: use -n 2")));
     }
-    let has_neighbors = |kind: &&Kind| matches!(kind, Kind::Collective(operation) | Kind::Overlap(Some(operation)) if operation.has_neighbors());
-    if let Some(kind) = kinds.iter().find(has_neighbors) {
-        return Err(Failure::Usage(format!("{bench} does not know {kind}: see coll and overlap")));
-    }
     let writes = |kind: &&Kind| Kind::OF_KERNELS.contains(kind) || kind.has_shares();
     if let Some(kind) = kinds.iter().filter(|_| flags.touch).find(writes) {
         return Err(Failure::Usage(format!("{kind} writes what it sends: leave --touch out")));
@@ -105,16 +101,6 @@ const BATCH_S: f64 = 0.02;
 mod tests {
     use super::*;
     use crate::bench::Command;
-
-    #[test]
-    fn what_the_other_side_does_not_do_is_refused() {
-        for kind in ["neighbor-alltoall", "overlap:neighbor-alltoall"] {
-            let line = format!("bench compare --of bcast,{kind}");
-            let Command::One(flags) = Command::typed(&line).unwrap() else { panic!("{line}") };
-            let Err(Failure::Usage(why)) = check("compare", &kinds(&flags), &flags) else { panic!("{line}") };
-            assert_eq!(why, format!("compare does not know {kind}: see coll and overlap"));
-        }
-    }
 
     #[test]
     fn a_barrier_is_measured_once_whatever_the_sizes_of_others() {
