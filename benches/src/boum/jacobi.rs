@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use ropeway::{Communicator, Error};
 use ropeway_examples::jacobi::{
-    AmongRanks, Exchange, Extremes, OneShot, Persistent, Settings, System, exchange_only, relative_difference, solve,
+    AmongRanks, Exchange, Extremes, OneShot, Persistent, Settings, Solution, System, exchange_only,
+    relative_difference, solve,
 };
 use ropeway_examples::{Mode, block};
 
@@ -49,11 +50,15 @@ fn once<E: Exchange<Error = Error>>(
 /// How many seconds ranks compute in so many iterations, and nothing else.
 fn compute_only(world: &Communicator, system: &System, iterations: usize) -> Result<f64, BenchError> {
     world.barrier()?;
+    let (_, laps) = solve_alone(world, system, iterations)?;
+    Ok(laps.together(world)?)
+}
+
+fn solve_alone(world: &Communicator, system: &System, iterations: usize) -> Result<(Solution, Laps), Error> {
     let mut alone = Alone { silence: AmongRanks::new(world, system.unknowns())?, laps: Laps::begin() };
     // Its own part alone would be solved earlier.
     let settings = Settings { tolerance: f64::NEG_INFINITY, iterations_max: iterations };
-    solve(system, &mut alone, settings)?;
-    Ok(alone.laps.together(world)?)
+    Ok((solve(system, &mut alone, settings)?, alone.laps))
 }
 
 /// An exchange that only looks at the clock.
@@ -88,8 +93,7 @@ mod tests {
     fn computing_alone_goes_on_when_a_part_is_solved() {
         everybody((1, 2), |world| {
             let system = System::generate(100, block(100, world.rank(), world.size()), SEED);
-            let [few, many] = [10, 10_000].map(|iterations| compute_only(&world, &system, iterations).unwrap());
-            assert!(many > 10.0 * few, "{few} and {many} s");
+            assert_eq!(solve_alone(&world, &system, 60).unwrap().0.iterations, 60);
         });
     }
 }
