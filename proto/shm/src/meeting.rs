@@ -17,8 +17,8 @@
 //! Small broadcasts go through a [relay](crate::relay) instead: their root need not wait for the others.
 //!
 //! If there are members on other nodes the work has two stages. Whoever finishes the first one tells the daemon, which sees to
-//! what happens between the nodes and then opens the second one. What a root spreads need not wait for those who only receive: one
-//! arrival opens the first stage, and whoever is the last of all members and the daemon the second one.
+//! what happens between the nodes and then opens the second one. A broadcast need not wait for those who only receive: the
+//! arrival of one member opens the first stage, and whoever is the last of all members and the daemon the second one.
 //!
 //! Elements are combined by a user-defined operator in the members' processes alone, so the daemon takes no such pieces,
 //! however little the work is. It calls the members' combiners instead: threads that work while their programs compute.
@@ -40,7 +40,7 @@ use crate::job::JobSegment;
 use crate::relay_area::{RelayArea, Relayed};
 use crate::request::RequestSlot;
 use crate::round::{RoundWords, SECTIONS};
-use crate::share::{self, Opener, Share};
+use crate::share::{self, Share};
 use crate::user_function::UserFunction;
 
 #[repr(C)]
@@ -96,7 +96,7 @@ pub struct Meeting {
     members: NonNull<MemberWords>,
     stages: Vec<Stage>,
     /// Who opens the first stage, if not the last.
-    opener: Option<Opener>,
+    opener: Option<u32>,
     slots: Vec<NonNull<RequestSlot>>,
     places: Vec<(u32, Slot)>,
     /// Whoever comes last may do all there is, at once.
@@ -300,13 +300,12 @@ impl Meeting {
         if let Some(relayed) = self.relayed(member) {
             return if relayed.start(round) == Progress::Done { Arrival::Done } else { Arrival::Pending };
         }
-        let coming = self.words().rounds.arrive(self.parties());
+        let is_last = self.words().rounds.arrive(self.parties());
         let stage = match self.opener {
-            None if coming.is_last => 0,
-            Some(Opener::First) if coming.is_first => 0,
-            Some(Opener::Member(opener)) if opener == member => 0,
+            None if is_last => 0,
+            Some(opener) if opener == member => 0,
             // What happens between the nodes has happened already.
-            Some(_) if coming.is_last => 1,
+            Some(_) if is_last => 1,
             _ => return Arrival::Pending,
         };
         self.begin_stage(member, round, stage)
@@ -384,7 +383,7 @@ impl Meeting {
     /// What happens between the nodes has happened: what comes after is due as soon as all have come, and done at once if it is little. True
     /// if there is work now. The daemon's part.
     pub fn resume(&self, round: u32) -> bool {
-        let has_all = self.opener.is_none() || self.words().rounds.arrive(self.parties()).is_last;
+        let has_all = self.opener.is_none() || self.words().rounds.arrive(self.parties());
         has_all && self.begin_stage(NOBODY, round, 1) == Arrival::HasWork
     }
 

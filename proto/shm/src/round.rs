@@ -45,15 +45,6 @@ struct PieceWords {
     passed: AtomicU32,
 }
 
-/// Who somebody is among those who have come for a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Coming {
-    /// Nobody has come before.
-    pub is_first: bool,
-    /// Nobody is missing any more.
-    pub is_last: bool,
-}
-
 /// As many as there are counters on a cache line; under loom, which tries all orders, as few as there can be. A power of two.
 pub const SECTIONS: u32 = if cfg!(loom) { 2 } else { 8 };
 /// No piece is left.
@@ -83,11 +74,11 @@ impl RoundWords {
         self.pieces.passed.store(0, Ordering::Relaxed);
     }
 
-    /// One of so many has come. Nobody comes for the next round before this one is over.
-    pub fn arrive(&self, parties: u64) -> Coming {
+    /// One of so many has come. True if it is the last of this round: nobody comes for the next before this one is over.
+    pub fn arrive(&self, parties: u64) -> bool {
         // SYNC meeting-arrived: everybody's input before his arrival, and all of them before the work.
         let before = self.arrivals.arrived.fetch_add(1, Ordering::AcqRel);
-        Coming { is_first: before.is_multiple_of(parties), is_last: (before + 1).is_multiple_of(parties) }
+        (before + 1).is_multiple_of(parties)
     }
 
     /// Deals the round's pieces out from now on. The last member's.

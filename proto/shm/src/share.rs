@@ -20,7 +20,7 @@ use crate::mapped;
 use crate::user_function::UserFunction;
 
 pub use spanning::own_buffers;
-pub(crate) use spanning::{Opener, after, before, opener};
+pub(crate) use spanning::{after, before, opener};
 pub(crate) use within::within;
 
 /// Work on memory of the segment.

@@ -251,7 +251,7 @@ fn a_round_ends_when_all_have_come_and_all_pieces_are_done() {
     let attend = |meeting: &Meeting, member: usize| {
         for round in 0..2 {
             meeting.inputs[member].store(round + 1, Ordering::Relaxed);
-            if meeting.rounds.arrive(2).is_last {
+            if meeting.rounds.arrive(2) {
                 meeting.rounds.open(round, PIECES);
             }
             while !meeting.rounds.is_over(round) {
@@ -301,7 +301,7 @@ fn a_round_that_its_root_opens_ends_with_the_last_of_members_and_daemon() {
             let (rounds, node) = (Arc::clone(&rounds), Arc::clone(&node));
             thread::spawn(move || {
                 node.late.store(1, Ordering::Relaxed);
-                if rounds.arrive(3).is_last {
+                if rounds.arrive(3) {
                     end(&rounds, &node);
                 }
             })
@@ -313,13 +313,13 @@ fn a_round_that_its_root_opens_ends_with_the_last_of_members_and_daemon() {
                     thread::yield_now();
                 }
                 node.got.store(node.brought.load(Ordering::Relaxed), Ordering::Relaxed);
-                if rounds.arrive(3).is_last {
+                if rounds.arrive(3) {
                     end(&rounds, &node);
                 }
             })
         };
         node.brought.store(7, Ordering::Relaxed);
-        assert!(!rounds.arrive(3).is_last);
+        assert!(!rounds.arrive(3));
         rounds.pass(1);
         late.join().unwrap();
         daemon.join().unwrap();

@@ -77,24 +77,12 @@ pub fn own_buffers(members: &[CollectiveMember], nodes: &[u16], me: u16) -> (Opt
     }
 }
 
-/// Whose arrival is enough for what comes before, and what happens between the nodes: their buffers alone are needed for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Opener {
-    /// That of the member with this number.
-    Member(u32),
-    /// That of the first to come: the node has memory of its own.
-    First,
-}
-
-/// `None` if all have to come.
-pub(crate) fn opener(members: &[CollectiveMember], span: &Span) -> Option<Opener> {
+/// The member whose arrival is enough for what comes before, and what happens between the nodes, because no other's buffer is needed for
+/// it. `None` if all have to come.
+pub(crate) fn opener(members: &[CollectiveMember], span: &Span) -> Option<u32> {
     let part = Part::new(members, &span.nodes, span.me)?;
-    let root = || part.root().map(|root| Opener::Member(root.rank));
-    match part.shape.kind {
-        CollectiveKind::Bcast => root().or(members.first().map(|first| Opener::Member(first.rank))),
-        CollectiveKind::Scatter => root().or(Some(Opener::First)),
-        _ => None,
-    }
+    let is_bcast = part.shape.kind == CollectiveKind::Bcast;
+    part.root().or(members.first()).filter(|_| is_bcast).map(|member| member.rank)
 }
 
 impl Part<'_> {
