@@ -219,9 +219,9 @@ impl Attachment {
 
     /// The program is about to start something that the daemon has to do, with so many bytes.
     #[inline]
-    pub(crate) fn begin_start(&self, bytes: u64) {
+    pub(crate) fn begin_start(&self, bytes: u64, is_send: bool) {
         if let Some(computing) = &self.computing {
-            computing.begin_start(bytes);
+            computing.begin_start(bytes, is_send);
         }
     }
 

@@ -4,7 +4,7 @@
 //! A program that comes to wait some time after its last start has computed, or it has lost its core for a while. Of that only the thread's
 //! own clock knows, which is a system call to read. So it is read only for some time after somebody has come late.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
@@ -16,6 +16,8 @@ pub(crate) struct Computing {
     started_ns: AtomicU64,
     /// Of the thread's clock; zero if it was not looked at.
     started_thread_ns: AtomicU64,
+    /// Something was started since that is more than a send.
+    gets: AtomicBool,
     /// At how many starts the thread's clock is still to be looked at.
     suspicion: AtomicU32,
 }
@@ -32,12 +34,19 @@ const SUSPICION: u32 = 16;
 impl Computing {
     pub(crate) fn new() -> Self {
         let zero = || AtomicU64::new(0);
-        Self { begin: Instant::now(), started_ns: zero(), started_thread_ns: zero(), suspicion: AtomicU32::new(0) }
+        Self {
+            begin: Instant::now(),
+            started_ns: zero(),
+            started_thread_ns: zero(),
+            gets: AtomicBool::new(false),
+            suspicion: AtomicU32::new(0),
+        }
     }
 
-    /// Something is about to be started, with so many bytes.
-    pub(crate) fn begin_start(&self, bytes: u64) {
+    /// Something is about to be started, with so many bytes. Of what also gets something others decide when the daemon works.
+    pub(crate) fn begin_start(&self, bytes: u64, is_send: bool) {
         if bytes >= LARGE_BYTES {
+            self.gets.fetch_or(!is_send, Ordering::Relaxed);
             self.started_ns.store(NOW, Ordering::Relaxed);
         }
     }
@@ -64,6 +73,9 @@ impl Computing {
             return None;
         }
         self.started_ns.store(0, Ordering::Relaxed);
+        if self.gets.swap(false, Ordering::Relaxed) {
+            return Some(false);
+        }
         if self.now_ns() - started_ns < PROMPT_NS {
             return Some(false);
         }
@@ -95,7 +107,7 @@ mod tests {
     }
 
     fn start(computing: &Computing, bytes: u64) {
-        computing.begin_start(bytes);
+        computing.begin_start(bytes, true);
         computing.end_start();
     }
 
@@ -125,6 +137,19 @@ mod tests {
         computing.end_start();
         compute();
         assert_eq!(computing.come(), None);
+    }
+
+    #[test]
+    fn who_gets_something_does_not_count() {
+        let computing = Computing::new();
+        let come_after_sends_and = |is_send| {
+            start(&computing, LARGE_BYTES);
+            computing.begin_start(LARGE_BYTES, is_send);
+            computing.end_start();
+            compute();
+            computing.come()
+        };
+        assert_eq!([true, false, true].map(come_after_sends_and), [Some(false), Some(false), Some(true)]);
     }
 
     #[test]
