@@ -1,5 +1,5 @@
-//! Whether a program computes between the start of something large and a wait, which its daemon may ask: then it keeps off the
-//! program's core.
+//! Whether a program computes between the start of a large send and a wait, which its daemon may ask: then it keeps off the program's
+//! core. Of a receive or a collective others decide when the daemon has to work, and they may compute where it would go to.
 //!
 //! A program that comes to wait some time after its last start has computed, or it has lost its core for a while. Of that only the thread's
 //! own clock knows, which is a system call to read. So it is read only for some time after somebody has come late.
@@ -16,8 +16,8 @@ pub(crate) struct Computing {
     started_ns: AtomicU64,
     /// Of the thread's clock; zero if it was not looked at.
     started_thread_ns: AtomicU64,
-    /// Something was started since that is more than a send.
-    gets: AtomicBool,
+    /// Something else than sends was started, too.
+    is_mixed: AtomicBool,
     /// At how many starts the thread's clock is still to be looked at.
     suspicion: AtomicU32,
 }
@@ -38,15 +38,15 @@ impl Computing {
             begin: Instant::now(),
             started_ns: zero(),
             started_thread_ns: zero(),
-            gets: AtomicBool::new(false),
+            is_mixed: AtomicBool::new(false),
             suspicion: AtomicU32::new(0),
         }
     }
 
-    /// Something is about to be started, with so many bytes. Of what also gets something others decide when the daemon works.
+    /// Something is about to be started, with so many bytes.
     pub(crate) fn begin_start(&self, bytes: u64, is_send: bool) {
         if bytes >= LARGE_BYTES {
-            self.gets.fetch_or(!is_send, Ordering::Relaxed);
+            self.is_mixed.fetch_or(!is_send, Ordering::Relaxed);
             self.started_ns.store(NOW, Ordering::Relaxed);
         }
     }
@@ -73,7 +73,7 @@ impl Computing {
             return None;
         }
         self.started_ns.store(0, Ordering::Relaxed);
-        if self.gets.swap(false, Ordering::Relaxed) {
+        if self.is_mixed.swap(false, Ordering::Relaxed) {
             return Some(false);
         }
         if self.now_ns() - started_ns < PROMPT_NS {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_something_does_not_count() {
+    fn who_also_receives_does_not_count() {
         let computing = Computing::new();
         let come_after_sends_and = |is_send| {
             start(&computing, LARGE_BYTES);

@@ -20,7 +20,7 @@ pub(crate) struct Home {
     computed_at: Option<Instant>,
     /// They did before this sleep.
     seem_to_compute: bool,
-    /// How often ranks have come to wait after the start of something large: at once, and after they have computed.
+    /// How often ranks have come to wait after the start of something large: at once, and after they have computed, having sent only.
     waits: [u32; 2],
     /// By how many the latter are more than the former, lately.
     excess: u32,

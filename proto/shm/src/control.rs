@@ -23,7 +23,7 @@ struct Content {
 struct Awake {
     /// How many of its threads wait: whether anybody would notice that the daemon is quick.
     waiting: AtomicU32,
-    /// How often it has come to wait after the start of something large: at once, and after it has computed.
+    /// How often it has come to wait after the start of something large: at once, and after it has computed, if it has only sent.
     waits: [AtomicU32; 2],
 }
 

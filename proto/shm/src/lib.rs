@@ -52,6 +52,8 @@ mod segment;
 #[cfg(not(loom))]
 mod share;
 #[cfg(not(loom))]
+mod stage;
+#[cfg(not(loom))]
 mod user_function;
 #[cfg(not(loom))]
 mod vectored;
@@ -74,10 +76,11 @@ pub use self::{
     event_log::EventLog,
     job::{JobGeometry, JobSegment, OutOfBounds},
     known::KnownChannels,
-    meeting::{Arrival, Helped, Meeting, MeetingPlan, SMALL_WORK_BYTES},
+    meeting::{Arrival, Helped, Meeting, MeetingPlan},
     post_area::PostLane,
     segment::{Segment, SegmentError},
     share::own_buffers,
+    stage::SMALL_WORK_BYTES,
     user_function::UserFunction,
     vectored::{Gather, Scatter, set_receive_low_water},
     wire::{Received, Sent, Traffic, Wire, WireChannels},

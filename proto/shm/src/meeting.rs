@@ -23,7 +23,6 @@
 //! Elements are combined by a user-defined operator in the members' processes alone, so the daemon takes no such pieces,
 //! however little the work is. It calls the members' combiners instead: threads that work while their programs compute.
 
-use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -40,7 +39,8 @@ use crate::job::JobSegment;
 use crate::relay_area::{RelayArea, Relayed};
 use crate::request::RequestSlot;
 use crate::round::{RoundWords, SECTIONS};
-use crate::share::{self, Share};
+use crate::share;
+use crate::stage::Stage;
 use crate::user_function::UserFunction;
 
 #[repr(C)]
@@ -75,20 +75,9 @@ struct MemberWords {
 
 const WORDS_BYTES: u64 = size_of::<MeetingWords>() as u64;
 const MEMBER_BYTES: u64 = size_of::<MemberWords>() as u64;
-/// Pieces are counted in 32 bits.
-const PIECES_MAX: u64 = u32::MAX as u64 - 1;
 
 /// The daemon's number among the members.
 const NOBODY: u32 = u32::MAX;
-
-/// Work up to so many bytes, all copies counted, is done at once by who comes last.
-pub const SMALL_WORK_BYTES: u64 = 32 << 10;
-/// Larger work is cut into so many pieces or more, of these sizes: enough of them for all who come to help, and long copies, which are
-/// faster than short ones.
-const PIECES_WANTED: u64 = 64;
-const PIECE_BYTES: RangeInclusive<u64> = 32 << 10..=256 << 10;
-/// But shorter stretches of an array are not worth going there.
-const STRETCH_BYTES: u64 = 16 << 10;
 
 /// A meeting, as one process sees it.
 pub struct Meeting {
@@ -107,12 +96,6 @@ pub struct Meeting {
     relay: Option<RelayArea>,
     block: u64,
     job: Arc<JobSegment>,
-}
-
-/// Work between two points where everybody has to wait.
-struct Stage {
-    share: Share,
-    pieces: u32,
 }
 
 /// What is written down of a meeting.
@@ -149,33 +132,6 @@ pub struct Helped {
     pub pieces: u32,
     /// It is the daemon's turn now: it has to be told.
     pub has_passed: bool,
-}
-
-impl Stage {
-    /// `None` if there are more pieces than can be counted.
-    fn new(share: Share) -> Option<Self> {
-        let work = share.work_bytes();
-        let piece_bytes = (work / PIECES_WANTED).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end());
-        let pieces = work.div_ceil(piece_bytes).min(share.bytes().div_ceil(STRETCH_BYTES));
-        let pieces = if work <= SMALL_WORK_BYTES { 1 } else { u32::try_from(pieces.max(2)).ok()? };
-        Some(Self { pieces: pieces.min(share.units().clamp(1, PIECES_MAX) as u32), share })
-    }
-
-    /// Whether there is little enough work for who comes last, in this process.
-    fn is_small(&self) -> bool {
-        self.pieces == 1 && self.share.is_doable()
-    }
-
-    fn do_piece(&self, job: &JobSegment, piece: u32) {
-        let (piece, pieces, units) = (u64::from(piece), u64::from(self.pieces), self.share.units());
-        // Offsets were checked at registration; who changes them since harms his own job.
-        let _ = self.share.work(job, units * piece / pieces..units * (piece + 1) / pieces);
-    }
-
-    fn do_all(&self, job: &JobSegment) {
-        // As above.
-        let _ = self.share.work_at_once(job);
-    }
 }
 
 impl Meeting {
