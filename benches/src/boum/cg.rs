@@ -53,41 +53,40 @@ fn compute_only(
     rows: &Rows<DenseRows>,
     iterations: usize,
 ) -> Result<f64, BenchError> {
-    world.barrier()?;
     let (_, laps) = solve_alone(world, unknowns, rows, iterations)?;
-    Ok(laps.together(world)?)
+    Ok(laps.together()?)
 }
 
-fn solve_alone(
-    world: &Communicator,
+fn solve_alone<'a>(
+    world: &'a Communicator,
     unknowns: usize,
     rows: &Rows<DenseRows>,
     iterations: usize,
-) -> Result<(Solution, Laps), Error> {
-    let mut alone = Alone { silence: ByMessages::new(world, unknowns)?, laps: Laps::begin() };
+) -> Result<(Solution, Laps<'a>), Error> {
+    let mut alone = Alone { silence: ByMessages::new(world, unknowns)?, laps: Laps::begin(world)? };
     // Its own part alone would be solved earlier.
     let settings = Settings { tolerance: 0.0, iterations_max: iterations };
     Ok((solve(rows, &mut alone, settings)?, alone.laps))
 }
 
 /// An exchange that only looks at the clock.
-struct Alone {
+struct Alone<'a> {
     silence: ByMessages<Silent>,
-    laps: Laps,
+    laps: Laps<'a>,
 }
 
-impl Exchange for Alone {
+impl Exchange for Alone<'_> {
     type Error = Error;
 
     fn gather(&mut self, part: &[f64], meanwhile: impl FnOnce()) -> Result<&[f64], Error> {
         let all = self.silence.gather(part, meanwhile)?;
-        self.laps.lap();
+        self.laps.lap()?;
         Ok(all)
     }
 
     fn sum(&mut self, mine: f64, meanwhile: impl FnOnce()) -> Result<f64, Error> {
         let sum = self.silence.sum(mine, meanwhile)?;
-        self.laps.lap();
+        self.laps.lap()?;
         Ok(sum)
     }
 }

@@ -49,31 +49,29 @@ fn once<E: Exchange<Error = Error>>(
 
 /// How many seconds ranks compute in so many iterations, and nothing else.
 fn compute_only(world: &Communicator, system: &System, iterations: usize) -> Result<f64, BenchError> {
-    world.barrier()?;
     let (_, laps) = solve_alone(world, system, iterations)?;
-    Ok(laps.together(world)?)
+    Ok(laps.together()?)
 }
 
-fn solve_alone(world: &Communicator, system: &System, iterations: usize) -> Result<(Solution, Laps), Error> {
-    let mut alone = Alone { silence: AmongRanks::new(world, system.unknowns())?, laps: Laps::begin() };
+fn solve_alone<'a>(world: &'a Communicator, system: &System, iterations: usize) -> Result<(Solution, Laps<'a>), Error> {
+    let mut alone = Alone { silence: AmongRanks::new(world, system.unknowns())?, laps: Laps::begin(world)? };
     // Its own part alone would be solved earlier.
     let settings = Settings { tolerance: f64::NEG_INFINITY, iterations_max: iterations };
     Ok((solve(system, &mut alone, settings)?, alone.laps))
 }
 
 /// An exchange that only looks at the clock.
-struct Alone {
+struct Alone<'a> {
     silence: AmongRanks<Silent, Silent>,
-    laps: Laps,
+    laps: Laps<'a>,
 }
 
-impl Exchange for Alone {
+impl Exchange for Alone<'_> {
     type Error = Error;
 
     fn gather_parts(&mut self, part: &[f32], x: &mut [f32]) -> Result<(), Error> {
         self.silence.gather_parts(part, x)?;
-        self.laps.lap();
-        Ok(())
+        self.laps.lap()
     }
 
     fn maximum(&mut self, extremes: Extremes) -> Result<Extremes, Error> {

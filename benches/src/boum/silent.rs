@@ -18,29 +18,34 @@ impl<T: Plain> Swap<T> for Silent {
     }
 }
 
-/// What a rank computes from one exchange to the next.
-pub(super) struct Laps {
+/// What a rank computes from one exchange to the next. All ranks start each lap together, as in the program: they compete for the machine's
+/// memory, and their cores pause, as they do there.
+pub(super) struct Laps<'a> {
+    world: &'a Communicator,
     since: Instant,
     /// Seconds.
     laps: Vec<f64>,
 }
 
-impl Laps {
-    pub(super) fn begin() -> Self {
-        Self { since: Instant::now(), laps: Vec::new() }
+impl<'a> Laps<'a> {
+    /// A call of all ranks.
+    pub(super) fn begin(world: &'a Communicator) -> Result<Self, Error> {
+        world.barrier()?;
+        Ok(Self { world, since: Instant::now(), laps: Vec::new() })
     }
 
-    /// With messages, ranks would meet here.
-    pub(super) fn lap(&mut self) {
-        let now = Instant::now();
-        self.laps.push((now - self.since).as_secs_f64());
-        self.since = now;
+    /// With messages, ranks would exchange them here. A call of all ranks.
+    pub(super) fn lap(&mut self) -> Result<(), Error> {
+        self.laps.push(self.since.elapsed().as_secs_f64());
+        self.world.barrier()?;
+        self.since = Instant::now();
+        Ok(())
     }
 
     /// What they would take all together, if messages took no time: of each lap what the slowest rank takes, because the others wait for it.
     /// A call of all ranks, with as many laps.
-    pub(super) fn together(mut self, world: &Communicator) -> Result<f64, Error> {
-        world.allreduce_in_place(&mut self.laps, Operator::Max)?;
+    pub(super) fn together(mut self) -> Result<f64, Error> {
+        self.world.allreduce_in_place(&mut self.laps, Operator::Max)?;
         Ok(self.laps.iter().sum())
     }
 }
@@ -54,8 +59,8 @@ mod tests {
     fn the_slowest_of_each_lap_counts() {
         everybody((1, 2), |world| {
             let laps = [[1.0, 5.0, 2.0], [4.0, 1.0, 3.0]][world.rank() as usize];
-            let laps = Laps { since: Instant::now(), laps: laps.to_vec() };
-            assert!((laps.together(&world).unwrap() - 12.0).abs() < 1e-9);
+            let laps = Laps { world: &world, since: Instant::now(), laps: laps.to_vec() };
+            assert!((laps.together().unwrap() - 12.0).abs() < 1e-9);
         });
     }
 }
