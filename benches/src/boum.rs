@@ -13,6 +13,7 @@ mod jacobi;
 pub mod model;
 mod parameters;
 mod silent;
+mod swaps;
 mod workload;
 
 pub use application::{Algorithm, Application, Run};

@@ -78,7 +78,7 @@ fn results(series: &[Series], bytes: usize) -> [(&'static str, &'static str, Opt
     ]
 }
 
-/// What a one-shot message takes, which is more than its parts where somebody else has to find its match.
+/// What a one-shot message takes: more than its parts where somebody else has to find its match, and less where it needs no request.
 pub(crate) fn one_shot(
     pair: Option<&Pair>,
     console: &mut Console,

@@ -60,11 +60,12 @@ impl Algorithm {
 
     /// What each of so many ranks sends and receives in an iteration, by (3.18) and (3.38).
     ///
-    /// The small messages by which solvers know whether to go on are counted too.
+    /// The small messages by which solvers know whether to go on are counted too. Transforms work in their buffers.
     pub fn messages(self, size: usize, ranks: u32) -> Vec<Messages> {
         let others = u64::from(ranks) - 1;
         let part = |element_bytes: usize| size.div_ceil(ranks as usize) * element_bytes;
-        let messages = |bytes, count| Messages { bytes, count };
+        let in_swaps = self != Self::Fft;
+        let messages = |bytes, count| Messages { bytes, count, in_swaps };
         match self {
             Self::Jacobi => vec![messages(part(4), 2 * others), messages(16, 2 * others)],
             Self::Cg => vec![messages(part(8), 2 * others), messages(8, 4 * others)],
@@ -228,10 +229,10 @@ mod tests {
 
     #[test]
     fn messages_are_those_of_the_other_ranks() {
-        let messages = |bytes, count| Messages { bytes, count };
+        let messages = |bytes, count| Messages { bytes, count, in_swaps: true };
         assert_eq!(Algorithm::Jacobi.messages(1024, 4), [messages(1024, 6), messages(16, 6)]);
         assert_eq!(Algorithm::Cg.messages(1024, 2), [messages(4096, 2), messages(8, 4)]);
-        assert_eq!(Algorithm::Fft.messages(1024, 4), [messages(2048, 2)]);
+        assert_eq!(Algorithm::Fft.messages(1024, 4), [Messages { in_swaps: false, ..messages(2048, 2) }]);
         assert!(Algorithm::ALL.iter().all(|algorithm| algorithm.messages(64, 1).iter().all(|none| none.count == 0)));
     }
 

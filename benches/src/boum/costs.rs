@@ -4,6 +4,7 @@ use ropeway_examples::Mode;
 use serde::Deserialize;
 
 use super::model::Message;
+use super::workload::Messages;
 use crate::Measured;
 use crate::statistics::{Doubts, Summary};
 
@@ -28,7 +29,7 @@ impl From<&Measured> for Figure {
 impl Figure {
     /// Whether it is one of a message, not of a program.
     pub fn is_parameter(&self) -> bool {
-        matches!(&*self.metric, "o_s" | "o_i" | "b" | "d_o" | "half_rtt")
+        matches!(&*self.metric, "o_s" | "o_i" | "b" | "d_o" | "half_rtt" | "T_c")
     }
 }
 
@@ -50,6 +51,8 @@ pub struct Costs {
     d_o: Line,
     /// Seconds that a one-shot message takes, by size.
     one_shot: Line,
+    /// Seconds that a message of a swap takes, by size: bound and one-shot. Empty if that was not measured.
+    in_swap: [Line; 2],
     doubts: Doubts,
 }
 
@@ -65,6 +68,7 @@ impl Costs {
         let some = |line: Line, metric| if line.0.is_empty() { Err(NotMeasured(metric)) } else { Ok(line) };
         // An empty message has no bytes; noise is no gain.
         let of_bytes = of("b").map(|(bytes, ns_per_byte)| (bytes, (ns_per_byte * bytes as f64 * NS).max(0.0)));
+        let times = |mode, metric| Line::through(in_mode(mode, metric).map(|(bytes, us)| (bytes, us * US)));
         let used = figures.iter().filter(|figure| figure.is_parameter());
         Ok(Self {
             doubts: used.map(|figure| figure.doubts).fold(Doubts::default(), Doubts::union),
@@ -72,16 +76,34 @@ impl Costs {
             set_up: some(Line::through(of("o_s").map(|(bytes, ns)| (bytes, ns * NS))), "o_s")?,
             bytes: some(Line::through(of_bytes.chain([(0, 0.0)]).filter(|_| of("b").next().is_some())), "b")?,
             d_o: Line::through(of("d_o")),
-            one_shot: Line::through(in_mode(Mode::OneShot, "half_rtt").map(|(bytes, us)| (bytes, us * US))),
+            one_shot: times(Mode::OneShot, "half_rtt"),
+            in_swap: [Mode::Persistent, Mode::OneShot].map(|mode| times(mode, "T_c")),
         })
+    }
+
+    /// What each of these messages costs.
+    pub fn each(&self, messages: &Messages) -> Message {
+        if messages.in_swaps { self.in_swap(messages.bytes) } else { self.message(messages.bytes) }
     }
 
     /// What a message of so many bytes costs.
     pub fn message(&self, bytes: usize) -> Message {
-        let of_bytes = self.bytes.at(bytes) * self.bytes.beyond(bytes);
-        let parts = Message { set_up: self.set_up.at(bytes), initiate: self.initiate, bytes: of_bytes, detour: 0.0 };
-        let one_shot = self.one_shot.at(bytes) * self.one_shot.beyond(bytes);
-        Message { detour: (one_shot - parts.time()).max(0.0), ..parts }
+        let for_bytes = self.bytes.time(bytes).unwrap_or(0.0);
+        self.with_parts(bytes, for_bytes, self.one_shot.time(bytes))
+    }
+
+    /// What each of the two costs that are swapped.
+    fn in_swap(&self, bytes: usize) -> Message {
+        let [bound, one_shot] = self.in_swap.each_ref().map(|line| line.time(bytes));
+        match bound {
+            Some(bound) => self.with_parts(bytes, bound - self.initiate, one_shot),
+            None => self.message(bytes),
+        }
+    }
+
+    fn with_parts(&self, bytes: usize, for_bytes: f64, one_shot: Option<f64>) -> Message {
+        let parts = Message { set_up: self.set_up.at(bytes), initiate: self.initiate, bytes: for_bytes, detour: 0.0 };
+        Message { detour: one_shot.map_or(0.0, |one_shot| one_shot - parts.time()), ..parts }
     }
 
     /// Why the figures, and so what is predicted from them, can't be trusted.
@@ -116,6 +138,11 @@ impl Line {
                 value + (next - value) * (bytes - low) as f64 / (high - low) as f64
             }
         }
+    }
+
+    /// Of what grows with the bytes: beyond the largest size so many times as much. `None` without points.
+    fn time(&self, bytes: usize) -> Option<f64> {
+        (!self.0.is_empty()).then(|| self.at(bytes) * self.beyond(bytes))
     }
 
     /// How many times as large as the largest size this is; 1 if it is not larger.
@@ -174,12 +201,19 @@ mod tests {
     }
 
     #[test]
-    fn one_shot_messages_take_what_was_measured() {
-        let one_shot = |us| Figure { mode: Some(Mode::OneShot), ..figure("half_rtt", 1000, us) };
-        let time = |us| Costs::of(&[measured(), vec![one_shot(us)]].concat()).unwrap().message(1000).time();
-        assert_near(time(4.0), 4e-6);
-        // Less than its parts is noise.
-        assert_near(time(0.1), 800e-9);
+    fn messages_take_what_was_measured_of_them() {
+        let of = |metric, mode, us| Figure { mode: Some(mode), ..figure(metric, 1000, us) };
+        let all = |figures: &[Figure]| Costs::of(&[&measured(), figures].concat()).unwrap();
+        // Less than registering and freeing, too.
+        for us in [0.1, 4.0] {
+            assert_near(all(&[of("half_rtt", Mode::OneShot, us)]).message(1000).time(), us * 1e-6);
+        }
+        let swapped = Messages { bytes: 1000, count: 2, in_swaps: true };
+        let costs = all(&[of("T_c", Mode::Persistent, 0.15), of("T_c", Mode::OneShot, 0.3)]);
+        assert_near(costs.each(&swapped).bound().time(), 150e-9);
+        assert_near(costs.each(&swapped).time(), 300e-9);
+        assert_eq!(costs.each(&Messages { in_swaps: false, ..swapped }), all(&[]).message(1000));
+        assert_eq!(all(&[]).each(&swapped), all(&[]).message(1000));
     }
 
     #[test]

@@ -10,8 +10,8 @@ pub struct Message {
     pub initiate: f64,
     /// For the bytes, `b·m`.
     pub bytes: f64,
-    /// What it takes more than those three if it is not bound: in the thesis nothing. Where a daemon finds the match, a message
-    /// has to go there first.
+    /// What it takes more than those three if it is not bound: in the thesis nothing. It is more where it has to go to a daemon first, which
+    /// finds its match, and less where a small one within a node needs no request at all.
     pub detour: f64,
 }
 
@@ -31,8 +31,7 @@ impl Message {
     }
 
     /// What early binding speeds messages up by, `S_c = (1 + R) / (1 + R·(1 − d_p))` (3.16), where `R = o / b·m` and
-    /// `d_p = o_s / o` (3.14). The overhead `o` is all that a one-shot message costs besides its bytes, also the detour by whoever
-    /// finds its match.
+    /// `d_p = o_s / o` (3.14). The overhead `o` is all that a one-shot message costs besides its bytes, also its detour.
     pub fn binding_speed_up(self) -> f64 {
         self.time() / self.bound().time()
     }

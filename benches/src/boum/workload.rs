@@ -23,6 +23,8 @@ pub struct Messages {
     pub bytes: usize,
     /// How many there are in an iteration, each with a request of its own.
     pub count: u64,
+    /// One that is sent and one that is received at once, copied from an array of the program and to one.
+    pub in_swaps: bool,
 }
 
 /// Times of all iterations in seconds.
@@ -44,13 +46,13 @@ impl Workload {
     /// Time of computation and of communication, `T_p = F(W)·t_c + Σ (o + b·m)` (3.5), each request bound once as in (3.21).
     pub fn predict(&self, costs: &Costs) -> Prediction {
         let iterations = self.iterations as f64;
-        let sum = |time: &dyn Fn(usize) -> f64| -> f64 {
-            self.messages.iter().map(|messages| messages.count as f64 * time(messages.bytes)).sum()
+        let sum = |time: &dyn Fn(&Messages) -> f64| -> f64 {
+            self.messages.iter().map(|messages| messages.count as f64 * time(messages)).sum()
         };
-        let set_up = sum(&|bytes| costs.message(bytes).set_up);
-        let oneshot = sum(&|bytes| costs.message(bytes).time());
-        let bound = sum(&|bytes| costs.message(bytes).bound().time());
-        let hidden = sum(&|bytes| costs.d_o(bytes) * costs.message(bytes).bound().time());
+        let set_up = sum(&|messages| costs.each(messages).set_up);
+        let oneshot = sum(&|messages| costs.each(messages).time());
+        let bound = sum(&|messages| costs.each(messages).bound().time());
+        let hidden = sum(&|messages| costs.d_o(messages.bytes) * costs.each(messages).bound().time());
         Prediction {
             computation: iterations * self.computation,
             oneshot: iterations * oneshot,
@@ -121,8 +123,11 @@ mod tests {
 
     #[test]
     fn a_program_is_the_sum_of_its_parts() {
-        let workload =
-            Workload { iterations: 10, computation: 2e-6, messages: vec![Messages { bytes: 1000, count: 2 }] };
+        let workload = Workload {
+            iterations: 10,
+            computation: 2e-6,
+            messages: vec![Messages { bytes: 1000, count: 2, in_swaps: false }],
+        };
         let found = workload.predict(&costs());
         assert_near(found.computation, 20e-6);
         assert_near(found.oneshot, 20e-6);
@@ -137,7 +142,7 @@ mod tests {
 
     #[test]
     fn without_messages_there_is_nothing_to_gain() {
-        for messages in [Vec::new(), vec![Messages { bytes: 1000, count: 0 }]] {
+        for messages in [Vec::new(), vec![Messages { bytes: 1000, count: 0, in_swaps: false }]] {
             let found = Workload { iterations: 3, computation: 1.0, messages }.predict(&costs());
             assert_eq!((found.total(Mode::OneShot), found.overlapped(), found.d_o), (3.0, 3.0, 0.0));
             let speed_ups = [found.binding_speed_up(), found.binding_speed_up_with_set_up(), found.program_speed_up()];

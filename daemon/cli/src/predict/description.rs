@@ -11,7 +11,11 @@ use crate::failure::Failure;
 
 /// A program with messages of one size.
 pub(super) fn simple(compute: Duration, (bytes, count): (usize, u64), iterations: u64) -> Workload {
-    Workload { iterations, computation: compute.as_secs_f64(), messages: vec![Messages { bytes, count }] }
+    Workload {
+        iterations,
+        computation: compute.as_secs_f64(),
+        messages: vec![Messages { bytes, count, in_swaps: false }],
+    }
 }
 
 /// A program from a file in TOML.
@@ -26,7 +30,7 @@ fn parse(text: &str) -> Result<Workload, String> {
     let Description { compute, iterations, message } = toml::from_str(text).map_err(|error| error.to_string())?;
     let computation = humantime::parse_duration(&compute).map_err(|error| format!("compute {compute:?}: {error}"))?;
     let messages = |Described { bytes, count }| match bytes.parse::<Size>() {
-        Ok(Size(bytes)) => Ok(Messages { bytes, count }),
+        Ok(Size(bytes)) => Ok(Messages { bytes, count, in_swaps: false }),
         Err(error) => Err(format!("bytes {bytes:?} {error}")),
     };
     let messages: Vec<_> = message.into_iter().map(messages).collect::<Result<_, _>>()?;
@@ -59,7 +63,10 @@ mod tests {
     #[test]
     fn a_description_has_messages_of_several_sizes() {
         let text = "compute = \"5ms\"\niterations = 10\n[[message]]\nbytes = \"64K\"\ncount = 4\n[[message]]\nbytes = \"16\"\ncount = 2\n";
-        let messages = vec![Messages { bytes: 65_536, count: 4 }, Messages { bytes: 16, count: 2 }];
+        let messages = vec![
+            Messages { bytes: 65_536, count: 4, in_swaps: false },
+            Messages { bytes: 16, count: 2, in_swaps: false },
+        ];
         assert_eq!(parse(text), Ok(Workload { iterations: 10, computation: 0.005, messages }));
     }
 

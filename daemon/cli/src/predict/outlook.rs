@@ -119,7 +119,7 @@ impl Outlook {
 
 impl Cut {
     /// Each message comes with its share of the computation, by the time it takes.
-    fn of(workload: &Workload, costs: &Costs, Messages { bytes, count }: Messages) -> Self {
+    fn of(workload: &Workload, costs: &Costs, Messages { bytes, count, .. }: Messages) -> Self {
         let message = costs.message(bytes).bound();
         let time_of = |messages: &Messages| messages.count as f64 * costs.message(messages.bytes).bound().time();
         let share = message.time() / workload.messages.iter().map(time_of).sum::<f64>();

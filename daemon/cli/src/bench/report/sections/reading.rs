@@ -45,7 +45,7 @@ fn cells<const N: usize>(heading: [&str; N], rows: Vec<Vec<String>>) -> Cells {
     Cells { heading: heading.map(str::to_owned).into(), rows, ..Cells::default() }
 }
 
-const WORDS: [(&str, &str); 21] = [
+const WORDS: [(&str, &str); 22] = [
     ("rank, node", "a process of a parallel program; a daemon with its ranks, of which this machine may hold several"),
     ("one node", "messages go through shared memory"),
     ("two nodes", "messages go over TCP: loopback, or a line with the rate that is named"),
@@ -66,6 +66,7 @@ const WORDS: [(&str, &str); 21] = [
     ),
     ("t_start", "time of the start in it"),
     ("half_rtt", "half the time of a message and its answer"),
+    ("T_c", "half the time of two ranks that swap arrays: each sends a message and receives one"),
     ("availability", "the share of the processor that is left to the program while messages move"),
     ("t_c", "time of a basic step of the computation, in one rank alone"),
     ("S_c", "how many times as fast binding makes messages"),
