@@ -79,6 +79,7 @@ impl<S: Swap<u8>> Swaps<S> {
     fn batch(&mut self, swaps: u64) -> Result<Duration, BenchError> {
         let seed = 2 * self.swaps;
         pattern::fill(&mut self.outgoing, seed + u64::from(self.two.leads));
+        self.come_apart();
         // The first one finds out that the other side is ready as well, so it does not count.
         let elapsed = measured(|| {
             self.swaps(1)?;
@@ -87,6 +88,15 @@ impl<S: Swap<u8>> Swaps<S> {
         match pattern::first_wrong(&self.incoming, seed + u64::from(!self.two.leads)) {
             None => Ok(elapsed),
             Some(byte) => Err(self.wrong_data(byte)),
+        }
+    }
+
+    /// Ranks that have computed come one after the other, so that who waits in a blocking way sleeps. Then he is the late one, because waking
+    /// takes longer than such a wait looks before it sleeps, so it goes on like this.
+    fn come_apart(&self) {
+        let begin = Instant::now();
+        while !self.two.leads && begin.elapsed() < LATE {
+            std::hint::spin_loop();
         }
     }
 
@@ -114,5 +124,7 @@ impl<S: Swap<u8>> Contestant for Swaps<S> {
 const MESSAGE_TIME: &str = "T_c";
 const MODES: [Mode; 2] = [Mode::Persistent, Mode::OneShot];
 const SWAP: i32 = 1;
-/// Long enough for the clock, which takes some 40 ns, and for who comes late.
-const BATCH_S: f64 = 50e-6;
+/// Long beside coming apart.
+const BATCH_S: f64 = 200e-6;
+/// Longer than any wait looks.
+const LATE: Duration = Duration::from_micros(100);
