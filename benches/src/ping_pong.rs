@@ -75,11 +75,7 @@ impl<T: Trip> Contestant for PingPong<T> {
     fn measure(&mut self) -> Result<Vec<f64>, BenchError> {
         let effort = self.effort;
         let per_trip = self.batch(effort.warmup)?.as_secs_f64() / effort.warmup as f64;
-        let [batches, trips] = self.pair.agree(|| {
-            let iters = effort.rounds(per_trip, 10, 1_000_000);
-            let trips = (BATCH_S / per_trip).ceil().clamp(1.0, iters as f64) as u64;
-            [iters.div_ceil(trips), trips]
-        })?;
+        let [batches, trips] = self.pair.agree(|| effort.batches(per_trip, BATCH_S))?;
         let mut samples = Vec::new();
         for _ in 0..batches {
             let elapsed = self.batch(trips)?;

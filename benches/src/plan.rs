@@ -177,6 +177,13 @@ impl Effort {
         let by_time = || ((self.time.as_secs_f64() / round_s) as u64).clamp(min, max);
         self.iters.unwrap_or_else(by_time).max(1)
     }
+
+    /// The same in batches that last long enough for a clock: how many, and of how many rounds.
+    pub(crate) fn batches(self, round_s: f64, batch_s: f64) -> [u64; 2] {
+        let iters = self.rounds(round_s, 10, 1_000_000);
+        let rounds = (batch_s / round_s).ceil().clamp(1.0, iters as f64) as u64;
+        [iters.div_ceil(rounds), rounds]
+    }
 }
 
 #[cfg(test)]
@@ -190,5 +197,8 @@ mod tests {
         assert_eq!(by_time.rounds(1.0, 5, 1000), 5);
         assert_eq!(by_time.rounds(0.0, 5, 1000), 1000);
         assert_eq!(Effort { iters: Some(7), ..by_time }.rounds(1.0, 10, 1000), 7);
+        assert_eq!(by_time.batches(1e-3, 1e-2), [10, 10]);
+        assert_eq!(by_time.batches(1.0, 1e-2), [10, 1]);
+        assert_eq!(Effort { iters: Some(7), ..by_time }.batches(1e-3, 1.0), [1, 7]);
     }
 }

@@ -96,6 +96,7 @@ impl Costs {
     fn in_swap(&self, bytes: usize) -> Message {
         let [bound, one_shot] = self.in_swap.each_ref().map(|line| line.time(bytes));
         match bound {
+            // Below zero where two small ones at once take less than one after the other.
             Some(bound) => self.with_parts(bytes, bound - self.initiate, one_shot),
             None => self.message(bytes),
         }

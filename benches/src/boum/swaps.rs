@@ -109,11 +109,7 @@ impl<S: Swap<u8>> Contestant for Swaps<S> {
     fn measure(&mut self) -> Result<Vec<f64>, BenchError> {
         let effort = self.effort;
         let per_swap = self.batch(effort.warmup)?.as_secs_f64() / effort.warmup as f64;
-        let [batches, swaps] = self.two.agree(|| {
-            let iters = effort.rounds(per_swap, 10, 1_000_000);
-            let swaps = (BATCH_S / per_swap).ceil().clamp(1.0, iters as f64) as u64;
-            [iters.div_ceil(swaps), swaps]
-        })?;
+        let [batches, swaps] = self.two.agree(|| effort.batches(per_swap, BATCH_S))?;
         let elapsed = (0..batches).map(|_| self.batch(swaps)).collect::<Result<Vec<_>, _>>()?;
         let us = |elapsed: Duration| elapsed.as_secs_f64() * 1e6 / (2 * swaps) as f64;
         Ok(if self.two.leads { elapsed.into_iter().map(us).collect() } else { Vec::new() })
