@@ -9,6 +9,8 @@ use ropeway::{Communicator, Error, Favor, RecvRequest, SendRequest, WaitMode, st
 use ropeway_daemon::Config;
 
 const LARGE: usize = 1 << 20;
+/// In which a daemon copies that.
+const PIECES: u64 = LARGE as u64 / (64 << 10);
 /// Beside the cell's word, in the cell, in the receiver's buffer, and in pieces.
 const SIZES: [usize; 4] = [8, 56, 4096, 300_000];
 /// Small messages between nodes use a wire, whose ends are the same as those of a direct channel.
@@ -112,7 +114,7 @@ fn a_message_that_favors_overlap_moves_while_both_ends_compute() {
         let receiving = recv.start().unwrap();
         // Neither end waits, and yet it comes.
         soon(|| {
-            while cluster.counter(0, "payload_copies") - copies < LARGE as u64 / (64 << 10) {
+            while cluster.counter(0, "payload_copies") - copies < PIECES {
                 std::thread::yield_now();
             }
         });
@@ -132,7 +134,9 @@ fn a_message_that_favors_latency_leaves_the_daemon_alone() {
     exchange(&mut send, &mut recv, 2);
     let (commands, copies) = (cluster.counter(0, "commands"), cluster.counter(0, "payload_copies"));
     (3..10).for_each(|byte| exchange(&mut send, &mut recv, byte));
-    assert_eq!((cluster.counter(0, "commands"), cluster.counter(0, "payload_copies")), (commands, copies));
+    assert_eq!(cluster.counter(0, "commands"), commands);
+    // It may still be busy with the first one, which it was asked for, and then looks at the channel once more.
+    assert!(cluster.counter(0, "payload_copies") - copies <= PIECES);
 }
 
 #[test]
