@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
-use ropeway::Communicator;
+use ropeway::{Communicator, Operator};
 use ropeway_examples::Mode;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,7 @@ pub struct Application {
     pub size: usize,
     /// Numbers of segments to cut the messages of a transform in; they take turns. The solvers have one.
     pub segments: Vec<u32>,
-    /// Runs of each kind.
+    /// Runs of each kind; more if they are over soon.
     pub runs: u32,
 }
 
@@ -102,7 +103,7 @@ pub struct Run {
     pub segments: u32,
     /// How often it did the same; a transform once.
     pub iterations: u64,
-    /// From the first iteration until the slowest rank was done.
+    /// From the beginning of the first iteration to the end of the last: of a solver on average, of a transform that of the slowest rank.
     pub total: f64,
     /// The same messages once more without computing, so that nobody waits for a rank that computes; on average.
     pub communication: f64,
@@ -130,7 +131,8 @@ impl Application {
         }
     }
 
-    /// Runs all `ways` in turns. The first of each only warms up.
+    /// Runs all `ways` in turns. The first of each only warms up. Short programs go on for [`TIME_MIN`]: how often ranks fall asleep in their
+    /// few messages is a matter of chance.
     pub(super) fn take_turns<W>(
         &self,
         world: &Communicator,
@@ -138,7 +140,11 @@ impl Application {
         ways: &mut [W],
         mut once: impl FnMut(&mut W) -> Result<Run, BenchError>,
     ) -> Result<(), BenchError> {
-        for run in 0..=self.runs {
+        let begin = Instant::now();
+        for run in 0.. {
+            if run > self.runs && !goes_on_at_root(world, begin.elapsed() < TIME_MIN)? {
+                break;
+            }
             for way in &mut *ways {
                 let warmup = if run == 0 { ", warm-up" } else { "" };
                 let label = format!("{} {}{warmup}", self.algorithm, self.size);
@@ -218,8 +224,27 @@ impl Run {
     }
 }
 
+/// Whether rank 0 wants to go on. A call of all ranks.
+fn goes_on_at_root(world: &Communicator, goes_on: bool) -> Result<bool, BenchError> {
+    let mut answer = [u8::from(goes_on && world.size() > 1)];
+    world.bcast(&mut answer, 0)?;
+    Ok(answer[0] != 0)
+}
+
+/// What a solver's ranks took on average, seconds. A call of all ranks.
+///
+/// Whoever sleeps in an exchange passes it later than the last to come by as much as waking takes, and is the last to come to the next one. So a
+/// single rank's time has one such delay too many or too few after an odd number of them, and on average none.
+pub(super) fn on_average(world: &Communicator, elapsed: Duration) -> Result<f64, BenchError> {
+    let mut seconds = [elapsed.as_secs_f64()];
+    world.allreduce_in_place(&mut seconds, Operator::Sum)?;
+    Ok(seconds[0] / f64::from(world.size()))
+}
+
 /// Of the systems and the signal.
 pub(super) const SEED: u64 = 1;
+/// How long all runs of a program last at least. A rank alone has no messages, and its runs differ by little.
+const TIME_MIN: Duration = Duration::from_secs(2);
 /// Complex, in single precision.
 const POINT_BYTES: usize = 8;
 

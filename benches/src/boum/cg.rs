@@ -7,8 +7,9 @@ use ropeway_examples::cg::{DenseRows, Exchange, Rows, Settings, Solution, solve}
 use ropeway_examples::jacobi::{OneShotSwap, PersistentSwap, Swap};
 use ropeway_examples::{Mode, block};
 
-use super::application::{Application, Computing, Run, SEED};
+use super::application::{Application, Computing, Run, SEED, on_average};
 use super::silent::{Laps, Silent};
+use super::swaps::come_apart;
 use crate::{BenchError, Console};
 
 pub(super) fn run(application: &Application, world: &Communicator, console: &mut Console) -> Result<(), BenchError> {
@@ -40,10 +41,12 @@ fn once<S: Swap<f64>>(
     let farthest = solution.x.iter().map(|x| (x - 1.0).abs()).fold(0.0, f64::max);
     application.check(farthest, DIFFERENCE_MAX)?;
     world.barrier()?;
+    come_apart(world.rank() == 0);
+    exchange.sum(0.0, || ())?;
     let communication = exchange.exchange_only(&solution.x, solution.iterations)?.as_secs_f64();
     let computation = computing.after(solution.iterations, compute)?;
-    let (total, iterations) = (solution.times.total.as_secs_f64(), solution.iterations as u64);
-    Ok(Run::of_solver(mode, iterations, [set_up, total, communication, computation]))
+    let total = on_average(world, solution.times.total)?;
+    Ok(Run::of_solver(mode, solution.iterations as u64, [set_up, total, communication, computation]))
 }
 
 /// How many seconds ranks compute in so many iterations, and nothing else.
@@ -63,7 +66,7 @@ fn solve_alone<'a>(
     rows: &Rows<DenseRows>,
     iterations: usize,
 ) -> Result<(Solution, Laps<'a>), Error> {
-    let mut alone = Alone { silence: ByMessages::new(world, unknowns)?, laps: Laps::begin(world)? };
+    let mut alone = Alone { silence: ByMessages::new(world, unknowns)?, laps: Laps::new(world) };
     // Its own part alone would be solved earlier.
     let settings = Settings { tolerance: 0.0, iterations_max: iterations };
     Ok((solve(rows, &mut alone, settings)?, alone.laps))
@@ -72,6 +75,7 @@ fn solve_alone<'a>(
 /// An exchange that only looks at the clock.
 struct Alone<'a> {
     silence: ByMessages<Silent>,
+    /// They begin at the first sum, which is before the first iteration.
     laps: Laps<'a>,
 }
 

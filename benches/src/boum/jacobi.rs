@@ -9,8 +9,9 @@ use ropeway_examples::jacobi::{
 };
 use ropeway_examples::{Mode, block};
 
-use super::application::{Application, Computing, Run, SEED};
+use super::application::{Application, Computing, Run, SEED, on_average};
 use super::silent::{Laps, Silent};
+use super::swaps::come_apart;
 use crate::{BenchError, Console};
 
 pub(super) fn run(application: &Application, world: &Communicator, console: &mut Console) -> Result<(), BenchError> {
@@ -41,10 +42,12 @@ fn once<E: Exchange<Error = Error>>(
     let solution = solve(system, &mut exchange, Settings::default())?;
     application.check(relative_difference(&solution.x, &vec![1.0; system.unknowns()]), DIFFERENCE_MAX)?;
     world.barrier()?;
+    come_apart(world.rank() == 0);
+    exchange.maximum(Extremes::default())?;
     let communication = exchange_only(system, &mut exchange, &solution)?.as_secs_f64();
     let computation = computing.after(solution.iterations, compute)?;
-    let (total, iterations) = (solution.total.as_secs_f64(), solution.iterations as u64);
-    Ok(Run::of_solver(mode, iterations, [set_up, total, communication, computation]))
+    let total = on_average(world, solution.total)?;
+    Ok(Run::of_solver(mode, solution.iterations as u64, [set_up, total, communication, computation]))
 }
 
 /// How many seconds ranks compute in so many iterations, and nothing else.
@@ -54,7 +57,8 @@ fn compute_only(world: &Communicator, system: &System, iterations: usize) -> Res
 }
 
 fn solve_alone<'a>(world: &'a Communicator, system: &System, iterations: usize) -> Result<(Solution, Laps<'a>), Error> {
-    let mut alone = Alone { silence: AmongRanks::new(world, system.unknowns())?, laps: Laps::begin(world)? };
+    let mut alone = Alone { silence: AmongRanks::new(world, system.unknowns())?, laps: Laps::new(world) };
+    alone.laps.lap()?;
     // Its own part alone would be solved earlier.
     let settings = Settings { tolerance: f64::NEG_INFINITY, iterations_max: iterations };
     Ok((solve(system, &mut alone, settings)?, alone.laps))

@@ -22,23 +22,23 @@ impl<T: Plain> Swap<T> for Silent {
 /// memory, and their cores pause, as they do there.
 pub(super) struct Laps<'a> {
     world: &'a Communicator,
-    since: Instant,
+    /// `None` before the first one.
+    since: Option<Instant>,
     /// Seconds.
     laps: Vec<f64>,
 }
 
 impl<'a> Laps<'a> {
-    /// A call of all ranks.
-    pub(super) fn begin(world: &'a Communicator) -> Result<Self, Error> {
-        world.barrier()?;
-        Ok(Self { world, since: Instant::now(), laps: Vec::new() })
+    /// The first call of `lap` begins the first one.
+    pub(super) fn new(world: &'a Communicator) -> Self {
+        Self { world, since: None, laps: Vec::new() }
     }
 
-    /// With messages, ranks would exchange them here. A call of all ranks.
+    /// Ends a lap where ranks would exchange messages, and begins the next one. A call of all ranks.
     pub(super) fn lap(&mut self) -> Result<(), Error> {
-        self.laps.push(self.since.elapsed().as_secs_f64());
+        self.laps.extend(self.since.map(|since| since.elapsed().as_secs_f64()));
         self.world.barrier()?;
-        self.since = Instant::now();
+        self.since = Some(Instant::now());
         Ok(())
     }
 
@@ -59,7 +59,7 @@ mod tests {
     fn the_slowest_of_each_lap_counts() {
         everybody((1, 2), |world| {
             let laps = [[1.0, 5.0, 2.0], [4.0, 1.0, 3.0]][world.rank() as usize];
-            let laps = Laps { world: &world, since: Instant::now(), laps: laps.to_vec() };
+            let laps = Laps { laps: laps.to_vec(), ..Laps::new(&world) };
             assert!((laps.together().unwrap() - 12.0).abs() < 1e-9);
         });
     }

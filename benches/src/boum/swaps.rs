@@ -79,7 +79,7 @@ impl<S: Swap<u8>> Swaps<S> {
     fn batch(&mut self, swaps: u64) -> Result<Duration, BenchError> {
         let seed = 2 * self.swaps;
         pattern::fill(&mut self.outgoing, seed + u64::from(self.two.leads));
-        self.come_apart();
+        come_apart(self.two.leads);
         // The first one finds out that the other side is ready as well, so it does not count.
         let elapsed = measured(|| {
             self.swaps(1)?;
@@ -88,15 +88,6 @@ impl<S: Swap<u8>> Swaps<S> {
         match pattern::first_wrong(&self.incoming, seed + u64::from(!self.two.leads)) {
             None => Ok(elapsed),
             Some(byte) => Err(self.wrong_data(byte)),
-        }
-    }
-
-    /// Ranks that have computed come one after the other, so that who waits in a blocking way sleeps. Then he is the late one, because waking
-    /// takes longer than such a wait looks before it sleeps, so it goes on like this.
-    fn come_apart(&self) {
-        let begin = Instant::now();
-        while !self.two.leads && begin.elapsed() < LATE {
-            std::hint::spin_loop();
         }
     }
 
@@ -116,11 +107,20 @@ impl<S: Swap<u8>> Contestant for Swaps<S> {
     }
 }
 
+/// Ranks that have computed come one after the other, so that who waits in a blocking way sleeps. Then he is the late one, because waking
+/// takes longer than such a wait looks before it sleeps, so it goes on like this.
+pub(super) fn come_apart(is_first: bool) {
+    let begin = Instant::now();
+    while !is_first && begin.elapsed() < LATE {
+        std::hint::spin_loop();
+    }
+}
+
 /// Label and metric.
 const MESSAGE_TIME: &str = "T_c";
 const MODES: [Mode; 2] = [Mode::Persistent, Mode::OneShot];
 const SWAP: i32 = 1;
-/// Long beside coming apart.
-const BATCH_S: f64 = 200e-6;
+/// As long as a short program, in which some waits sleep and others do not. Long beside coming apart.
+const BATCH_S: f64 = 1e-3;
 /// Longer than any wait looks.
 const LATE: Duration = Duration::from_micros(100);

@@ -59,7 +59,6 @@ pub fn solve<M: Matrix, E: Exchange>(
     settings: Settings,
 ) -> Result<Solution, E::Error> {
     let mut times = Times::default();
-    let begin = Instant::now();
     let mut x = vec![0.0; rows.right_hand_side.len()];
     let mut q = x.clone();
     let mut r = rows.right_hand_side.clone();
@@ -67,6 +66,7 @@ pub fn solve<M: Matrix, E: Exchange>(
     let right_hand_side = exchange.sum(dot(&r, &r), || ())?;
     let enough = settings.tolerance * settings.tolerance * right_hand_side;
     let (mut residual, mut iterations) = (right_hand_side, 0);
+    let begin = Instant::now();
     let outcome = loop {
         if residual <= enough {
             break Outcome::Converged;
