@@ -131,8 +131,8 @@ impl Application {
         }
     }
 
-    /// Runs all `ways` in turns. The first of each only warms up. Short programs go on for [`TIME_MIN`]: how often ranks fall asleep in their
-    /// few messages is a matter of chance.
+    /// Runs all `ways` in turns. The first of each only warms up. Short programs run more often: how
+    /// often ranks fall asleep in their few messages is a matter of chance.
     pub(super) fn take_turns<W>(
         &self,
         world: &Communicator,
@@ -140,9 +140,9 @@ impl Application {
         ways: &mut [W],
         mut once: impl FnMut(&mut W) -> Result<Run, BenchError>,
     ) -> Result<(), BenchError> {
-        let begin = Instant::now();
+        let (begin, time_min) = (Instant::now(), self.runs * TIME_PER_RUN);
         for run in 0.. {
-            if run > self.runs && !goes_on_at_root(world, begin.elapsed() < TIME_MIN)? {
+            if run > self.runs && !goes_on_at_root(world, begin.elapsed() < time_min)? {
                 break;
             }
             for way in &mut *ways {
@@ -243,8 +243,8 @@ pub(super) fn on_average(world: &Communicator, elapsed: Duration) -> Result<f64,
 
 /// Of the systems and the signal.
 pub(super) const SEED: u64 = 1;
-/// How long all runs of a program last at least. A rank alone has no messages, and its runs differ by little.
-const TIME_MIN: Duration = Duration::from_secs(2);
+/// For this time at least something is run for each run that is wanted. A rank alone has no messages, and its runs differ by little.
+const TIME_PER_RUN: Duration = Duration::from_millis(200);
 /// Complex, in single precision.
 const POINT_BYTES: usize = 8;
 
