@@ -141,8 +141,10 @@ impl Application {
         mut once: impl FnMut(&mut W) -> Result<Run, BenchError>,
     ) -> Result<(), BenchError> {
         let (begin, time_min) = (Instant::now(), self.runs * TIME_PER_RUN);
+        // A rank alone has no messages, and its runs differ by little.
+        let is_short = || world.size() > 1 && begin.elapsed() < time_min;
         for run in 0.. {
-            if run > self.runs && !goes_on_at_root(world, begin.elapsed() < time_min)? {
+            if run > self.runs && !as_root_says(world, is_short())? {
                 break;
             }
             for way in &mut *ways {
@@ -224,9 +226,9 @@ impl Run {
     }
 }
 
-/// Whether rank 0 wants to go on. A call of all ranks.
-fn goes_on_at_root(world: &Communicator, goes_on: bool) -> Result<bool, BenchError> {
-    let mut answer = [u8::from(goes_on && world.size() > 1)];
+/// What rank 0 says. A call of all ranks.
+fn as_root_says(world: &Communicator, yes: bool) -> Result<bool, BenchError> {
+    let mut answer = [u8::from(yes)];
     world.bcast(&mut answer, 0)?;
     Ok(answer[0] != 0)
 }
@@ -243,7 +245,7 @@ pub(super) fn on_average(world: &Communicator, elapsed: Duration) -> Result<f64,
 
 /// Of the systems and the signal.
 pub(super) const SEED: u64 = 1;
-/// For this time at least something is run for each run that is wanted. A rank alone has no messages, and its runs differ by little.
+/// For this time at least something is run for each run that is wanted.
 const TIME_PER_RUN: Duration = Duration::from_millis(200);
 /// Complex, in single precision.
 const POINT_BYTES: usize = 8;
