@@ -23,7 +23,7 @@ pub(super) fn run(
 ) -> Result<(), BenchError> {
     let two = world.split(pair.map(|_| 0), 0)?;
     let two = two.as_ref().and_then(Pair::of);
-    let effort = plan.effort(MODES.len(), WARMUP);
+    let effort = plan.effort(PARAMETERS * MODES.len(), WARMUP);
     let entrant = |mode| {
         let make = |two: &Pair| -> Result<Box<dyn Contestant>, BenchError> {
             Ok(match mode {
@@ -119,6 +119,8 @@ pub(super) fn come_apart(is_first: bool) {
 /// Label and metric.
 const MESSAGE_TIME: &str = "T_c";
 const MODES: [Mode; 2] = [Mode::Persistent, Mode::OneShot];
+/// It is one of so many of a size that share a second.
+const PARAMETERS: usize = 4;
 const SWAP: i32 = 1;
 /// As long as a short program, in which some waits sleep and others do not. Long beside coming apart.
 const BATCH_S: f64 = 1e-3;
