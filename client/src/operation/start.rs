@@ -8,12 +8,13 @@ use crate::attendance::Attendance;
 use crate::commands::Entry;
 use crate::direct::{DirectEnd, Started};
 use crate::log;
+use crate::terms::Terms;
 
 impl Operation {
     /// Begins an operation and returns the entry that tells the daemon. The caller publishes it, or calls `retract`.
     pub(crate) fn stage(&mut self, command: impl FnOnce(Slot, Epoch) -> Command) -> Entry {
         self.enter(Run::Daemon);
-        self.attachment.begin_start(self.terms.capacity(), matches!(self.end, Some((End::Send, _))));
+        self.attachment.begin_start(self.terms.capacity(), matches!(self.terms, Terms::Send { .. }));
         self.epoch = self.epoch.wrapping_add(1);
         let command = command(self.slot, self.epoch);
         if let Command::Send { endpoint, .. } = &command {

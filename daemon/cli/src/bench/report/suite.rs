@@ -122,7 +122,7 @@ const SHORTENED: &str = "not with --quick";
 const QUICK: [(&str, u64); 25] = [
     ("latency --sizes 8,1K,64K,1M", 5),
     ("latency --nodes 2 --sizes 8,1K,64K,1M", 4),
-    ("overlap --nodes 2 --netns --rate 1gbit --sizes 64K,1M --runs 2", 16),
+    ("overlap --nodes 2 --netns --rate 1gbit --mode persistent --sizes 64K,1M --runs 2", 15),
     ("compare --of latency --sizes 8,64K,1M --runs 4", 25),
     ("compare --nodes 2 --netns --rate 1gbit --of overlap --sizes 64K,256K --runs 1", 12),
     ("compare --of asynchrony --sizes 64K,1M --runs 1", 6),
