@@ -3,6 +3,7 @@
 //! What the others get are safe types whose rules hold whatever the process at the other end does. The protocols, the races
 //! they avoid, and why they do: README.md of this crate.
 
+mod prefetch;
 mod primitive;
 
 pub mod doorbell;

@@ -3,7 +3,9 @@
 //! The protocol, its races and why they are none: README.md beside this folder.
 
 use std::ops::Deref;
+use std::ptr::NonNull;
 
+use crate::prefetch::prefetch;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Words of an entry.
@@ -93,6 +95,9 @@ impl<const N: usize, R: Deref<Target = RingWords<N>>> RingProducer<R> {
             }
         }
         self.tail = self.tail.wrapping_add(count as u32);
+        // The consumer has read it a lap ago, and the next `push` would have to wait for it.
+        let next = &self.ring.entries[self.tail as usize % N];
+        prefetch(NonNull::from(next).cast(), size_of::<Entry>(), true);
         count
     }
 

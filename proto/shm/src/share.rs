@@ -16,7 +16,7 @@ use ropeway_proto::collective::{CollectiveMember, CollectiveShape};
 use ropeway_proto::operator::{ElementType, Operator};
 
 use crate::job::{JobSegment, OutOfBounds};
-use crate::mapped;
+use crate::prefetch::prefetch;
 use crate::user_function::UserFunction;
 
 pub use spanning::own_buffers;
@@ -188,7 +188,7 @@ impl Share {
         let (from, to) = task.act.offsets();
         for (offsets, is_written) in [(to, true), (from, false)] {
             for start in offsets.iter().filter_map(|&offset| job.range(offset, bytes)) {
-                mapped::prefetch(start, bytes as usize, is_written);
+                prefetch(start, bytes as usize, is_written);
             }
         }
     }
