@@ -18,8 +18,8 @@ use crate::{
     Buffer, Error, Group, Pending, Plain, RecvRequest, SendRequest, Source, Status, Strided, TagMatch, one_shot,
 };
 
+pub(crate) use context::Share;
 use context::{Block, Context};
-pub(crate) use context::{Share, is_internal};
 
 /// A group of ranks, and a context: messages of different communicators never meet.
 ///

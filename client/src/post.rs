@@ -13,12 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ropeway_proto::limits::POST_BYTES_MAX;
-use ropeway_proto::{CommId, Completion, Endpoint, Rank, Slot};
+use ropeway_proto::{Completion, Endpoint, Rank, Slot};
 use ropeway_shm::post::{PostEnvelope, PostMemory, PostSender, has_news};
 use ropeway_shm::{JobSegment, PostLane};
 
 use crate::commands::Entry;
-use crate::communicator::is_internal;
 use crate::wait::Event;
 
 pub(crate) use detour::Detour;
@@ -77,7 +76,7 @@ impl PostOffice {
     /// if it has to take the detour.
     #[inline]
     pub(crate) fn send(&self, endpoint: &Endpoint, message: &[u8], looks: u32) -> bool {
-        let Some(dest) = self.neighbour(endpoint.comm, endpoint.peer) else { return false };
+        let Some(dest) = self.neighbour(endpoint.peer) else { return false };
         if message.len() > POST_BYTES_MAX {
             return false;
         }
@@ -117,7 +116,7 @@ impl PostOffice {
 
     /// The daemon is about to be given a message to send by the operation on this slot.
     pub(crate) fn detour_send(self: &Arc<Self>, endpoint: &Endpoint, slot: Slot) -> Option<Detour> {
-        let dest = self.neighbour(endpoint.comm, endpoint.peer)?;
+        let dest = self.neighbour(endpoint.peer)?;
         let lane = self.lane_to(dest);
         lane.words().count_detour();
         self.wake((dest, &lane));
@@ -140,7 +139,7 @@ impl PostOffice {
     }
 
     fn look_into(&self, inbox: &mut Inbox, endpoint: &Endpoint, into: Option<&mut [u8]>) -> Look<'_> {
-        let Some(source) = self.neighbour(endpoint.comm, endpoint.peer) else { return Look::AskDaemon };
+        let Some(source) = self.neighbour(endpoint.peer) else { return Look::AskDaemon };
         let lane = self.lane_from(source);
         match inbox.take_from(source, endpoint, into) {
             Ok(found) => Look::Found(found),
@@ -199,18 +198,18 @@ impl PostOffice {
     }
 
     fn neighbours(&self, endpoint: &Endpoint) -> Neighbours {
-        match self.neighbour(endpoint.comm, endpoint.peer) {
+        match self.neighbour(endpoint.peer) {
             Some(one) => Neighbours::One(one),
-            None if endpoint.peer.is_none() && self.job.has_post() && !is_internal(endpoint.comm) => Neighbours::All,
+            None if endpoint.peer.is_none() && self.job.has_post() => Neighbours::All,
             None => Neighbours::Nobody,
         }
     }
 
-    /// The index of a rank among the node's, if there is a lane to it. Our own messages of the library have none.
+    /// The index of a rank among the node's, if there is a lane to it.
     #[inline]
-    fn neighbour(&self, comm: CommId, peer: Option<Rank>) -> Option<u32> {
+    fn neighbour(&self, peer: Option<Rank>) -> Option<u32> {
         let index = peer?.checked_sub(self.first_rank)?;
-        let is_neighbour = (index as usize) < self.senders.len() && index != self.local_rank && !is_internal(comm);
+        let is_neighbour = (index as usize) < self.senders.len() && index != self.local_rank;
         is_neighbour.then_some(index)
     }
 

@@ -117,11 +117,6 @@ impl Block {
     }
 }
 
-/// Whether this is a communicator's private twin.
-pub(crate) fn is_internal(comm: CommId) -> bool {
-    comm.0 & INTERNAL != 0
-}
-
 /// Set in the number of a communicator's private twin. Nodes set the bit above it (`CommId::RESERVED`).
 const INTERNAL: u32 = 1 << 30;
 /// What is left below for communicators.
