@@ -262,13 +262,24 @@ impl JobSegment {
         self.copy_blocks(from, from_at, to, to_at, bytes)
     }
 
-    /// Copies `bytes` bytes from one offset to another, past the caches.
+    /// Copies `bytes` bytes from one offset to another.
+    pub(crate) fn copy_range(&self, from: u64, to: u64, bytes: u64) -> Result<(), OutOfBounds> {
+        let (source, target) = (self.whole(from, bytes)?, self.whole(to, bytes)?);
+        // SAFETY: `whole` yields mapped ranges.
+        unsafe { mapped::copy_small(source, target, bytes as usize) };
+        Ok(())
+    }
+
+    /// The same, past the caches.
     pub(crate) fn stream(&self, from: u64, to: u64, bytes: u64) -> Result<(), OutOfBounds> {
-        let range = |offset| self.segment.range(offset, bytes).ok_or(OutOfBounds { offset, bytes });
-        let (source, target) = (range(from)?, range(to)?);
-        // SAFETY: `range` yields mapped ranges.
+        let (source, target) = (self.whole(from, bytes)?, self.whole(to, bytes)?);
+        // SAFETY: `whole` yields mapped ranges.
         unsafe { mapped::stream(source, target, bytes as usize) };
         Ok(())
+    }
+
+    fn whole(&self, offset: u64, bytes: u64) -> Result<NonNull<u8>, OutOfBounds> {
+        self.segment.range(offset, bytes).ok_or(OutOfBounds { offset, bytes })
     }
 
     /// A part of a layout of one block.

@@ -80,20 +80,50 @@ unsafe fn stream_lines(from: NonNull<u8>, to: NonNull<u8>, lines: usize) {
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
 
-/// As [`copy`], for ranges that are likely to be tiny: a string instruction takes longer to begin than eight bytes to move.
+/// As [`copy`], for ranges that are likely to be tiny: a string instruction takes longer to begin than a few words to move.
 ///
 /// # Safety
 /// As for [`copy`].
 #[inline]
 pub(crate) unsafe fn copy_small(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) {
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-    let (source, target) = (from.cast::<AtomicU64>(), to.cast::<AtomicU64>());
-    if bytes != 8 || !source.is_aligned() || !target.is_aligned() {
-        // SAFETY: the caller vouches for the ranges.
-        return unsafe { copy(from, to, bytes) };
+    let are_aligned = (from.addr().get() | to.addr().get()).is_multiple_of(8);
+    // SAFETY: the caller vouches for the ranges, and words are only copied where both are aligned.
+    unsafe {
+        match bytes {
+            8 if are_aligned => copy_words(from, to, 8),
+            ..=WORDS_BYTES_MAX if are_aligned && bytes.is_multiple_of(4) => copy_several_words(from, to, bytes),
+            _ => copy(from, to, bytes),
+        }
     }
-    // SAFETY: the caller vouches for the ranges, and both are aligned.
-    unsafe { target.as_ref().store(source.as_ref().load(Relaxed), Relaxed) }
+}
+
+/// So much is moved word by word.
+const WORDS_BYTES_MAX: usize = 64;
+
+/// Apart, so that a single word takes no more instructions than it must.
+#[inline(never)]
+unsafe fn copy_several_words(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) {
+    // SAFETY: as for the caller.
+    unsafe { copy_words(from, to, bytes) }
+}
+
+/// # Safety
+/// As for [`copy`], of aligned ranges of words and maybe half a word more.
+#[inline(always)]
+unsafe fn copy_words(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) {
+    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+    let (source, target) = (from.cast::<AtomicU64>(), to.cast::<AtomicU64>());
+    let words = bytes / 8;
+    // SAFETY: the caller vouches for all of it.
+    unsafe {
+        for word in 0..words {
+            target.add(word).as_ref().store(source.add(word).as_ref().load(Relaxed), Relaxed);
+        }
+        if !bytes.is_multiple_of(8) {
+            let (source, target) = (source.add(words).cast::<AtomicU32>(), target.add(words).cast::<AtomicU32>());
+            target.as_ref().store(source.as_ref().load(Relaxed), Relaxed);
+        }
+    }
 }
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
@@ -141,6 +171,25 @@ pub(crate) unsafe fn clear(to: NonNull<u8>, bytes: usize) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[repr(align(8))]
+    struct Words([u8; 128]);
+
+    #[test]
+    fn small_copies_are_whole_and_no_longer() {
+        let mut source = Words(std::array::from_fn(|at| at as u8));
+        for (bytes, from, to) in
+            (0..=100).flat_map(|bytes| [(bytes, 0, 0), (bytes, 8, 16), (bytes, 4, 8), (bytes, 3, 0)])
+        {
+            let mut target = Words([u8::MAX; 128]);
+            let address = |part: &mut [u8]| NonNull::from(part).cast::<u8>();
+            // SAFETY: both ranges lie in arrays that live on.
+            unsafe { copy_small(address(&mut source.0[from..]), address(&mut target.0[to..]), bytes) };
+            let mut expected = [u8::MAX; 128];
+            expected[to..to + bytes].copy_from_slice(&source.0[from..from + bytes]);
+            assert_eq!(target.0, expected, "{bytes} from {from} to {to}");
+        }
+    }
 
     proptest! {
         #[test]

@@ -11,7 +11,6 @@ use std::ops::Range;
 use std::slice;
 use std::sync::{Arc, Mutex};
 
-use ropeway_proto::Layout;
 use ropeway_proto::collective::{CollectiveMember, CollectiveShape};
 use ropeway_proto::operator::{ElementType, Operator};
 
@@ -235,14 +234,9 @@ impl Share {
     fn spread(&self, job: &JobSegment, from: u64, to: &[u64], elements: &Range<u64>) -> Result<(), OutOfBounds> {
         let (skipped, bytes) =
             (elements.start * self.element_bytes, (elements.end - elements.start) * self.element_bytes);
-        let source = Layout::contiguous(from + skipped, bytes);
-        to.iter().filter(|&&to| to != from).try_for_each(|to| {
-            if self.work_bytes >= STREAMED_BYTES_MIN {
-                return job.stream(from + skipped, to + skipped, bytes);
-            }
-            let target = Layout::contiguous(to + skipped, bytes);
-            job.copy(&source, 0, &target, 0, bytes)
-        })
+        let is_streamed = self.work_bytes >= STREAMED_BYTES_MIN;
+        let copy = if is_streamed { JobSegment::stream } else { JobSegment::copy_range };
+        to.iter().filter(|&&to| to != from).try_for_each(|to| copy(job, from + skipped, to + skipped, bytes))
     }
 
     fn fold(&self, job: &JobSegment, from: &[u64], into: &[u64], elements: &Range<u64>) -> Result<(), OutOfBounds> {
