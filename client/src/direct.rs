@@ -1,13 +1,14 @@
 //! A request's end of a direct channel: messages without the daemon, between two ranks of one node or over a wire.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ropeway_proto::{End, Status};
 use ropeway_shm::eager::{EagerMemory, EagerReceiver, EagerSender, Progress};
 use ropeway_shm::transfer::{Transfer, TransferMemory};
 use ropeway_shm::{Channel, JobSegment, OpenChannel, WiredEnd};
 
-use crate::presence::{Favor, Habit, Presence};
+use crate::presence::{Favor, Habit, Presence, now_ns};
 
 /// One end, and where it stands.
 pub(crate) struct DirectEnd {
@@ -135,7 +136,7 @@ impl DirectEnd {
         match &mut self.way {
             Way::Send(sender) => sender.poll(memory) == Progress::Done,
             Way::Recv(receiver) => receiver.poll(memory) == Progress::Done,
-            Way::Large(transfer) => has_ended(transfer, memory, pieces),
+            Way::Large(transfer) => has_ended(transfer, memory, self.end, pieces),
         }
     }
 
@@ -167,8 +168,9 @@ impl DirectEnd {
     #[inline(never)]
     fn start_large(&mut self, presence: &Presence, favor: Favor) -> Started {
         let Way::Large(transfer) = &mut self.way else { return Started::Pending };
-        let is_second = transfer.start(&self.memory, self.end);
         let is_prompt = self.habit.begin(presence, favor);
+        let until = is_prompt.then(|| self.habit.started_ns() + COURTESY.as_nanos() as u64);
+        let is_second = transfer.start(&self.memory, self.end, until);
         let is_watched = favor == Favor::Learnt && TransferMemory::words(&self.memory).is_watching(self.end.peer());
         if is_second && !is_prompt && !is_watched { Started::NeedsCopy } else { Started::Pending }
     }
@@ -189,9 +191,16 @@ impl DirectEnd {
     }
 }
 
+/// For how long the first piece is left to the end that comes last and waits: more than a start takes and the way to the wait. What one
+/// end alone touches stays in its core's cache; what a receiver has fetched from there, the sender has to get back before it writes again.
+const COURTESY: Duration = Duration::from_micros(1);
+
 #[inline(never)]
-fn has_ended(transfer: &mut Transfer, memory: &OpenChannel, pieces: u32) -> bool {
-    transfer.help(memory, pieces);
+fn has_ended(transfer: &mut Transfer, memory: &OpenChannel, end: End, pieces: u32) -> bool {
+    let is_left = |until| now_ns() < until;
+    if pieces > 0 && !transfer.is_left_to(end.peer(), TransferMemory::words(memory)).is_some_and(is_left) {
+        transfer.help(memory, pieces);
+    }
     let is_over = transfer.is_over(TransferMemory::words(memory));
     if is_over {
         *transfer = transfer.next();

@@ -3,9 +3,10 @@
 //! Who waits can do the work himself; for who computes the daemon has to. Which it will be is known only afterwards, so each
 //! request remembers what it was the last time.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use ropeway_shm::EventLog;
 
 /// A program that comes to wait within this time after a start has computed nothing to speak of.
 const PROMPT: Duration = Duration::from_micros(20);
@@ -27,7 +28,7 @@ pub enum Favor {
 /// When the program came to wait, for whatever it was, after it had started something.
 #[derive(Default)]
 pub(crate) struct Presence {
-    /// Of the process's clock; zero until it has come.
+    /// Zero until it has come.
     came_ns: AtomicU64,
 }
 
@@ -60,6 +61,11 @@ impl Habit {
         }
     }
 
+    /// When the request was last started.
+    pub(crate) fn started_ns(&self) -> u64 {
+        self.started_ns
+    }
+
     /// The program waits for the request, and maybe waited for others before.
     pub(crate) fn learn(&mut self, presence: &Presence) {
         let came_ns = presence.came_ns.load(Ordering::Relaxed);
@@ -67,8 +73,7 @@ impl Habit {
     }
 }
 
-/// Nanoseconds since the first call, plus one.
-fn now_ns() -> u64 {
-    static BEGIN: OnceLock<Instant> = OnceLock::new();
-    BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64 + 1
+/// Nanoseconds of the clock that all processes of the machine share. Never zero.
+pub(crate) fn now_ns() -> u64 {
+    EventLog::now_ns()
 }

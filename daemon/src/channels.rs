@@ -149,7 +149,7 @@ impl Channels {
         let Some(open) = entry.channel.on(job) else { return };
         let progress = match end {
             _ if !entry.channel.is_small() => {
-                if Transfer::default().start(&open, end) {
+                if Transfer::default().start(&open, end, None) {
                     self.wish_move(id);
                 }
                 return;
@@ -305,7 +305,7 @@ mod tests {
         let id = channels.open(job, end(0), end(1), u64::MAX).unwrap();
         let open = channels.find(id).unwrap().on(job).unwrap();
         for end in [End::Recv, End::Send] {
-            Transfer::default().start(&open, end);
+            Transfer::default().start(&open, end, None);
         }
         channels.wish_move(id);
         open

@@ -19,6 +19,8 @@ pub struct TransferWords {
     cursor: AtomicU64,
     /// Which ends are waiting, and so will help. A hint: nothing depends on it but who is asked to copy.
     watching: AtomicU32,
+    /// The end that is to copy first, and until when: nanoseconds of whatever clock the ends share, behind its flag. A hint, too.
+    first: AtomicU64,
 }
 
 fn flag(end: End) -> u32 {
@@ -49,7 +51,8 @@ impl TransferWords {
     #[expect(clippy::new_without_default, reason = "nobody wants a channel by default")]
     pub fn new() -> Self {
         let word = || AtomicU32::new(0);
-        let words = Self { state: word(), done: word(), cursor: AtomicU64::new(0), watching: word() };
+        let (cursor, first) = (AtomicU64::new(0), AtomicU64::new(0));
+        let words = Self { state: word(), done: word(), cursor, watching: word(), first };
         words.reset();
         words
     }
@@ -59,6 +62,7 @@ impl TransferWords {
         self.state.store(0, Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
         self.watching.store(0, Ordering::Relaxed);
+        self.first.store(0, Ordering::Relaxed);
         // Message 0 has no piece left until both ends have started it.
         self.cursor.store(u64::from(u32::MAX), Ordering::Relaxed);
     }
@@ -107,13 +111,15 @@ impl Transfer {
         (state & BOTH == BOTH).then_some(Self { number: state >> 2 })
     }
 
-    /// One end has started. True if the other had already: then the message moves from now on.
-    pub fn start(self, memory: &impl TransferMemory, end: End) -> bool {
+    /// One end has started. True if the other had already: then the message moves from now on, and the first piece is
+    /// [left](Self::is_left_to) to this end until then, if it is likely to copy it at once.
+    pub fn start(self, memory: &impl TransferMemory, end: End, until_ns: Option<u64>) -> bool {
         let words = memory.words();
         // SYNC transfer-state (store, load): our buffer is ready before the flag; the other's is ready after its flag.
         let is_second = words.state.fetch_or(flag(end), Ordering::AcqRel) & BOTH == flag(end.peer());
         if is_second {
             words.done.store(0, Ordering::Relaxed);
+            words.first.store(until_ns.map_or(0, |until| until << 2 | u64::from(flag(end))), Ordering::Relaxed);
             // SYNC transfer-cursor (store): both buffers are ready before pieces are dealt out.
             words.cursor.store(u64::from(self.number) << 32, Ordering::Release);
             memory.wake(end.peer());
@@ -131,6 +137,14 @@ impl Transfer {
     pub fn has_pieces(self, memory: &impl TransferMemory) -> bool {
         let cursor = memory.words().cursor.load(Ordering::Relaxed);
         (cursor >> 32) as u32 == self.number && (cursor as u32) < memory.pieces()
+    }
+
+    /// Until when the first piece is left to that end, if nobody has taken it.
+    pub fn is_left_to(self, end: End, words: &TransferWords) -> Option<u64> {
+        // SYNC transfer-cursor (load): to whom it is left was said before.
+        let is_untouched = words.cursor.load(Ordering::Acquire) == u64::from(self.number) << 32;
+        let first = words.first.load(Ordering::Relaxed);
+        (is_untouched && first & u64::from(BOTH) == u64::from(flag(end))).then_some(first >> 2)
     }
 
     /// Copies up to `limit` pieces; says how many.

@@ -360,7 +360,7 @@ impl Large {
 
     /// What a client does from `start` to the end of `wait`.
     fn run(&self, transfer: Transfer, end: End) {
-        transfer.start(self, end);
+        transfer.start(self, end, None);
         self.finish(transfer, end);
     }
 
@@ -423,6 +423,21 @@ fn large_messages_arrive_whole_and_in_order() {
 }
 
 #[test]
+fn the_first_piece_is_left_to_who_comes_last_and_waits() {
+    loom::model(|| {
+        for until in [Some(7), None] {
+            let (memory, transfer) = (Large::new(), Transfer::default());
+            assert!(!transfer.start(&*memory, End::Recv, Some(5)), "nothing moves yet");
+            assert!(transfer.start(&*memory, End::Send, until));
+            assert_eq!(transfer.is_left_to(End::Send, &memory.words), until);
+            assert_eq!(transfer.is_left_to(End::Recv, &memory.words), None);
+            assert_eq!(transfer.help(&*memory, 1), 1);
+            assert_eq!(transfer.is_left_to(End::Send, &memory.words), None, "whoever comes may copy the second one");
+        }
+    });
+}
+
+#[test]
 fn a_helper_never_touches_a_buffer_that_is_not_moving() {
     loom::model(|| {
         let memory = Large::new();
@@ -453,7 +468,7 @@ fn a_start_that_is_taken_back_moves_nothing() {
             thread::spawn(move || send_large(&memory, 1))
         };
         let transfer = Transfer::default();
-        transfer.start(&*memory, End::Recv);
+        transfer.start(&*memory, End::Recv, None);
         if transfer.cancel(&memory.words, End::Recv) {
             // SAFETY: the model checker reports a race.
             memory.recv_buffer[0].with_mut(|bytes| unsafe { *bytes = 7 });
