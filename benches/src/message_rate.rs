@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use ropeway::{Communicator, Session};
 use ropeway_examples::Mode;
-use ropeway_proto::limits::WIRE_CHANNELS;
 
 use crate::pair::Pair;
 use crate::plan::Effort;
@@ -137,7 +136,7 @@ const ROUNDS: i32 = 103;
 const WARMUP: u64 = 1;
 const CONTESTANTS: usize = 3;
 /// What a wire serves for sure: it may still have the channels of the last measurement.
-const MESSAGES_ON_WIRE: usize = WIRE_CHANNELS / 2;
+const MESSAGES_ON_WIRE: usize = 128;
 /// Windows in a batch.
 const WINDOWS: usize = 16;
 

@@ -75,7 +75,6 @@ impl Attachment {
         let computing = job.asks_for_computing().then(Computing::new);
         Ok(Arc::new(Self {
             rank,
-            attached,
             arena: Arena::new(job.clone(), attached.local_index),
             commands,
             post: Arc::new(PostOffice::new(job.clone(), rank, attached.local_index)),
@@ -91,6 +90,7 @@ impl Attachment {
             computing,
             log,
             share: Share::of(rank, attached.size),
+            attached,
             _private_daemon: private_daemon,
         }))
     }
@@ -141,6 +141,11 @@ impl Attachment {
     /// Whether that rank lives on this node.
     pub(crate) fn is_local(&self, rank: Rank) -> bool {
         (self.local_rank(0)..self.local_rank(self.attached.local_ranks)).contains(&rank)
+    }
+
+    /// On which of the job's nodes that rank lives, if the daemon has said so.
+    pub(crate) fn node_of(&self, rank: Rank) -> Option<usize> {
+        self.attached.first_ranks.partition_point(|&first| first <= rank).checked_sub(1)
     }
 
     /// Copies what another rank of this node shows.

@@ -55,6 +55,11 @@ impl Attendance {
         Ok(if is_left { Started::NeedsCopy } else { Started::Pending })
     }
 
+    /// The daemon was told of the start.
+    pub(crate) fn told(&mut self) {
+        self.habit.told();
+    }
+
     /// Whether [`poll`](Self::poll) would get further.
     pub(crate) fn is_due(&self) -> bool {
         self.meeting.is_due(self.member, self.round) || self.meeting.closed().is_some()
@@ -82,6 +87,11 @@ impl Attendance {
     /// Whether the daemon has to be told that it is its turn; it counts as told then.
     pub(crate) fn take_passed(&mut self) -> bool {
         std::mem::take(&mut self.has_passed)
+    }
+
+    /// Why there will be no further round, if that is so.
+    pub(crate) fn closed(&self) -> Option<Completion> {
+        self.meeting.closed()
     }
 
     /// Whether it goes on to other nodes, and so needs the daemon.

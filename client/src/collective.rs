@@ -6,6 +6,7 @@
 mod blocking;
 mod cache;
 mod call;
+mod crossing;
 mod element;
 mod fetch;
 mod form;
@@ -27,6 +28,7 @@ use crate::request::{Persistent, Request, sealed::Sealed};
 use crate::{Active, Error, Favor, Plain};
 
 pub(crate) use cache::Collectives;
+pub(crate) use crossing::{Crossing, Part};
 pub use element::{Located, Numeric, Reducible};
 pub(crate) use operator::Function;
 pub use operator::{Combine, Reproducible, UserOperator};

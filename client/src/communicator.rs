@@ -258,6 +258,11 @@ impl Communicator {
         Endpoint { comm: self.context.internal(), peer: Some(self.group().rank_of(peer)), tag: Some(tag) }
     }
 
+    /// The end of a message of our `number`-th collective.
+    pub(crate) fn of_collective(&self, peer: u32, number: u32) -> Endpoint {
+        self.internal(peer, COLLECTIVE | number as i32 & (COLLECTIVE - 1))
+    }
+
     pub(crate) fn send_terms<T: Plain>(&self, tag: Tag, bytes: u64) -> Terms {
         Terms::Send { source: self.rank(), tag, bytes, element_bytes: element_bytes::<T>() }
     }
@@ -296,9 +301,11 @@ fn check(size: u32, peer: Option<u32>, tag: Option<Tag>) -> Result<(), Error> {
     }
 }
 
-/// Tags of our own messages: those by which members agree on new communicators by round, and those of neighbours by direction.
+/// Tags of our own messages: those by which members agree on new communicators by round, those of neighbours by
+/// direction, those of collectives by their number.
 const AGREEMENT: Tag = 1 << 8;
 pub(crate) const NEIGHBOUR: Tag = 1 << 16;
+const COLLECTIVE: Tag = 1 << 29;
 
 #[cfg(test)]
 mod tests {

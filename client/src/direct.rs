@@ -50,6 +50,15 @@ impl DirectEnd {
         Some(Self { memory, end, way, habit: Habit::default() })
     }
 
+    /// What goes over a wire stays where it is until it is taken, and its send runs until then.
+    pub(crate) fn park(&mut self) {
+        if self.wired().is_some()
+            && let Way::Send(sender) = &mut self.way
+        {
+            *sender = sender.parking();
+        }
+    }
+
     /// Bytes of its messages.
     pub(crate) fn bytes(&self) -> u64 {
         self.memory.channel().bytes()
@@ -178,6 +187,11 @@ impl DirectEnd {
     /// After the start of a send: whether the program is likely to come and work the wire.
     pub(crate) fn is_prompt(&mut self, presence: &Presence, favor: Favor) -> bool {
         self.habit.begin(presence, favor)
+    }
+
+    /// The daemon was told of the start.
+    pub(crate) fn told(&mut self) {
+        self.habit.told();
     }
 
     /// After a message was taken: whether its sender is to get credit.

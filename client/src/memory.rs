@@ -41,6 +41,14 @@ impl Memory {
         if let Self::Own(slot) = std::mem::take(self) { Some(slot) } else { None }
     }
 
+    /// Leaves it to operations that share the shelf.
+    pub(crate) fn leave_to(self, shelf: &Arc<Shelf>) -> Self {
+        if let Self::Own(slot) = self {
+            shelf.put(slot);
+        }
+        shelf.share()
+    }
+
     /// The operation has ended.
     #[inline]
     pub(crate) fn reclaim(&self) {
@@ -69,7 +77,7 @@ impl SharedMemory {
 
     /// What an operation holds that uses a part of it.
     pub(crate) fn share(&self) -> Memory {
-        Memory::Shared(self.shelf.clone())
+        self.shelf.share()
     }
 
     pub(crate) fn slot(&self) -> &ArenaSlot {
@@ -84,8 +92,19 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            self.shelf.0.set(slot).unwrap_or_else(|_| unreachable!("only its owner puts memory there"));
+            self.shelf.put(slot);
         }
+    }
+}
+
+impl Shelf {
+    /// What an operation holds that uses a part of what is put here one day.
+    pub(crate) fn share(self: &Arc<Self>) -> Memory {
+        Memory::Shared(Arc::clone(self))
+    }
+
+    fn put(&self, slot: ArenaSlot) {
+        self.0.set(slot).unwrap_or_else(|_| unreachable!("only its owner puts memory there"));
     }
 }
 

@@ -1,5 +1,6 @@
 //! One operation at a time on one request slot: the core of every request.
 
+mod crossing;
 mod event;
 mod posted;
 mod start;
@@ -25,6 +26,8 @@ use crate::terms::Terms;
 use crate::wait::{Event, WaitMode};
 use crate::wires::Wire;
 use crate::{Error, Group, Status, notifier};
+
+pub(crate) use crossing::Crossed;
 
 /// A request slot, the buffer its operations use, and whether one runs.
 pub(crate) struct Operation {
@@ -52,6 +55,10 @@ pub(crate) struct Operation {
     /// Which member it is, if it is a collective, and where they meet.
     member: Option<Member>,
     attendance: Option<Attendance>,
+    /// Its messages, if it is a collective that needs nobody between the ranks.
+    crossed: Option<Box<Crossed>>,
+    /// It is a part of a collective itself.
+    is_part: bool,
     /// Over which it goes to another node.
     wire: Option<Arc<Wire>>,
     /// How every message of the direct channel ends that arrives.
@@ -73,6 +80,8 @@ enum Run {
     Direct,
     /// Where the members of a collective meet.
     Meeting,
+    /// On the channels of a collective.
+    Crossing,
     /// Over, on the direct channel.
     Ended(completion::Status),
     /// Over, in a post lane.
@@ -103,6 +112,8 @@ impl Operation {
             is_short: false,
             member: None,
             attendance: None,
+            crossed: None,
+            is_part: false,
             wire: None,
             arrived: None,
             favor: Favor::default(),
@@ -117,9 +128,18 @@ impl Operation {
         self
     }
 
-    /// A member of a collective.
-    pub(crate) fn with_member(mut self, member: Member) -> Self {
+    /// A member of a collective, whose messages go straight from rank to rank if it has `crossed`.
+    pub(crate) fn with_member(mut self, member: Member, crossed: Option<Crossed>) -> Self {
         self.member = Some(member);
+        self.crossed = crossed.map(Box::new);
+        self
+    }
+
+    /// A part of a collective, which is logged as a whole. Its messages stay in its buffer until they leave: nobody wants to write there
+    /// before the whole has ended, and a start that copies takes longer.
+    pub(crate) fn into_part(mut self) -> Self {
+        self.begun = None;
+        self.is_part = true;
         self
     }
 
@@ -142,6 +162,7 @@ impl Operation {
 
     pub(crate) fn set_favor(&mut self, favor: Favor) {
         self.favor = favor;
+        self.crossed.iter_mut().for_each(|crossed| crossed.set_favor(favor));
     }
 
     pub(crate) fn attachment(&self) -> &Arc<Attachment> {
@@ -209,6 +230,13 @@ impl Operation {
     /// What was started leaves, and is remembered to have left so.
     pub(crate) fn come_to_wires(&mut self) {
         self.attachment.come();
+        self.learn();
+        if let Some(crossed) = &mut self.crossed {
+            crossed.learn(&self.attachment);
+        }
+    }
+
+    fn learn(&mut self) {
         if let (Some(direct), Some(_)) = (&mut self.direct, &self.wire) {
             direct.learn(self.attachment.presence());
         }
@@ -315,6 +343,7 @@ impl Operation {
                 Some(self.end_direct(ended.err().unwrap_or(completion::Status::Success)))
             }
             Run::Meeting => self.take_result(pieces),
+            Run::Crossing => self.take_crossed(),
             Run::Daemon => self.take_completion(),
         }
     }
@@ -406,6 +435,11 @@ impl Operation {
         if let Some(wire) = &self.wire {
             self.attachment.wires().leave(wire);
         }
+        if let Some(crossed) = &self.crossed
+            && !crossed.watch(waker)?
+        {
+            return Ok(false);
+        }
         // SYNC slot-waiter: armed first, then looked at, as a thread does before it sleeps.
         let has_got_on = self.has_happened() || self.attachment.check().is_err();
         Ok(!has_got_on)
@@ -416,6 +450,7 @@ impl Operation {
         if let Some(notifier) = self.attachment.running_notifier() {
             notifier.forget(self.slot);
         }
+        self.crossed.iter().for_each(|crossed| crossed.each(Self::forget_waker));
     }
 
     /// Withdraws the operation, or takes its outcome if it was too late for that.
@@ -482,7 +517,10 @@ impl Operation {
 impl Drop for Operation {
     fn drop(&mut self) {
         self.attachment.log().freed(self.slot);
-        let (memory, detour) = (std::mem::take(&mut self.memory), self.detour.take());
+        let (mut memory, detour) = (std::mem::take(&mut self.memory), self.detour.take());
+        if let Some(crossed) = &self.crossed {
+            memory = memory.leave_to(crossed.shelf());
+        }
         self.attachment.give_back(self.slot, self.epoch, memory, detour);
     }
 }

@@ -61,6 +61,11 @@ impl Habit {
         }
     }
 
+    /// The daemon was told of the start, and may have taken the core at once: what the program does next counts from here.
+    pub(crate) fn told(&mut self) {
+        self.started_ns = now_ns();
+    }
+
     /// When the request was last started.
     pub(crate) fn started_ns(&self) -> u64 {
         self.started_ns

@@ -10,7 +10,7 @@ use crate::attendance::Member;
 use crate::collective::Function;
 use crate::communicator::Membership;
 use crate::memory::Memory;
-use crate::operation::Operation;
+use crate::operation::{Crossed, Operation};
 use crate::terms::Terms;
 use crate::wait::WaitMode;
 use crate::{Error, Status};
@@ -133,24 +133,35 @@ impl Persistent {
         end: (End, Endpoint),
         command: impl FnOnce(Slot, Epoch) -> Command,
     ) -> Result<Self, Error> {
-        let mut operation = Operation::new(membership, memory, terms)?.with_end(end);
+        Self::begin_init(Operation::new(membership, memory, terms)?, end, command)
+    }
+
+    /// The same, of an operation that is there.
+    pub(crate) fn begin_init(
+        operation: Operation,
+        end: (End, Endpoint),
+        command: impl FnOnce(Slot, Epoch) -> Command,
+    ) -> Result<Self, Error> {
+        let mut operation = operation.with_end(end);
         operation.begin(command)?;
         // Nothing moves yet: the buffer is still the application's.
         operation.retract();
         Ok(Self { operation })
     }
 
-    /// Registers a collective with the daemon, which checks it. `function` combines, if the operator is the program's.
+    /// Registers a collective with the daemon, which checks it. `function` combines, if the operator is the program's;
+    /// `crossed` if its messages go straight from rank to rank.
     pub(crate) fn register(
         membership: &Membership,
         memory: ArenaSlot,
         comm: CommId,
         member: CollectiveMember,
         function: Option<&Function>,
+        crossed: Option<Crossed>,
     ) -> Result<Self, Error> {
         let number = member.rank;
         let role = Member { number, function: function.cloned() };
-        let mut operation = Operation::new(membership, memory, Terms::Collective)?.with_member(role);
+        let mut operation = Operation::new(membership, memory, Terms::Collective)?.with_member(role, crossed);
         let place = operation.begin_registration();
         let combiner =
             function.map(|function| Ok((membership.attachment.combiner()?, function.clone()))).transpose()?;
@@ -188,8 +199,9 @@ impl Persistent {
     fn start_elsewhere(&mut self) -> Result<(), Error> {
         let Some(entry) = self.operation.start_elsewhere() else { return Ok(()) };
         let published = self.operation.attachment().publish(&[entry]);
-        if published.is_err() {
-            self.operation.retract();
+        match &published {
+            Ok(()) => self.operation.told(),
+            Err(_) => self.operation.retract(),
         }
         published
     }

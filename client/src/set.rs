@@ -35,10 +35,11 @@ fn start_each<R: Request>(requests: &mut [R]) -> Result<(), Error> {
     for batch in requests.chunks_mut(BATCH) {
         has_staged |= stage_batch(batch)?;
     }
-    match requests.first() {
-        Some(first) if has_staged => first.persistent().operation().attachment().publish(&[]),
-        _ => Ok(()),
+    if let Some(first) = requests.first().filter(|_| has_staged) {
+        first.persistent().operation().attachment().publish(&[])?;
+        requests.iter_mut().for_each(|request| request.persistent_mut().operation_mut().told());
     }
+    Ok(())
 }
 
 /// Starts so many requests. Says whether the daemon has to be told of any.

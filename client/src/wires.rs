@@ -140,7 +140,13 @@ impl Wires {
     /// The program comes to wait, or at least looks: what it has started leaves.
     pub(crate) fn come(&self) {
         self.begun.store(0, Ordering::Relaxed);
-        self.each(Reach::All, |wire| self.send(wire));
+        self.each(Reach::All, |wire| {
+            self.send(wire);
+            // Who only sends never waits for what comes; the credit that is missing may have come long since.
+            if wire.wire.is_starving() {
+                self.work_one(wire);
+            }
+        });
     }
 
     /// The program waits for what comes over these wires. Credit that is due on others leaves now; on these it can wait for an answer.

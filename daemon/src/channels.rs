@@ -209,7 +209,7 @@ impl Channels {
                 false
             }
             _ => {
-                self.finish_close(job, id.0, end, why);
+                self.finish_close(job, (id.0, end), request, why);
                 true
             }
         }
@@ -225,7 +225,7 @@ impl Channels {
         let is_free = |closing: &Closing| self.is_out_of_use(job, DirectId(closing.channel), closing.end);
         let index = self.closing.iter().position(is_free)?;
         let Closing { channel, end, request, why } = self.closing.swap_remove(index);
-        self.finish_close(job, channel, end, why);
+        self.finish_close(job, (channel, end), Some(request), why);
         Some(request)
     }
 
@@ -235,12 +235,19 @@ impl Channels {
         self.table.get(id.0 as usize).is_none_or(|entry| entry.channel.withdraw(job, end) || is_alone(entry))
     }
 
-    fn finish_close(&mut self, job: &Arc<JobSegment>, index: u32, end: End, why: Status) {
+    fn finish_close(
+        &mut self,
+        job: &Arc<JobSegment>,
+        (index, end): (u32, End),
+        request: Option<ChannelId>,
+        why: Status,
+    ) {
         let Some(entry) = self.table.get_mut(index as usize) else { return };
         let channel = entry.channel;
         channel.withdraw(job, end);
         let own = channel.end(end);
-        if let Some(slot) = job.slot(own.local_rank, own.slot) {
+        // The slot of a request that was freed before may be another one's.
+        if let Some(slot) = job.slot(own.local_rank, own.slot).filter(|_| request.is_some()) {
             slot.set_channel(0);
         }
         if let Some(&WiredEnd { node, index, .. }) = channel.wired() {

@@ -128,6 +128,7 @@ impl Server {
             local_ranks: geometry.local_ranks,
             local_index: local_rank,
             arena_bytes_max: geometry.arena_bytes_max,
+            first_ranks: job.engine.spec().nodes.iter().map(|node| node.first_rank).collect(),
         });
         let descriptor = bell.as_raw_fd();
         let token = Source::Ring(index).token();

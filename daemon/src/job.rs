@@ -289,9 +289,9 @@ impl Job {
                     let channel = self.open_wired(&wiring);
                     self.engine.handle_wired(&wiring, channel);
                 }
-                ChannelWork::Connect { channel, peer_index } => {
+                ChannelWork::Connect { channel, peer_index, is_orphaned } => {
                     if let Some((node, index)) = self.wire_of(channel) {
-                        self.wires.connect(&self.segment, node, index, peer_index);
+                        self.wires.connect((!is_orphaned).then_some(&self.segment), node, index, peer_index);
                     }
                 }
                 ChannelWork::Sever { channel, why } => {
@@ -337,7 +337,7 @@ impl Job {
         let (id, channel) = self.channels.open_wired(&self.segment, own, bytes, wired, self.quota_left())?;
         self.wires.open(node, index, id, channel.on(&self.segment)?);
         if let Some(peer_index) = peer_index {
-            self.wires.connect(&self.segment, node, index, peer_index);
+            self.wires.connect(Some(&self.segment), node, index, peer_index);
         }
         Some((id, index))
     }

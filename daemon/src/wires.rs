@@ -151,15 +151,15 @@ impl Wires {
         list[usize::from(index)] = Some(WireEnd { open, id, state: State::Open });
     }
 
-    /// The channel's other side calls it `peer_index`: tells its client of it.
-    pub(crate) fn connect(&self, job: &JobSegment, node: NodeId, index: u16, peer_index: u16) {
+    /// The channel's other side calls it `peer_index`: tells its client of it, if there is one with a slot in `job`.
+    pub(crate) fn connect(&self, job: Option<&Arc<JobSegment>>, node: NodeId, index: u16, peer_index: u16) {
         let Some(end) = self.find(node).and_then(|found| found.ends.list.get(usize::from(index))?.as_ref()) else {
             return;
         };
         end.open.connect(peer_index);
         let channel = end.open.channel();
         let own = channel.end(End::Send);
-        if let Some(slot) = job.slot(own.local_rank, own.slot) {
+        if let Some(slot) = job.and_then(|job| job.slot(own.local_rank, own.slot)) {
             slot.set_channel(channel.block());
         }
     }

@@ -131,7 +131,7 @@ fn channels_beyond_those_a_wire_serves_use_the_link() {
     let cluster = Cluster::start(2, 2);
     let (zero, one) = pair(&cluster);
     let (from, to) = (zero.world(), one.world());
-    let mut channels: Vec<_> = (0..300).map(|_| channel(&from, &to, 8)).collect();
+    let mut channels: Vec<_> = (0..WIRE_CHANNELS + 44).map(|_| channel(&from, &to, 8)).collect();
     for round in 0..3 {
         for (index, (send, recv)) in channels.iter_mut().enumerate() {
             exchange(send, recv, (round * 50 + index) as u8);

@@ -160,7 +160,7 @@ pub enum Reply {
 }
 
 /// What a rank learns when it attaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attached {
     /// Protocol version to speak.
     pub version: u16,
@@ -172,6 +172,9 @@ pub struct Attached {
     pub local_index: u32,
     /// Bytes of address space each rank's arena has.
     pub arena_bytes_max: u64,
+    /// First rank of each node, in order.
+    #[serde(default)]
+    pub first_ranks: Vec<Rank>,
 }
 
 /// Why a request was refused.

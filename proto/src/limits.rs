@@ -40,7 +40,11 @@ pub const CHANNEL_CREDITS: u16 = 16;
 pub const WIRE_BYTES_MAX: u64 = 8 << 10;
 
 /// Channel ends of a job that one wire can serve on one node. Further ones use the link.
-pub const WIRE_CHANNELS: usize = 256;
+pub const WIRE_CHANNELS: usize = 1024;
+
+/// Members of a collective that send each other their small parts directly, if each has a node of its own. More send fewer messages if
+/// they pass on what they have heard.
+pub const CROSSING_MEMBERS_MAX: usize = 4;
 
 /// Nodes of a job beyond which there are no wires: each is a socket in every rank.
 pub const WIRED_NODES_MAX: usize = 64;

@@ -7,7 +7,9 @@ use ropeway_proto::collective::{CollectiveKind as Kind, CollectiveMember, Collec
 use ropeway_proto::limits::BUFFER_ALIGN;
 
 use super::call::{Call, Counts};
+use super::crossing::{self, Crossing, Places};
 use super::operator::Function;
+use crate::operation::Crossed;
 use crate::request::Persistent;
 use crate::{Collective, Combine, Communicator, Error, Plain};
 
@@ -293,11 +295,17 @@ impl Communicator {
         let bytes =
             |elements: Range<u64>| elements.start as usize * element_bytes..elements.end as usize * element_bytes;
         let (input, output) = (bytes(input), bytes(output));
-        let memory = self.attachment().allocate(input.end.max(output.end) as u64)?;
-        let offset = |range: &Range<usize>| memory.offset() + range.start as u64;
-        let (number, begin) = (self.collectives().next_number(), (offset(&input), offset(&output)));
-        let member = CollectiveMember { shape, number, rank, input: begin.0, output: begin.1 };
-        let persistent = Persistent::register(self.membership(), memory, self.id(), member, function)?;
+        let does_cross = crossing::crosses(&shape, |rank| self.attachment().node_of(rank));
+        let scratch = (input.end.max(output.end) as u64).next_multiple_of(BUFFER_ALIGN);
+        let scratch_bytes = if does_cross { crossing::scratch_bytes(&shape, rank) } else { 0 };
+        let memory = self.attachment().allocate(scratch + scratch_bytes)?;
+        let offset = |start: usize| memory.offset() + start as u64;
+        let place = Places { input: offset(input.start), output: offset(output.start), scratch: offset(0) + scratch };
+        let number = self.collectives().next_number();
+        let crossing = does_cross.then(|| Crossing::new(&shape, rank, place));
+        let crossed = crossing.map(|crossing| Crossed::new(self, number, crossing)).transpose()?;
+        let member = CollectiveMember { shape, number, rank, input: place.input, output: place.output };
+        let persistent = Persistent::register(self.membership(), memory, self.id(), member, function, crossed)?;
         Ok(Collective { persistent, input, output, element: PhantomData })
     }
 }

@@ -20,6 +20,7 @@ impl Event for Operation {
             }
             Run::Direct => self.direct.as_ref().is_some_and(|direct| direct.is_due()),
             Run::Meeting => self.attendance.as_ref().is_some_and(|attendance| attendance.is_due()),
+            Run::Crossing => self.has_crossed(),
         }
     }
 
@@ -34,7 +35,7 @@ impl Event for Operation {
     fn reach(&self) -> Reach<'_> {
         match &self.wire {
             Some(wire) if self.run == Run::Direct => Reach::One(wire),
-            _ => Reach::Nowhere,
+            _ => self.crossed.as_ref().map_or(Reach::Nowhere, |crossed| crossed.reach()),
         }
     }
 
@@ -42,6 +43,7 @@ impl Event for Operation {
         match self.run {
             Run::Meeting => self.attendance.as_ref().is_some_and(Attendance::is_spanning),
             Run::Direct => self.wire.is_none(),
+            Run::Crossing => self.crossed.as_ref().is_some_and(|crossed| crossed.needs_daemon()),
             _ => true,
         }
     }
@@ -56,10 +58,16 @@ impl Event for Operation {
             let (source, next) = self.awaited;
             self.attachment.post().news(source, next).arm(doorbell);
         }
+        if let Some(crossed) = &self.crossed {
+            crossed.each(|operation| operation.arm(doorbell));
+        }
         self.attachment.request_slot(self.slot).arm(doorbell);
     }
 
     fn disarm(&self) {
+        if let Some(crossed) = &self.crossed {
+            crossed.each(Self::disarm);
+        }
         self.attachment.request_slot(self.slot).disarm();
     }
 }

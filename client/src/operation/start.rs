@@ -57,6 +57,12 @@ impl Operation {
         true
     }
 
+    /// The daemon was told of the start.
+    pub(crate) fn told(&mut self) {
+        self.direct.iter_mut().for_each(DirectEnd::told);
+        self.attendance.iter_mut().for_each(Attendance::told);
+    }
+
     fn start_direct(&mut self) -> Option<Entry> {
         self.enter(Run::Direct);
         let started = self.direct.as_mut()?.start(self.attachment.presence(), self.favor);
@@ -100,8 +106,22 @@ impl Operation {
         if self.wire.is_some() { self.start_on_wire() } else { entry }
     }
 
+    /// Begins a part of a collective, whose program is likely to come to wait at once, or not.
+    pub(super) fn start_part(&mut self, is_prompt: bool) -> Option<Entry> {
+        if self.direct.is_none() && !self.finds_channel() {
+            return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
+        }
+        self.enter(Run::Direct);
+        let started = self.direct.as_mut()?.start_small();
+        self.note_started(started);
+        self.leave_to_wire(is_prompt)
+    }
+
     #[inline]
     pub(super) fn start_member(&mut self) -> Option<Entry> {
+        if self.start_crossing() {
+            return None;
+        }
         // Finding the meeting takes a while, which the wait has and the program has not: the daemon starts the first round.
         if self.attendance.is_none() {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
@@ -128,12 +148,16 @@ impl Operation {
 
     /// A start may leave something for the wire. If the daemon has to be told, the entry.
     pub(super) fn start_on_wire(&mut self) -> Option<Entry> {
-        let (wire, direct) = (self.wire.as_ref()?, self.direct.as_mut()?);
+        let direct = self.direct.as_mut().filter(|_| matches!(self.end, Some((End::Send, _))));
+        let is_prompt = direct.is_some_and(|direct| direct.is_prompt(self.attachment.presence(), self.favor));
+        self.leave_to_wire(is_prompt)
+    }
+
+    #[inline]
+    fn leave_to_wire(&self, is_prompt: bool) -> Option<Entry> {
+        let (wire, direct) = (self.wire.as_ref()?, self.direct.as_ref()?);
         let command = match self.end? {
-            (End::Send, _) => {
-                let is_prompt = direct.is_prompt(self.attachment.presence(), self.favor);
-                self.attachment.wires().begin(wire, direct.bytes(), is_prompt)
-            }
+            (End::Send, _) => self.attachment.wires().begin(wire, direct.bytes(), is_prompt),
             (End::Recv, _) if self.run == Run::Direct => None,
             (End::Recv, _) => self.credit(),
         };
@@ -160,6 +184,9 @@ impl Operation {
         let channel = self.attachment.request_slot(self.slot).channel();
         if let (Some((end, _)), Some((block, number))) = (self.end, channel) {
             self.direct = DirectEnd::open(self.attachment.job(), block, number, end);
+            if self.is_part {
+                self.direct.iter_mut().for_each(DirectEnd::park);
+            }
             let wired = self.direct.as_ref().and_then(|direct| direct.wired());
             let is_small = self.direct.as_ref().is_some_and(DirectEnd::is_small);
             self.is_short = is_small && wired.is_none() && !self.attachment.log().is_kept();
@@ -174,6 +201,9 @@ impl Operation {
     pub(crate) fn retract(&mut self) {
         if self.run == Run::Kept {
             self.forget_kept();
+        }
+        if let Some(crossed) = &mut self.crossed {
+            crossed.retract();
         }
         self.let_go();
     }

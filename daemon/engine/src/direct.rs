@@ -23,8 +23,9 @@ pub enum ChannelWork {
     /// Set one up whose other end is on another node, reached over the wire to it; then call [`Engine::handle_wired`] before
     /// any other input.
     OpenWired(Wiring),
-    /// The other end of a wired channel calls it `peer_index`: it may be used.
-    Connect { channel: DirectId, peer_index: u16 },
+    /// The other end of a wired channel calls it `peer_index`: it may be used, and its client told, unless it is orphaned: then its request
+    /// is freed, and the slot may be somebody else's.
+    Connect { channel: DirectId, peer_index: u16, is_orphaned: bool },
     /// The other end of a wired channel is lost without a last word.
     Sever { channel: DirectId, why: Status },
     /// The other side has lost the wire to that node: what it had sent is to be taken, then [`Engine::handle_wire_down`] called.
@@ -225,7 +226,7 @@ impl Engine {
         let channel = request.wiring().ok_or(ProtocolError::ForeignChannel)?;
         let is_orphaned = matches!(&request.kind, Kind::Send(send) if send.phase == SendPhase::Orphaned);
         if let Some(peer_index) = wire {
-            self.channel_work.push_back(ChannelWork::Connect { channel, peer_index });
+            self.channel_work.push_back(ChannelWork::Connect { channel, peer_index, is_orphaned });
         } else {
             self.channel_work.push_back(ChannelWork::Discard { channel });
         }

@@ -159,12 +159,20 @@ pub struct EagerSender {
     number: u32,
     /// `taken`, when it was last looked at.
     taken_seen: u32,
+    /// Messages are parked, as if no cell was ever free.
+    is_parking: bool,
 }
 
 impl EagerSender {
     /// The end whose next message has this number.
     pub fn at(number: u32) -> Self {
-        Self { number, taken_seen: 0 }
+        Self { number, taken_seen: 0, is_parking: false }
+    }
+
+    /// Messages stay in the sender's buffer until they are taken: a start copies nothing, and ends later. For receivers that look for
+    /// parked messages whenever they are woken, as wires do.
+    pub fn parking(self) -> Self {
+        Self { is_parking: true, ..self }
     }
 
     /// Sends the next message, as far as that is possible now.
@@ -214,6 +222,9 @@ impl EagerSender {
 
     #[inline]
     fn has_cell(&mut self, words: &EagerWords) -> bool {
+        if self.is_parking {
+            return false;
+        }
         if self.number.wrapping_sub(self.taken_seen) >= CELLS {
             // SYNC eager-taken (load): the receiver has read what was in the cell.
             self.taken_seen = words.receiver.taken.load(Ordering::Acquire);
@@ -243,6 +254,9 @@ impl EagerSender {
         // SYNC eager-full: the phase before `taken` here, `taken` before the phase in `EagerReceiver::start`; with both
         // fences either we see the cell that has become free, or the receiver sees that we have parked.
         fence(Ordering::SeqCst);
+        if self.is_parking {
+            memory.wake_receiver();
+        }
         self.poll(memory)
     }
 }

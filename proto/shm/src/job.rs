@@ -263,7 +263,7 @@ impl JobSegment {
     }
 
     /// Copies `bytes` bytes from one offset to another.
-    pub(crate) fn copy_range(&self, from: u64, to: u64, bytes: u64) -> Result<(), OutOfBounds> {
+    pub fn copy_range(&self, from: u64, to: u64, bytes: u64) -> Result<(), OutOfBounds> {
         let (source, target) = (self.whole(from, bytes)?, self.whole(to, bytes)?);
         // SAFETY: `whole` yields mapped ranges.
         unsafe { mapped::copy_small(source, target, bytes as usize) };

@@ -1,10 +1,10 @@
 //! A wire: a connection between two nodes of a job for the small messages of bound channels, worked by whoever has time.
 //!
 //! ```text
-//!  0       64      128    192        256      320           2368            + 2 × 64 KiB    + 2 × 64 KiB
+//!  0       64      128    320        512      576           8768            + 2 × 64 KiB    + 2 × 64 KiB
 //!  +-------+-------+------+----------+--------+-------------+---------------+---------------+
 //!  | out   | in    | due  | starving | watch  | channels    | bytes to be   | bytes that    |
-//!  |       |       |      |          |        | 256 × u64   | sent          | have come     |
+//!  |       |       |      |          |        | 1024 × u64  | sent          | have come     |
 //!  +-------+-------+------+----------+--------+-------------+---------------+---------------+
 //! ```
 //!
@@ -90,7 +90,7 @@ const RECEIVE_SPINS: u32 = 40;
 /// Offsets in a segment are below 2⁴⁷ and those of channels multiples of 64.
 const PLACE_BITS: u32 = 41;
 
-const _: () = assert!(WORDS_BYTES == 2368);
+const _: () = assert!(WORDS_BYTES == 8768);
 const _: () = assert!(WIRE_BYTES_MAX + WIRE_HEADER_BYTES as u64 <= BUFFER_BYTES as u64 / 2);
 
 /// One side of a wire, as one process sees it.

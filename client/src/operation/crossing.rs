@@ -1,0 +1,247 @@
+//! Small collectives between nodes of one rank each: messages straight from rank to rank, over channels as everybody's.
+//!
+//! Daemons do the first round: they compare what the members have registered, so nothing has to be compared here. From the second on
+//! each member sends what others need and receives what it needs; what is combined, whoever needs it combines. So a start leaves
+//! nothing to be done for the others, and whoever is late or stopped afterwards delays nobody. Where messages are on wires no daemon is
+//! on their way; where there is none, or no room on it, daemons move them.
+//!
+//! A round fails if one of its messages does, or if the daemon says that the collective has. Whoever finds that gives its channels up,
+//! so those learn it who wait for its messages.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use ropeway_proto::limits::CROSSING_MEMBERS_MAX;
+use ropeway_proto::{Command, Completion, End, Layout, completion};
+
+use super::{Operation, Run};
+use crate::attachment::Attachment;
+use crate::attendance::Attendance;
+use crate::collective::{Crossing, Part};
+use crate::commands::Entry;
+use crate::memory::Shelf;
+use crate::presence::{Favor, Habit};
+use crate::request::Persistent;
+use crate::terms::Terms;
+use crate::wait::Event;
+use crate::wires::Reach;
+use crate::{Communicator, Error, Group, Status};
+
+/// The channels of a collective, and where it stands.
+pub(crate) struct Crossed {
+    sends: Vec<Persistent>,
+    receives: Vec<Persistent>,
+    /// Whether this round's receives were started. That has time until the program waits, for what comes before finds a cell.
+    is_receiving: bool,
+    crossing: Crossing,
+    habit: Habit,
+    favor: Favor,
+    /// Where the collective's memory is put if it leaves while messages are under way.
+    shelf: Arc<Shelf>,
+    /// Whether the first round, which is the daemons', was started.
+    is_begun: bool,
+    /// Why there will be no further round.
+    failure: Option<Completion>,
+}
+
+impl Crossed {
+    /// Registers the channels of a communicator's `number`-th collective.
+    pub(crate) fn new(communicator: &Communicator, number: u32, crossing: Crossing) -> Result<Self, Error> {
+        let shelf = Arc::<Shelf>::default();
+        let request = |end: End, &(member, part): &(u32, Part)| {
+            let endpoint = communicator.of_collective(member, number);
+            let layout = Layout::contiguous(part.at, part.bytes);
+            let (source, tag) = (communicator.rank(), endpoint.tag.unwrap_or_default());
+            let terms = match end {
+                End::Send => Terms::Send { source, tag, bytes: part.bytes, element_bytes: 1 },
+                End::Recv => Terms::Recv { capacity: part.bytes, element_bytes: 1 },
+            };
+            let operation = Operation::new(communicator.membership(), shelf.share(), terms)?.into_part();
+            Persistent::begin_init(operation, (end, endpoint), |slot, epoch| match end {
+                End::Send => Command::InitSend { slot, epoch, endpoint, layout },
+                End::Recv => Command::InitRecv { slot, epoch, endpoint, layout },
+            })
+        };
+        let receives = crossing.received.iter().map(|part| request(End::Recv, part)).collect::<Result<_, _>>()?;
+        let sends = crossing.sent.iter().map(|part| request(End::Send, part)).collect::<Result<_, _>>()?;
+        let (habit, favor) = Default::default();
+        let (is_receiving, is_begun, failure) = (false, false, None);
+        Ok(Self { sends, receives, is_receiving, crossing, habit, favor, shelf, is_begun, failure })
+    }
+
+    pub(super) fn shelf(&self) -> &Arc<Shelf> {
+        &self.shelf
+    }
+
+    pub(super) fn set_favor(&mut self, favor: Favor) {
+        self.favor = favor;
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Operation> {
+        let requests = self.sends.iter().chain(&self.receives);
+        requests.map(Persistent::operation).filter(|operation| operation.is_active())
+    }
+
+    fn running_mut(&mut self) -> impl Iterator<Item = &mut Operation> {
+        let requests = self.sends.iter_mut().chain(&mut self.receives);
+        requests.map(Persistent::operation_mut).filter(|operation| operation.is_active())
+    }
+
+    fn has_happened(&self) -> bool {
+        !self.is_receiving || self.running().any(Event::has_happened) || self.running().next().is_none()
+    }
+
+    pub(super) fn reach(&self) -> Reach<'_> {
+        self.running().map(Event::reach).fold(Reach::Nowhere, Reach::and)
+    }
+
+    pub(super) fn needs_daemon(&self) -> bool {
+        self.running().any(Event::needs_daemon)
+    }
+
+    pub(super) fn each(&self, act: impl FnMut(&Operation)) {
+        self.running().for_each(act);
+    }
+
+    pub(super) fn retract(&mut self) {
+        self.running_mut().for_each(Operation::retract);
+    }
+
+    /// Has this task told when a message gets on. False if one has already.
+    pub(super) fn watch(&self, waker: Option<&Waker>) -> Result<bool, Error> {
+        for operation in self.running() {
+            if !operation.watch(waker)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends what others need in this round.
+    fn start(&mut self, attachment: &Attachment) {
+        self.is_receiving = false;
+        let is_prompt = self.habit.begin(attachment.presence(), self.favor);
+        if start_all(&mut self.sends, is_prompt, attachment) {
+            self.habit.told();
+        }
+    }
+
+    /// The program waits for the round.
+    pub(super) fn learn(&mut self, attachment: &Attachment) {
+        self.habit.learn(attachment.presence());
+    }
+
+    /// How the round has ended. `None` while it runs.
+    fn poll(&mut self, attachment: &Attachment) -> Option<Result<(), Error>> {
+        if self.failure.is_some() {
+            return None;
+        }
+        if !std::mem::replace(&mut self.is_receiving, true) {
+            start_all(&mut self.receives, true, attachment);
+        }
+        let mut is_over = true;
+        for operation in self.running_mut() {
+            match operation.take_outcome(0) {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Some(Err(error)),
+                None => is_over = false,
+            }
+        }
+        is_over.then_some(Ok(()))
+    }
+
+    /// There will be no further round: those that wait for messages are told.
+    fn give_up(&mut self, why: Completion) {
+        self.failure = Some(why);
+        for operation in self.running_mut() {
+            let mode = operation.attachment().wait_mode();
+            // The round has failed already, and this one may well fail for the same reason.
+            let _ = operation.cancel(mode);
+        }
+        self.sends.clear();
+        self.receives.clear();
+    }
+}
+
+impl Operation {
+    /// Begins a round if it is one of messages between ranks.
+    pub(super) fn start_crossing(&mut self) -> bool {
+        let Some(crossed) = &mut self.crossed else { return false };
+        if !std::mem::replace(&mut crossed.is_begun, true) || self.attendance.is_none() {
+            return false;
+        }
+        self.enter(Run::Crossing);
+        let closed = self.why_closed();
+        if let Some(crossed) = &mut self.crossed {
+            match closed {
+                None => crossed.start(&self.attachment),
+                Some(why) => crossed.give_up(why),
+            }
+        }
+        true
+    }
+
+    /// Why there is no round any more, if the collective has failed.
+    fn why_closed(&self) -> Option<Completion> {
+        let failure = self.crossed.as_ref().and_then(|crossed| crossed.failure);
+        failure.or_else(|| self.attendance.as_ref().and_then(Attendance::closed))
+    }
+
+    pub(super) fn has_crossed(&self) -> bool {
+        self.why_closed().is_some() || self.crossed.as_ref().is_some_and(|crossed| crossed.has_happened())
+    }
+
+    /// How a round of messages between ranks has ended. `None` while it runs.
+    #[inline(never)]
+    pub(super) fn take_crossed(&mut self) -> Option<Result<Status, Error>> {
+        let crossed = self.crossed.as_mut()?;
+        let ended = crossed.poll(&self.attachment);
+        if let Some(Ok(())) = ended {
+            crossed.crossing.finish(self.attachment.job());
+            self.let_go();
+            let source = self.attachment.rank();
+            return Some(self.judge(Some(Completion { source, ..Completion::bare(completion::Status::Success) })));
+        }
+        let closed = self.why_closed();
+        let why = match (closed, &ended) {
+            (Some(why), _) => why,
+            (None, Some(Err(error))) => reason(error, &self.group),
+            _ => return None,
+        };
+        self.crossed.as_mut()?.give_up(why);
+        self.let_go();
+        match ended {
+            Some(Err(error)) if closed.is_none() => Some(Err(error)),
+            _ => Some(self.judge(Some(why))),
+        }
+    }
+}
+
+/// The completion that an error of a message stands for.
+fn reason(error: &Error, group: &Group) -> Completion {
+    let (status, source) = match *error {
+        Error::RankFailed { rank } => (completion::Status::RankFailed, group.rank_of(rank)),
+        Error::RankLeft { rank } => (completion::Status::RankLeft, group.rank_of(rank)),
+        Error::PeerFreed { rank } => (completion::Status::PeerFreed, group.rank_of(rank)),
+        Error::PeerLost { node } => (completion::Status::PeerLost, node),
+        _ => (completion::Status::Cancelled, 0),
+    };
+    Completion { source, ..Completion::bare(status) }
+}
+
+/// Starts all of them. Says whether the daemon had to be told.
+fn start_all(requests: &mut [Persistent], is_prompt: bool, attachment: &Attachment) -> bool {
+    let mut entries: [Entry; CROSSING_MEMBERS_MAX] = [[0; _]; CROSSING_MEMBERS_MAX];
+    let mut count = 0;
+    for request in requests {
+        if let Some(entry) = request.operation_mut().start_part(is_prompt) {
+            entries[count] = entry;
+            count += 1;
+        }
+    }
+    if count > 0 {
+        // Without a daemon nothing will come of it, and waiting will tell.
+        let _ = attachment.publish(&entries[..count]);
+    }
+    count > 0
+}
