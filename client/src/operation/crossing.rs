@@ -5,8 +5,8 @@
 //! nothing to be done for the others, and whoever is late or stopped afterwards delays nobody. Where messages are on wires no daemon is
 //! on their way; where there is none, or no room on it, daemons move them.
 //!
-//! A round fails if one of its messages does, or if the daemon says that the collective has. Whoever finds that gives its channels up,
-//! so those learn it who wait for its messages.
+//! A round fails if one of its messages does, or if the daemon says that the collective has. Whoever finds that for a reason that others
+//! may not hear of gives its channels up, so those learn it who wait for its messages.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -158,8 +158,11 @@ impl Crossed {
             // The round has failed already, and this one may well fail for the same reason.
             let _ = operation.cancel(mode);
         }
-        self.sends.clear();
-        self.receives.clear();
+        // Of a rank that has died all others hear themselves, and learn more than that we have given up.
+        if why.status != completion::Status::RankFailed {
+            self.sends.clear();
+            self.receives.clear();
+        }
     }
 }
 

@@ -40,6 +40,29 @@ fn an_algorithm_can_be_asked_for_and_its_record_adds_up() {
     assert!(times.is_sorted());
 }
 
+#[test]
+fn small_ones_of_few_ranks_that_have_a_node_each_go_straight() {
+    let goes_straight = |args: &str| {
+        let args: Vec<&str> = args.split(' ').collect();
+        let text = stdout(&explain(&args));
+        let record = &records(&explain(&[&args[..], &["--json"]].concat()))[0];
+        assert_eq!(text.contains("straight from rank to rank"), record["goes_straight"].as_bool().unwrap(), "{args:?}");
+        record["goes_straight"] == true
+    };
+    assert!(goes_straight("allreduce -n 2 --bytes 8K"));
+    assert!(goes_straight("barrier -n 4 --nodes 4"));
+    for args in [
+        "allreduce -n 2 --bytes 16K",
+        "bcast -n 5 --bytes 8",
+        "bcast -n 4 --nodes 2 --bytes 8",
+        "allreduce -n 2 --bytes 8 --algorithm ring",
+        "allreduce -n 2 --bytes 8 --operator user",
+        "neighbor-allgather -n 4 --bytes 8",
+    ] {
+        assert!(!goes_straight(args), "{args}");
+    }
+}
+
 /// Eight ranks, and a size if there is one.
 fn size_of(operation: Operation) -> Vec<&'static str> {
     let bytes: &[&str] = if operation == Operation::Barrier { &[] } else { &["--bytes", "4K"] };

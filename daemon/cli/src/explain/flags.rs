@@ -8,6 +8,7 @@ use ropeway_bench::{CollectiveCall, Operation, Size};
 use ropeway_daemon::config::cost_table;
 use ropeway_daemon::schedules;
 use ropeway_proto::division::Operands;
+use ropeway_proto::limits::{CROSSING_MEMBERS_MAX, WIRE_BYTES_MAX};
 use ropeway_schedule::form::Form;
 use ropeway_schedule::{Algorithm, CostTable, Shape};
 
@@ -104,6 +105,8 @@ pub(super) struct Job {
     pub(super) operands: Option<Operands>,
     pub(super) ranks: u32,
     pub(super) nodes: u32,
+    /// Whether daemons do it once only, and then messages go straight from rank to rank.
+    pub(super) goes_straight: bool,
     /// The node of each participant.
     pub(super) places: Vec<u16>,
     /// What was given as bytes.
@@ -138,6 +141,7 @@ impl Flags {
         let (table, costs_from) = self.table()?;
         Ok(Job {
             operation: self.operation,
+            goes_straight: self.goes_straight(nodes, bytes),
             places: places(shape.size, nodes),
             shape,
             operands,
@@ -148,6 +152,16 @@ impl Flags {
             table,
             costs_from,
         })
+    }
+
+    /// As the client library decides it, of calls that name no algorithm.
+    fn goes_straight(&self, nodes: u32, bytes: u64) -> bool {
+        !self.operation.has_neighbors()
+            && self.algorithm.is_none()
+            && nodes == self.ranks
+            && (2..=CROSSING_MEMBERS_MAX).contains(&(self.ranks as usize))
+            && bytes <= WIRE_BYTES_MAX
+            && self.operator != Some(OperatorKind::User)
     }
 
     /// The form to show, for vectors or blocks of so many elements.

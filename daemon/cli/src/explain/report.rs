@@ -19,6 +19,7 @@ struct Record<'a> {
     element_bytes: u64,
     algorithm: String,
     is_chosen: bool,
+    goes_straight: bool,
     predicted_ns: f64,
     costs: Costs,
     costs_from: &'a str,
@@ -90,6 +91,7 @@ impl Explanation {
             element_bytes: self.job.element_bytes,
             algorithm: self.shown.algorithm.to_string(),
             is_chosen: self.is_chosen(),
+            goes_straight: self.job.goes_straight,
             predicted_ns: self.shown.time_ns,
             costs: Costs {
                 overhead_ns: table.overhead_ns,
@@ -163,6 +165,9 @@ impl Explanation {
             text += &self.costs();
             text += &format!("\n{}", self.candidates());
             text += &self.reasons_against();
+            if self.job.goes_straight {
+                text += STRAIGHT;
+            }
         }
         text += &format!("\n{}", self.summary());
         text + &format!("\n{}", self.participants())
@@ -389,6 +394,11 @@ fn words(action: &Action) -> String {
 const CHANNELS: &str = "\
 no schedule that nodes carry out, and no choice: each message has a persistent channel of its own, which is bound at init. Within a node ranks
 move it themselves, between nodes it goes as all messages do. Steps are what each rank starts and gets, all at once.
+";
+/// What becomes of small collectives of few ranks that have a node each.
+const STRAIGHT: &str = "\
+daemons do this the first time. So small, and by few ranks that have a node each, it goes straight from rank to rank after that: each sends what
+others need, and combines what it needs itself (unless --algorithm names one, as programs may)
 ";
 const PARTICIPANTS_SHOWN: usize = 16;
 const STEPS_SHOWN: usize = 48;

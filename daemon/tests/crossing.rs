@@ -1,0 +1,223 @@
+//! Small collectives between nodes of one rank each: after the first round messages go straight from rank to rank.
+
+mod common;
+
+use std::sync::Barrier;
+use std::time::Duration;
+
+use common::{Cluster, config, everybody_of, kill_amid, pair, soon};
+use nix::sys::signal::{Signal, raise};
+use ropeway::{Collective, Communicator, Error, Favor, Operator, WaitMode, start_all};
+use ropeway_daemon::Config;
+
+/// The largest sum of so many numbers that goes straight, and one that does not.
+const LARGEST: usize = 1024;
+const COUNTS: [usize; 4] = [0, 1, LARGEST, LARGEST + 1];
+
+fn sum_of(world: &Communicator, count: usize) -> Collective<u64> {
+    world.allreduce_init(count, Operator::Sum).unwrap()
+}
+
+/// A round in which everybody brings its rank and the round's number.
+fn add_up(world: &Communicator, sum: &mut Collective<u64>, round: u64) {
+    sum.input_mut().fill(u64::from(world.rank()) + round);
+    soon(|| sum.start().unwrap().wait().unwrap());
+    let size = u64::from(world.size());
+    assert!(sum.output().iter().all(|&total| total == size * (size - 1) / 2 + size * round), "round {round}");
+}
+
+/// The part of this file that runs in processes of their own.
+#[test]
+fn rank_role() {
+    let Ok(role) = std::env::var("TEST_ROLE") else { return };
+    let session = ropeway::init().unwrap();
+    let world = session.world();
+    let (mut sum, mut bcast) = (sum_of(&world, 8), world.bcast_init::<u64>(8, 0).unwrap());
+    println!("ready");
+    match role.as_str() {
+        "adds up" => loop {
+            sum.start().unwrap().wait().unwrap();
+        },
+        "listens" => loop {
+            bcast.start().unwrap().wait().unwrap();
+        },
+        "stops" => {
+            (0..2).for_each(|round| add_up(&world, &mut sum, round));
+            sum.input_mut().fill(2 + u64::from(world.rank()));
+            let _running = sum.start().unwrap();
+            raise(Signal::SIGSTOP).unwrap();
+        }
+        other => panic!("no such role: {other}"),
+    }
+}
+
+#[test]
+fn from_the_second_round_on_ranks_that_wait_need_no_daemon() {
+    let cluster = Cluster::start(2, 2);
+    let commands = || (0..2).map(|node| cluster.counter(node, "commands")).sum::<u64>();
+    let counted = Barrier::new(2);
+    everybody_of(&cluster, 2, |world| {
+        for count in COUNTS {
+            let mut sum = sum_of(&world, count).favor(Favor::Latency);
+            (0..3).for_each(|round| add_up(&world, &mut sum, round));
+            counted.wait();
+            let before = commands();
+            counted.wait();
+            (0..100).for_each(|round| add_up(&world, &mut sum, round));
+            counted.wait();
+            let asked = commands() - before;
+            // Whoever has not used a wire for a while tells the daemon that it does again.
+            assert_eq!(asked <= 40, count <= LARGEST, "{count}: {asked} commands");
+            counted.wait();
+        }
+    });
+}
+
+#[test]
+fn several_run_at_once_in_any_order_and_wait_mode() {
+    for (nodes, mode) in [(2, WaitMode::Blocking), (3, WaitMode::Adaptive), (4, WaitMode::Polling)] {
+        everybody_of(&Cluster::start(nodes, nodes as u32), nodes as u32, |world| {
+            let mut sums: Vec<_> = (1..=5).map(|count| sum_of(&world, 40 * count)).collect();
+            let size = u64::from(world.size());
+            for round in 0..50 {
+                sums.rotate_left(world.rank() as usize);
+                sums.iter_mut().for_each(|sum| sum.input_mut().fill(round));
+                let mut running = start_all(&mut sums).unwrap().with_wait_mode(mode);
+                let mut ended = Vec::new();
+                while soon(|| running.wait_some(&mut ended).unwrap()) > 0 {}
+                assert_eq!(ended.len(), 5);
+                assert!(sums.iter().all(|sum| sum.output().iter().all(|&total| total == size * round)));
+                sums.rotate_right(world.rank() as usize);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_root_that_only_sends_is_heard() {
+    let cluster = Cluster::start(2, 2);
+    everybody_of(&cluster, 2, |world| {
+        let mut bcast = world.bcast_init::<u64>(1, 0).unwrap();
+        for round in 0..500 {
+            if world.rank() == 0 {
+                bcast.output_mut()[0] = round;
+            }
+            soon(|| bcast.start().unwrap().wait().unwrap());
+            assert_eq!(bcast.output()[0], round);
+        }
+    });
+}
+
+#[test]
+fn without_wires_daemons_carry_the_messages() {
+    let plain = || Config { has_wires: false, ..config() };
+    let cluster = Cluster::start_with(3, vec![plain(), config(), plain()], |address| address);
+    everybody_of(&cluster, 3, |world| {
+        for count in COUNTS {
+            let mut sum = sum_of(&world, count);
+            (0..20).for_each(|round| add_up(&world, &mut sum, round));
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_has_started_is_not_needed_any_more() {
+    let cluster = Cluster::start(2, 2);
+    let rank = cluster.spawn(1, "stops");
+    let session = cluster.attach(0);
+    let world = session.world();
+    let (mut sum, _bcast) = (sum_of(&world, 8), world.bcast_init::<u64>(8, 0).unwrap());
+    (0..2).for_each(|round| add_up(&world, &mut sum, round));
+    rank.wait_until_stopped();
+    add_up(&world, &mut sum, 2);
+}
+
+#[test]
+fn one_that_leaves_after_a_round_has_sent_what_others_need_for_it() {
+    for _ in 0..50 {
+        let cluster = Cluster::start(2, 2);
+        let (zero, one) = pair(&cluster);
+        let (mut sum, mut other) = (sum_of(&zero.world(), 8), sum_of(&one.world(), 8));
+        for _ in 0..3 {
+            let theirs = other.start().unwrap();
+            sum.start().unwrap().wait().unwrap();
+            theirs.wait().unwrap();
+        }
+        let ours = sum.start().unwrap();
+        other.start().unwrap().wait().unwrap();
+        drop((other, one));
+        soon(|| ours.wait().unwrap());
+        let error = soon(|| sum.start().unwrap().wait().unwrap_err());
+        assert!(matches!(error, Error::PeerFreed { rank: 1 } | Error::RankLeft { rank: 1 }), "{error}");
+    }
+}
+
+#[test]
+fn whoever_fails_tells_those_who_wait_for_it() {
+    let cluster = Cluster::start(3, 3);
+    let sessions = [0, 1, 2].map(|rank| cluster.attach(rank));
+    let [mut root, mut listener, mut leaver] =
+        sessions.each_ref().map(|session| session.world().bcast_init::<u64>(8, 0).unwrap());
+    for _ in 0..3 {
+        let (one, two) = (listener.start().unwrap(), leaver.start().unwrap());
+        root.start().unwrap().wait().unwrap();
+        soon(|| one.wait().unwrap());
+        soon(|| two.wait().unwrap());
+    }
+    drop(leaver);
+    let error = soon(|| {
+        loop {
+            if let Err(error) = root.start().unwrap().wait() {
+                break error;
+            }
+        }
+    });
+    assert!(matches!(error, Error::PeerFreed { rank: 2 }), "{error}");
+    // The root has nothing to do with it any more, so nothing comes.
+    let error = soon(|| {
+        loop {
+            if let Err(error) = listener.start().unwrap().wait() {
+                break error;
+            }
+        }
+    });
+    assert!(matches!(error, Error::PeerFreed { rank: 0 }), "{error}");
+    for failed in [&mut root, &mut listener] {
+        assert!(soon(|| failed.start().unwrap().wait()).is_err(), "it never runs again");
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_is_named_also_by_those_it_sends_nothing() {
+    for role in ["adds up", "listens"] {
+        let cluster = Cluster::start(3, 3);
+        let sessions = [cluster.attach(0), cluster.attach(1)];
+        let [mut own, mut others] = sessions.each_ref().map(|session| {
+            let world = session.world();
+            (sum_of(&world, 8), world.bcast_init::<u64>(8, 0).unwrap(), world)
+        });
+        let rank = cluster.spawn(2, role);
+        let round = |(sum, bcast, world): &mut (Collective<u64>, Collective<u64>, Communicator), number: u64| {
+            if role == "listens" {
+                return bcast.start()?.wait().map(drop);
+            }
+            sum.input_mut().fill(u64::from(world.rank()) + number);
+            sum.start()?.wait().map(drop)
+        };
+        std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| {
+                let mut numbers = 0..;
+                loop {
+                    if let Err(error) = round(&mut others, numbers.next().unwrap()) {
+                        break error;
+                    }
+                }
+            });
+            let mut numbers = 0..;
+            let error = kill_amid(rank, Duration::from_millis(50), || round(&mut own, numbers.next().unwrap()));
+            assert!(matches!(error, Error::RankFailed { rank: 2 }), "{error}");
+            let error = soon(|| theirs.join().unwrap());
+            assert!(matches!(error, Error::RankFailed { rank: 2 }), "{error}");
+        });
+    }
+}
