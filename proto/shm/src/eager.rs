@@ -154,25 +154,31 @@ impl CellWord {
 }
 
 /// The sending end: what it knows of its own.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct EagerSender {
     number: u32,
     /// `taken`, when it was last looked at.
     taken_seen: u32,
-    /// Messages are parked, as if no cell was ever free.
-    is_parking: bool,
+    /// Messages that it leaves in cells: none if it parks them all.
+    cells: u32,
+}
+
+impl Default for EagerSender {
+    fn default() -> Self {
+        Self::at(0)
+    }
 }
 
 impl EagerSender {
     /// The end whose next message has this number.
     pub fn at(number: u32) -> Self {
-        Self { number, taken_seen: 0, is_parking: false }
+        Self { number, taken_seen: 0, cells: CELLS }
     }
 
     /// Messages stay in the sender's buffer until they are taken: a start copies nothing, and ends later. For receivers that look for
     /// parked messages whenever they are woken, as wires do.
     pub fn parking(self) -> Self {
-        Self { is_parking: true, ..self }
+        Self { cells: 0, ..self }
     }
 
     /// Sends the next message, as far as that is possible now.
@@ -222,14 +228,11 @@ impl EagerSender {
 
     #[inline]
     fn has_cell(&mut self, words: &EagerWords) -> bool {
-        if self.is_parking {
-            return false;
-        }
-        if self.number.wrapping_sub(self.taken_seen) >= CELLS {
+        if self.number.wrapping_sub(self.taken_seen) >= self.cells {
             // SYNC eager-taken (load): the receiver has read what was in the cell.
             self.taken_seen = words.receiver.taken.load(Ordering::Acquire);
         }
-        self.number.wrapping_sub(self.taken_seen) < CELLS
+        self.number.wrapping_sub(self.taken_seen) < self.cells
     }
 
     #[inline(always)]
@@ -254,7 +257,7 @@ impl EagerSender {
         // SYNC eager-full: the phase before `taken` here, `taken` before the phase in `EagerReceiver::start`; with both
         // fences either we see the cell that has become free, or the receiver sees that we have parked.
         fence(Ordering::SeqCst);
-        if self.is_parking {
+        if self.cells == 0 {
             memory.wake_receiver();
         }
         self.poll(memory)
