@@ -145,7 +145,10 @@ impl EagerMemory for Eager {
 }
 
 fn send_all(memory: &Eager, messages: u32) {
-    let mut sender = EagerSender::default();
+    send_all_by(EagerSender::default(), memory, messages);
+}
+
+fn send_all_by(mut sender: EagerSender, memory: &Eager, messages: u32) {
     for value in 1..=messages {
         memory.write(value);
         let mut progress = sender.start(memory);
@@ -191,6 +194,25 @@ fn tiny_messages_arrive_whole_in_order_and_wake_sleepers() {
 #[test]
 fn placed_messages_arrive_whole_in_order_and_wake_sleepers() {
     small_messages_arrive(true);
+}
+
+/// As a wire, which looks for what is parked when it is told that something is due.
+#[test]
+fn messages_of_a_sender_that_parks_are_taken_out_of_its_buffer() {
+    loom::model(|| {
+        let memory = Eager::new(false);
+        let sending = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || send_all_by(EagerSender::default().parking(), &memory, 2))
+        };
+        let mut receiver = EagerReceiver::default();
+        for value in 1..=2 {
+            memory.receiver.sleep_until(|| receiver.is_expected(&*memory));
+            assert_eq!(receiver.start(&*memory), Progress::Done);
+            assert_eq!(memory.read(), value);
+        }
+        sending.join().unwrap();
+    });
 }
 
 #[test]
