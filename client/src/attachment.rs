@@ -8,6 +8,7 @@ use std::thread;
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::control::{Attached, Reply, Request};
 use ropeway_proto::hello::VersionRange;
+use ropeway_proto::limits::WIRED_NODES_MAX;
 use ropeway_proto::{CommId, Command, Completion, Endpoint, Epoch, EventKind, JobId, Layout, Rank, Slot};
 use ropeway_shm::{Arena, ArenaSlot, ControlSegment, JobGeometry, JobSegment, RequestSlot, SegmentError};
 
@@ -143,9 +144,10 @@ impl Attachment {
         (self.local_rank(0)..self.local_rank(self.attached.local_ranks)).contains(&rank)
     }
 
-    /// On which of the job's nodes that rank lives, if the daemon has said so.
-    pub(crate) fn node_of(&self, rank: Rank) -> Option<usize> {
-        self.attached.first_ranks.partition_point(|&first| first <= rank).checked_sub(1)
+    /// On which of the job's nodes that rank lives, if they are few enough to have wires.
+    pub(crate) fn wired_node_of(&self, rank: Rank) -> Option<usize> {
+        let first_ranks = Some(&self.attached.first_ranks).filter(|nodes| nodes.len() <= WIRED_NODES_MAX)?;
+        first_ranks.partition_point(|&first| first <= rank).checked_sub(1)
     }
 
     /// Copies what another rank of this node shows.
