@@ -135,7 +135,7 @@ impl Contestant for Rates {
 const ROUNDS: i32 = 103;
 const WARMUP: u64 = 1;
 const CONTESTANTS: usize = 3;
-/// What a wire serves for sure: it may still have the channels of the last measurement.
+/// Few enough that a wire serves them beside the channels of the last measurement.
 const MESSAGES_ON_WIRE: usize = 128;
 /// Windows in a batch.
 const WINDOWS: usize = 16;

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Rank;
-use crate::limits::{MESSAGE_BYTES_MAX, RANKS_PER_JOB_MAX};
+use crate::limits::{CROSSING_MEMBERS_MAX, MESSAGE_BYTES_MAX, RANKS_PER_JOB_MAX, WIRE_BYTES_MAX};
 use crate::operator::{ElementType, Operator};
 
 /// What happens.
@@ -130,6 +130,21 @@ impl CollectiveShape {
     /// Whether elements are combined by a function of the program.
     pub fn has_user_operator(&self) -> bool {
         matches!(self.combination, Some(Combination::User { .. }))
+    }
+
+    /// Whether, after the first round, messages go straight from rank to rank: they are small, and the members few, on a node each. All
+    /// members find the same. `node_of` says where a rank lives, if that node has wires.
+    pub fn goes_straight(&self, node_of: impl Fn(Rank) -> Option<usize>) -> bool {
+        let mut nodes: Vec<_> = self.members.iter().map(|&rank| node_of(rank)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let is_each_alone = nodes.len() == self.members.len() && nodes.iter().all(Option::is_some);
+        let largest = self.counts.iter().max().map_or(0, |&count| count.saturating_mul(self.element_bytes.into()));
+        is_each_alone
+            && (2..=CROSSING_MEMBERS_MAX).contains(&self.members.len())
+            && largest <= WIRE_BYTES_MAX
+            && self.algorithm.is_none()
+            && !self.has_user_operator()
     }
 
     /// Checks what can be checked without the other members.

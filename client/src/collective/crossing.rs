@@ -4,9 +4,8 @@
 //! Schedules of daemons save messages, and combine on the way. Where messages are small and ranks few, what counts is how often somebody has to
 //! wait for another: here once. It costs (p − 1) messages of each rank, so it is for few ranks.
 
-use ropeway_proto::Rank;
-use ropeway_proto::collective::{CollectiveKind as Kind, CollectiveShape, Combination};
-use ropeway_proto::limits::{BUFFER_ALIGN, CROSSING_MEMBERS_MAX, WIRE_BYTES_MAX};
+use ropeway_proto::collective::{CollectiveKind as Kind, CollectiveShape};
+use ropeway_proto::limits::BUFFER_ALIGN;
 use ropeway_proto::operator::{ElementType, Operator};
 use ropeway_shm::JobSegment;
 
@@ -46,20 +45,6 @@ pub(super) struct Places {
     pub(super) output: u64,
     /// For operands, and for what can't come to its place before all has gone.
     pub(super) scratch: u64,
-}
-
-/// Whether a collective of this shape goes straight from rank to rank. All members find the same.
-pub(super) fn crosses(shape: &CollectiveShape, node_of: impl Fn(Rank) -> Option<usize>) -> bool {
-    let mut nodes: Vec<_> = shape.members.iter().map(|&rank| node_of(rank)).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    let is_each_alone = nodes.len() == shape.members.len() && nodes.iter().all(Option::is_some);
-    let largest = shape.counts.iter().max().map_or(0, |&count| count.saturating_mul(shape.element_bytes.into()));
-    is_each_alone
-        && (2..=CROSSING_MEMBERS_MAX).contains(&shape.members.len())
-        && largest <= WIRE_BYTES_MAX
-        && shape.algorithm.is_none()
-        && !matches!(shape.combination, Some(Combination::User { .. }))
 }
 
 /// Bytes of scratch memory that a member needs.

@@ -295,7 +295,7 @@ impl Communicator {
         let bytes =
             |elements: Range<u64>| elements.start as usize * element_bytes..elements.end as usize * element_bytes;
         let (input, output) = (bytes(input), bytes(output));
-        let does_cross = crossing::crosses(&shape, |rank| self.attachment().wired_node_of(rank));
+        let does_cross = shape.goes_straight(|rank| self.attachment().wired_node_of(rank));
         let scratch = (input.end.max(output.end) as u64).next_multiple_of(BUFFER_ALIGN);
         let scratch_bytes = if does_cross { crossing::scratch_bytes(&shape, rank) } else { 0 };
         let memory = self.attachment().allocate(scratch + scratch_bytes)?;

@@ -227,6 +227,7 @@ fn reason(error: &Error, group: &Group) -> Completion {
         Error::RankLeft { rank } => (completion::Status::RankLeft, group.rank_of(rank)),
         Error::PeerFreed { rank } => (completion::Status::PeerFreed, group.rank_of(rank)),
         Error::PeerLost { node } => (completion::Status::PeerLost, node),
+        Error::NoMemory { bytes } => return Completion { bytes, ..Completion::bare(completion::Status::NoMemory) },
         _ => (completion::Status::Cancelled, 0),
     };
     Completion { source, ..Completion::bare(status) }

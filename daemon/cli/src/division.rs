@@ -17,14 +17,22 @@ pub(crate) enum OperatorKind {
     Reproducible,
 }
 
-/// What nodes do for a call with `count` elements a vector or block, and what comes together uncombined if they can't combine. `None` if
-/// they do nothing: what goes between neighbours are messages.
+/// What nodes do for a call.
+pub(crate) struct BetweenNodes {
+    pub(crate) shape: CollectiveShape,
+    /// What comes together uncombined, if nodes can't combine.
+    pub(crate) operands: Option<Operands>,
+    /// Whether they do it in the first round only.
+    pub(crate) goes_straight: bool,
+}
+
+/// What nodes do for a call with `count` elements a vector or block. `None` if they do nothing: what goes between neighbours are messages.
 pub(crate) fn between_nodes(
     call: CollectiveCall,
     operator: OperatorKind,
     (ranks, nodes): (u32, u32),
     (count, element_bytes): (u64, u32),
-) -> Option<(CollectiveShape, Option<Operands>)> {
+) -> Option<BetweenNodes> {
     let kind = kind(call.operation)?;
     let counts = match kind {
         CollectiveKind::Barrier => Vec::new(),
@@ -46,7 +54,8 @@ pub(crate) fn between_nodes(
     };
     let places = places(ranks, nodes);
     let division = Division::new(&shape, &places).expect("nodes are numbered as they come");
-    Some((division.between(), division.operands()))
+    let goes_straight = shape.goes_straight(|rank| Some(places[rank as usize].into()));
+    Some(BetweenNodes { shape: division.between(), operands: division.operands(), goes_straight })
 }
 
 /// The node of each rank. They are dealt out in blocks, as launchers do.

@@ -7,7 +7,7 @@ use ropeway_daemon::schedules;
 use ropeway_proto::collective::CollectiveShape;
 use ropeway_schedule::{Algorithm, CostTable};
 
-use crate::division::{OperatorKind, between_nodes};
+use crate::division::{BetweenNodes, OperatorKind, between_nodes};
 use crate::failure::Failure;
 use crate::words::one_of;
 
@@ -117,7 +117,7 @@ impl CollectiveFlags {
 fn check_nodes(call: CollectiveCall, (ranks, nodes): (u32, u32), algorithm: Option<String>) -> Result<(), Failure> {
     let element_bytes = element_bytes(call) as u32;
     let between = between_nodes(call, OperatorKind::Predefined, (ranks, nodes.min(ranks)), (1, element_bytes));
-    let Some((between, _)) = between else {
+    let Some(BetweenNodes { shape: between, .. }) = between else {
         let operation = call.operation;
         return algorithm.map_or(Ok(()), |_| {
             Err(Failure::Usage(format!(

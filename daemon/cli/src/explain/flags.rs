@@ -8,7 +8,6 @@ use ropeway_bench::{CollectiveCall, Operation, Size};
 use ropeway_daemon::config::cost_table;
 use ropeway_daemon::schedules;
 use ropeway_proto::division::Operands;
-use ropeway_proto::limits::{CROSSING_MEMBERS_MAX, WIRE_BYTES_MAX};
 use ropeway_schedule::form::Form;
 use ropeway_schedule::{Algorithm, CostTable, Shape};
 
@@ -134,14 +133,15 @@ impl Flags {
         let call = CollectiveCall { root: self.root.unwrap_or(0), ..CollectiveCall::of(self.operation) };
         let operator = self.operator.unwrap_or(OperatorKind::Predefined);
         let between = between_nodes(call, operator, (self.ranks, nodes), (count, element_bytes));
-        let (shape, operands) = between.map_or_else(
-            || (call.shape(self.ranks, count as usize), None),
-            |(between, operands)| (schedules::shape(&between), operands),
+        let (shape, operands, goes_straight) = between.map_or_else(
+            || (call.shape(self.ranks, count as usize), None, false),
+            |between| (schedules::shape(&between.shape), between.operands, between.goes_straight),
         );
         let (table, costs_from) = self.table()?;
         Ok(Job {
             operation: self.operation,
-            goes_straight: self.goes_straight(nodes, bytes),
+            // Calls that name an algorithm are left to daemons.
+            goes_straight: goes_straight && self.algorithm.is_none(),
             places: places(shape.size, nodes),
             shape,
             operands,
@@ -152,16 +152,6 @@ impl Flags {
             table,
             costs_from,
         })
-    }
-
-    /// As the client library decides it, of calls that name no algorithm.
-    fn goes_straight(&self, nodes: u32, bytes: u64) -> bool {
-        !self.operation.has_neighbors()
-            && self.algorithm.is_none()
-            && nodes == self.ranks
-            && (2..=CROSSING_MEMBERS_MAX).contains(&(self.ranks as usize))
-            && bytes <= WIRE_BYTES_MAX
-            && self.operator != Some(OperatorKind::User)
     }
 
     /// The form to show, for vectors or blocks of so many elements.
