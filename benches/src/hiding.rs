@@ -155,6 +155,16 @@ impl Batches {
         &self.d_o
     }
 
+    /// The samples of a metric that is a share of communication, if there are any.
+    pub(crate) fn share(&self, metric: &str) -> Option<&[f64]> {
+        let samples = match metric {
+            "d_o" => &self.d_o,
+            "availability" => &self.availability,
+            _ => return None,
+        };
+        (!samples.is_empty()).then_some(samples)
+    }
+
     /// Name, unit and samples of each metric.
     pub(crate) fn metrics(&self) -> [(&'static str, &'static str, &[f64]); 5] {
         [

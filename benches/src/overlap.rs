@@ -10,7 +10,7 @@ use crate::bare::least;
 use crate::clock::{Span, now_ns};
 use crate::computation::Compute;
 use crate::exchange::{BARE, Exchange};
-use crate::hiding::{Communication, Hiding};
+use crate::hiding::{Batches, Communication, Hiding};
 use crate::joint::Joint;
 use crate::method::Method;
 use crate::notification::Notification;
@@ -127,19 +127,14 @@ impl Case {
         Turns { label: self.label(), notification: self.notification, hiding, communication }
     }
 
-    /// What there is to say about a metric's samples, given the floor of `d_o`.
-    fn measured(
-        &self,
-        plan: &Plan,
-        (metric, unit, samples): (&str, &str, &[f64]),
-        floor_of_d_o: Option<&Floor>,
-    ) -> Measured {
+    /// What there is to say about a metric's samples, given what hides without Ropeway.
+    fn measured(&self, plan: &Plan, (metric, unit, samples): (&str, &str, &[f64]), bare: Option<&Batches>) -> Measured {
         let common = Measured {
             mode: Some(self.mode),
             notification: Some(self.notification),
             bytes: self.bytes,
             compute: Some(self.compute),
-            floor: floor_of_d_o.filter(|_| metric == "d_o").cloned(),
+            floor: bare.and_then(|bare| bare.share(metric)).map(|share| Floor::of_share(BARE, share)),
             ..Measured::new(metric, unit, Summary::of(samples), plan.runs)
         };
         match &self.what {
@@ -209,11 +204,10 @@ fn take_turns<C: Communication>(
     }
     for (turns, case) in entrants {
         let bare = floors.iter().find(|(compute, _)| *compute == case.compute);
-        let bare = bare.map(|(_, turns)| turns.hiding.batches.d_o()).filter(|d_o| !d_o.is_empty());
-        let floor = bare.map(|d_o| Floor::of_share(BARE, d_o));
+        let bare = bare.map(|(_, turns)| &turns.hiding.batches);
         for (metric, unit, samples) in turns.hiding.batches.metrics() {
             if !samples.is_empty() {
-                let measured = case.measured(plan, (metric, unit, samples), floor.as_ref());
+                let measured = case.measured(plan, (metric, unit, samples), bare);
                 console.outcome(&turns.label, measured)?;
             }
         }

@@ -219,8 +219,8 @@ impl Attachment {
     /// The program waits, or at least looks.
     pub(crate) fn note_presence(&self) {
         self.presence.note();
-        if let Some(has_computed) = self.computing.as_ref().and_then(Computing::come) {
-            self.waiting.control.count_wait(has_computed);
+        if let Some(since) = self.computing.as_ref().and_then(Computing::come) {
+            self.waiting.control.count_wait(since);
         }
     }
 

@@ -1,13 +1,15 @@
-//! Whether a program computes between the start of a large send and a wait, which its daemon may ask: then it keeps off the program's
-//! core. Of a receive or a collective others decide when the daemon has to work, and they may compute where it would go to.
+//! Whether a program computes between the start of something large and a wait, which its daemon may ask: if the program has only sent, the
+//! daemon keeps off its core; if it has sent and received, the daemon stays there but does not yield it to the program, which would keep it.
+//! Of a receive alone others decide when the daemon has to work.
 //!
 //! A program that comes to wait some time after its last start has computed, or it has lost its core for a while. Of that only the thread's
-//! own clock knows, which is a system call to read. So it is read only for some time after somebody has come late.
+//! own clock knows, which is a system call to read. So it is read only of sends, for some time after somebody has come late.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
+use ropeway_shm::Since;
 
 /// When the program started something last.
 pub(crate) struct Computing {
@@ -16,8 +18,8 @@ pub(crate) struct Computing {
     started_ns: AtomicU64,
     /// Of the thread's clock; zero if it was not looked at.
     started_thread_ns: AtomicU64,
-    /// Something else than sends was started, too.
-    is_mixed: AtomicBool,
+    /// What has been started since it has come to wait: sends, anything else.
+    has: [AtomicBool; 2],
     /// At how many starts the thread's clock is still to be looked at.
     suspicion: AtomicU32,
 }
@@ -38,7 +40,7 @@ impl Computing {
             begin: Instant::now(),
             started_ns: zero(),
             started_thread_ns: zero(),
-            is_mixed: AtomicBool::new(false),
+            has: Default::default(),
             suspicion: AtomicU32::new(0),
         }
     }
@@ -46,7 +48,7 @@ impl Computing {
     /// Something is about to be started, with so many bytes.
     pub(crate) fn begin_start(&self, bytes: u64, is_send: bool) {
         if bytes >= LARGE_BYTES {
-            self.is_mixed.fetch_or(!is_send, Ordering::Relaxed);
+            self.has[usize::from(!is_send)].store(true, Ordering::Relaxed);
             self.started_ns.store(NOW, Ordering::Relaxed);
         }
     }
@@ -66,22 +68,24 @@ impl Computing {
         self.started_ns.store(self.now_ns(), Ordering::Relaxed);
     }
 
-    /// The program comes to wait. Whether it is known to have computed since it started something, if it has started anything.
-    pub(crate) fn come(&self) -> Option<bool> {
+    /// The program comes to wait. What it has done since it started something, if it has started anything.
+    pub(crate) fn come(&self) -> Option<Since> {
         let started_ns = self.started_ns.load(Ordering::Relaxed);
         if started_ns == 0 {
             return None;
         }
         self.started_ns.store(0, Ordering::Relaxed);
-        if self.is_mixed.swap(false, Ordering::Relaxed) {
-            return Some(false);
+        let [has_sent, has_others] = self.has.each_ref().map(|has| has.swap(false, Ordering::Relaxed));
+        if self.now_ns() - started_ns < PROMPT_NS || !has_sent {
+            return Some(Since::AtOnce);
         }
-        if self.now_ns() - started_ns < PROMPT_NS {
-            return Some(false);
+        if has_others {
+            return Some(Since::ComputedBothWays);
         }
         self.suspicion.store(SUSPICION, Ordering::Relaxed);
         let started_ns = self.started_thread_ns.load(Ordering::Relaxed);
-        Some(started_ns > 0 && now_of_thread_ns().saturating_sub(started_ns) >= PROMPT_NS)
+        let has_computed = started_ns > 0 && now_of_thread_ns().saturating_sub(started_ns) >= PROMPT_NS;
+        Some(if has_computed { Since::ComputedSending } else { Since::AtOnce })
     }
 
     fn now_ns(&self) -> u64 {
@@ -119,13 +123,14 @@ mod tests {
             act();
             computing.come()
         };
-        assert_eq!(come_after(compute), Some(false), "it may have lost the core");
-        assert_eq!(come_after(compute), Some(true));
-        assert_eq!(come_after(|| thread::sleep(LATE)), Some(false));
-        assert_eq!(come_after(compute), Some(true));
+        assert_eq!(come_after(compute), Some(Since::AtOnce), "it may have lost the core");
+        assert_eq!(come_after(compute), Some(Since::ComputedSending));
+        assert_eq!(come_after(|| thread::sleep(LATE)), Some(Since::AtOnce));
+        assert_eq!(come_after(|| ()), Some(Since::AtOnce));
+        assert_eq!(come_after(compute), Some(Since::ComputedSending));
         (0..SUSPICION).for_each(|_| start(&computing, LARGE_BYTES));
-        assert_eq!(come_after(compute), Some(false), "too long ago");
-        assert_eq!(come_after(compute), Some(true));
+        assert_eq!(come_after(compute), Some(Since::AtOnce), "too long ago");
+        assert_eq!(come_after(compute), Some(Since::ComputedSending));
     }
 
     #[test]
@@ -140,16 +145,19 @@ mod tests {
     }
 
     #[test]
-    fn who_also_receives_does_not_count() {
+    fn who_also_receives_counts_apart_and_who_only_receives_does_not() {
         let computing = Computing::new();
-        let come_after_sends_and = |is_send| {
-            start(&computing, LARGE_BYTES);
-            computing.begin_start(LARGE_BYTES, is_send);
+        let come_after = |starts: &[bool]| {
+            starts.iter().for_each(|&is_send| computing.begin_start(LARGE_BYTES, is_send));
             computing.end_start();
             compute();
             computing.come()
         };
-        assert_eq!([true, false, true].map(come_after_sends_and), [Some(false), Some(false), Some(true)]);
+        assert_eq!(come_after(&[true]), Some(Since::AtOnce), "not known yet");
+        let found = [&[true, true][..], &[true, false], &[false, true], &[false], &[true]].map(come_after);
+        use Since::{AtOnce, ComputedBothWays, ComputedSending};
+        let expected = [ComputedSending, ComputedBothWays, ComputedBothWays, AtOnce, ComputedSending];
+        assert_eq!(found, expected.map(Some));
     }
 
     #[test]

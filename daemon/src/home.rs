@@ -4,12 +4,16 @@
 //! halts. So a daemon stays on the cores of its node as long as its ranks leave them to it. But on that of a rank that computes it would
 //! have to wait for the end of a time slice, whatever arrives; then it takes any core there is. And from a rank that computes after it has
 //! started something the daemon would take the time the start is to save: the kernel wakes it on the core of who wakes it, although
-//! another one may be idle. Then it keeps off that core, until what it waits for comes from another node.
+//! another one may be idle. Then it keeps off that core, until what it waits for comes from another node. If ranks send and receive
+//! and compute meanwhile, those of other nodes most likely do the same, and there is no better core than its own: elsewhere one rank would pay for
+//! two daemons. There it sleeps rather than yields ([`idle`](crate::idle)), so it is woken at once.
 
 use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+
+use crate::habit::Habits;
 
 /// The cores of the daemon's thread.
 pub(crate) struct Home {
@@ -20,12 +24,6 @@ pub(crate) struct Home {
     computed_at: Option<Instant>,
     /// They did before this sleep.
     seem_to_compute: bool,
-    /// How often ranks have come to wait after the start of something large: at once, and after they have computed, having sent only.
-    waits: [u32; 2],
-    /// By how many the latter are more than the former, lately.
-    excess: u32,
-    /// They compute after most starts.
-    keeps_off: bool,
 }
 
 /// Where the daemon may be.
@@ -42,18 +40,12 @@ enum Place {
 pub(crate) trait Surroundings {
     /// Whether a rank computes now, or seems to.
     fn do_ranks_compute(&self) -> bool;
-    /// How often ranks have come to wait after the start of something large: at once, and after they have computed.
-    fn waits(&self) -> [u32; 2];
     /// Whether something large is to come from another node.
     fn await_large(&self) -> bool;
 }
 
 /// Who has computed comes back to it within that time, most often.
 const STAY_OUT: Duration = Duration::from_millis(100);
-/// So many waits more after computing than at once make the daemon leave; it comes back when they are as many.
-const LEAVES_AT: u32 = 3;
-/// No more count.
-const EXCESS_MAX: u32 = 8;
 const THIS_THREAD: Pid = Pid::from_raw(0);
 
 impl Home {
@@ -72,28 +64,19 @@ impl Home {
             place: Place::Anywhere,
             computed_at: None,
             seem_to_compute: false,
-            waits: [0; 2],
-            excess: 0,
-            keeps_off: false,
         })
     }
 
     /// The daemon has nothing to do, and maybe it `is_about_to_sleep`: it goes where it should be woken.
-    pub(crate) fn rest(&mut self, is_about_to_sleep: bool, now: Instant, around: &impl Surroundings) {
+    pub(crate) fn rest(&mut self, is_about_to_sleep: bool, now: Instant, habits: &Habits, around: &impl Surroundings) {
         let Some(cores) = &self.cores else { return };
-        let waits = around.waits();
-        let [at_once, late] = [0, 1].map(|index| waits[index].wrapping_sub(self.waits[index]));
-        self.waits = waits;
-        self.excess = self.excess.saturating_add(late).saturating_sub(at_once).min(EXCESS_MAX);
         // A look that does not end in sleep sees ranks between two waits.
         self.seem_to_compute = is_about_to_sleep && around.do_ranks_compute();
         let compute = self.seem_to_compute || self.computed_at.is_some_and(|at| now.duration_since(at) < STAY_OUT);
-        let keeps_off = self.excess >= LEAVES_AT || (self.keeps_off && self.excess > 0);
-        self.keeps_off = keeps_off;
-        let place = match keeps_off {
+        let place = match habits.compute_sending() {
             true if around.await_large() => Place::Anywhere,
             true => Place::Away,
-            false if compute => Place::Anywhere,
+            false if compute && !habits.compute_both_ways() => Place::Anywhere,
             false => Place::Home,
         };
         if place != self.place {
@@ -126,17 +109,12 @@ mod tests {
     #[derive(Default)]
     struct Around {
         compute: bool,
-        waits: [u32; 2],
         awaits: bool,
     }
 
     impl Surroundings for Around {
         fn do_ranks_compute(&self) -> bool {
             self.compute
-        }
-
-        fn waits(&self) -> [u32; 2] {
-            self.waits
         }
 
         fn await_large(&self) -> bool {
@@ -169,7 +147,7 @@ mod tests {
         for (ms, sleeps, compute, is_home) in steps {
             let around = Around { compute, ..Around::default() };
             home.wake(at(ms), &around);
-            home.rest(sleeps, at(ms), &around);
+            home.rest(sleeps, at(ms), &Habits::default(), &around);
             assert_eq!(cores(&allowed()), if is_home { vec![first] } else { cores(&all) }, "after {ms} ms");
         }
         sched_setaffinity(THIS_THREAD, &all).unwrap();
@@ -183,21 +161,29 @@ mod tests {
             return;
         }
         let mut home = Home::new(&[first]).unwrap();
+        let mut habits = Habits::default();
         let mut cores_after = |waits, awaits| {
-            home.rest(false, Instant::now(), &Around { waits, awaits, ..Around::default() });
+            habits.learn(waits);
+            home.rest(false, Instant::now(), &habits, &Around { awaits, ..Around::default() });
             cores(&allowed())
         };
-        assert_eq!(cores_after([0, 0], true), [first]);
-        // Not always.
-        assert_eq!(cores_after([5, 5], false), [first]);
-        assert_eq!(cores_after([6, 8], false), [first]);
-        assert_eq!(cores_after([7, 10], false), others);
-        assert_eq!(cores_after([7, 10], true), cores(&all));
-        assert_eq!(cores_after([9, 10], false), others);
-        assert_eq!(cores_after([10, 10], false), [first]);
-        // Since long.
-        assert_eq!(cores_after([10, 1000], false), others);
-        assert_eq!(cores_after([18, 1000], false), [first]);
+        assert_eq!(cores_after([0, 0, 0], true), [first]);
+        assert_eq!(cores_after([0, 5, 0], false), others);
+        assert_eq!(cores_after([0, 5, 0], true), cores(&all));
+        assert_eq!(cores_after([5, 5, 0], true), [first]);
+        sched_setaffinity(THIS_THREAD, &all).unwrap();
+    }
+
+    #[test]
+    fn it_stays_at_home_when_all_seem_to_compute() {
+        let all = allowed();
+        let [first, _, ..] = cores(&all)[..] else { return };
+        let mut home = Home::new(&[first]).unwrap();
+        let mut habits = Habits::default();
+        habits.learn([0, 0, 100]);
+        let around = Around { compute: true, ..Around::default() };
+        home.rest(true, Instant::now(), &habits, &around);
+        assert_eq!(cores(&allowed()), [first]);
         sched_setaffinity(THIS_THREAD, &all).unwrap();
     }
 
@@ -206,7 +192,9 @@ mod tests {
         let all = allowed();
         for own in [Vec::new(), cores(&all), vec![CpuSet::count() - 1]] {
             let mut home = Home::new(&own).unwrap();
-            home.rest(true, Instant::now(), &Around { waits: [0, 100], ..Around::default() });
+            let mut habits = Habits::default();
+            habits.learn([0, 100, 0]);
+            home.rest(true, Instant::now(), &habits, &Around::default());
             assert_eq!(allowed(), all);
         }
     }

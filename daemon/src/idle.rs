@@ -2,7 +2,8 @@
 //!
 //! Never a bare spin while a rank waits: on a node whose ranks fill its cores, a daemon that spins takes the time of the very
 //! rank it waits for. And no yield while ranks compute on the same core: whoever gets it then keeps it for a time slice of
-//! milliseconds, whatever arrives, where a daemon that sleeps is woken at once and preferred. But a core that nobody wants halts when
+//! milliseconds, whatever arrives, where a daemon that sleeps is woken at once and preferred. Nor to a rank that waits and will compute when it
+//! has started what comes next, which would stay where it is meanwhile. But a core that nobody wants halts when
 //! the daemon sleeps, and then it takes longer to come back than to look for some time. What is right is learnt.
 //!
 //! While all ranks sleep and something large comes slowly, there is nothing to be quick for: the daemon sleeps until a good part of it
@@ -26,6 +27,8 @@ pub(crate) enum Rest {
 pub(crate) enum Ranks {
     /// At least one waits, awake.
     Wait,
+    /// Some wait awake, or do something else. Most often they compute when they have started something large both ways.
+    ComputeMeanwhile,
     /// All sleep.
     Sleep,
     /// All sleep, and what one of them waits for is large.
@@ -111,6 +114,9 @@ impl Idle {
             return Rest::Sleep;
         }
         let ranks = ranks();
+        if ranks == Ranks::ComputeMeanwhile {
+            return Rest::Sleep;
+        }
         if ranks == Ranks::SleepLong {
             self.large_since.get_or_insert(now);
             if self.large_takes > 2 * self.yield_for {
@@ -206,6 +212,13 @@ mod tests {
             assert_eq!(day.at(61, 3, ranks), Rest::None);
             assert_eq!(day.at(62, 0, ranks), Rest::Yield);
         }
+    }
+
+    #[test]
+    fn ranks_that_start_and_then_compute_are_not_yielded_to() {
+        let mut day = Day::new();
+        assert_eq!(day.at(0, 1, Ranks::ComputeMeanwhile), Rest::None);
+        assert_eq!(day.at(1, 0, Ranks::ComputeMeanwhile), Rest::Sleep);
     }
 
     #[test]

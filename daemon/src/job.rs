@@ -552,8 +552,8 @@ impl Job {
         self.ports.iter().filter_map(|port| port.attached.as_ref()).any(|attached| attached.control.is_waiting())
     }
 
-    /// How often each of the attached ranks has come to wait at once, and after it has computed.
-    pub(crate) fn waits(&self) -> impl Iterator<Item = [u32; 2]> + '_ {
+    /// How often each of the attached ranks has come to wait, by what it has done since it started something large.
+    pub(crate) fn waits(&self) -> impl Iterator<Item = [u32; 3]> + '_ {
         self.ports.iter().filter_map(|port| port.attached.as_ref()).map(|attached| attached.control.waits())
     }
 

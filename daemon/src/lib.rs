@@ -28,6 +28,7 @@ mod conductor;
 pub mod config;
 pub mod device;
 pub mod embed;
+mod habit;
 mod home;
 mod idle;
 mod job;

@@ -22,6 +22,7 @@ use slab::Slab;
 use crate::client::Client;
 use crate::config::Config;
 use crate::device::{Device, ShmDevice};
+use crate::habit::Habits;
 use crate::home::{Home, Surroundings};
 use crate::idle::{Idle, Ranks, Rest};
 use crate::job::Job;
@@ -172,6 +173,7 @@ impl Server {
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
         let mut home = Home::new(&self.config.cores)?;
+        let mut habits = Habits::default();
         let mut cycles = 0;
         while !self.is_stopping {
             let now = Instant::now();
@@ -181,12 +183,16 @@ impl Server {
                 self.tell_counted();
             }
             cycles += 1;
-            let rest = self.idle.after(work, now, || match ranks(&self.jobs) {
-                Ranks::Sleep if self.links.await_large() => Ranks::SleepLong,
-                other => other,
+            let rest = self.idle.after(work, now, || {
+                habits.learn(waits(&self.jobs));
+                match ranks(&self.jobs) {
+                    Ranks::Sleep if self.links.await_large() => Ranks::SleepLong,
+                    Ranks::Wait | Ranks::Compute if habits.compute_both_ways() => Ranks::ComputeMeanwhile,
+                    other => other,
+                }
             });
             if rest != Rest::None {
-                home.rest(rest == Rest::Sleep, now, self);
+                home.rest(rest == Rest::Sleep, now, &habits, self);
                 self.tell_core();
             }
             match rest {
@@ -409,11 +415,6 @@ impl Surroundings for Server {
         ranks(&self.jobs) == Ranks::Compute
     }
 
-    fn waits(&self) -> [u32; 2] {
-        let waits = self.jobs.values().flat_map(Job::waits);
-        waits.fold([0; 2], |sums, waits| [0, 1].map(|index| u32::wrapping_add(sums[index], waits[index])))
-    }
-
     fn await_large(&self) -> bool {
         self.links.await_large()
     }
@@ -428,6 +429,12 @@ fn ranks(jobs: &Jobs) -> Ranks {
     } else {
         Ranks::Compute
     }
+}
+
+/// How often they have come to wait after the start of something large.
+fn waits(jobs: &Jobs) -> [u32; 3] {
+    let waits = jobs.values().flat_map(Job::waits);
+    waits.fold([0; 3], |sums, waits| [0, 1, 2].map(|index| u32::wrapping_add(sums[index], waits[index])))
 }
 
 impl Drop for Server {

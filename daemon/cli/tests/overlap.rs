@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
+use serde_json::Value;
 use tool::{has_namespaces, records, ropeway, stderr, stdout, table_rows};
 
 /// A benchmark that does not take long.
@@ -36,6 +37,11 @@ fn overlap_is_measured_on_all_sides_with_both_kinds_of_computation() {
     }
 }
 
+/// Whether a record is of a metric that sockets and threads have too.
+fn is_share(record: &Value) -> bool {
+    record["metric"] == "d_o" || record["metric"] == "availability"
+}
+
 #[test]
 fn what_hides_between_nodes_stands_beside_what_hides_without_ropeway() {
     let args = ["overlap", "--sizes", "1,8K", "-n", "3", "--progress", "both"];
@@ -43,7 +49,7 @@ fn what_hides_between_nodes_stands_beside_what_hides_without_ropeway() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let mut floors = BTreeMap::new();
     for record in records(&output) {
-        if record["metric"] != "d_o" {
+        if !is_share(&record) {
             assert_eq!(record.get("floor"), None, "{record}");
             continue;
         }
@@ -51,10 +57,10 @@ fn what_hides_between_nodes_stands_beside_what_hides_without_ropeway() {
         let floor = record["floor"].as_f64().unwrap();
         assert!(floor < 10.0, "{record}");
         // Measured once, whatever kind of messages it is beside.
-        let case = ["bytes", "side", "compute"].map(|key| record[key].to_string());
+        let case = ["metric", "bytes", "side", "compute"].map(|key| record[key].to_string());
         assert_eq!(*floors.entry(case).or_insert(floor), floor, "{record}");
     }
-    assert_eq!(floors.len(), 2 * 3 * 2);
+    assert_eq!(floors.len(), 2 * 2 * 3 * 2);
     let output = bench(&args);
     assert!(records(&output).iter().all(|record| record.get("floor").is_none()), "{}", stdout(&output));
 }
@@ -69,9 +75,9 @@ fn what_hides_of_collectives_stands_beside_what_hides_without_ropeway() {
             records(&output).into_iter().partition(|record| record.get("floor").is_some());
         let rows: BTreeSet<_> =
             with.iter().map(|record| ["metric", "op", "compute"].map(|key| record[key].to_string())).collect();
-        assert_eq!((with.len(), rows.len(), without.len()), (3 * 2, 3 * 2, 3 * 2 * 4 + 2 * 5));
+        assert_eq!((with.len(), rows.len(), without.len()), (3 * 2 * 2, 3 * 2 * 2, 3 * 2 * 3 + 2 * 5));
         for record in with {
-            assert_eq!((&record["metric"], &record["floor_name"]), (&"d_o".into(), &"sockets and threads".into()));
+            assert!(is_share(&record) && record["floor_name"] == "sockets and threads", "{record}");
             assert!(record["floor"].as_f64().unwrap() < 10.0 && record.get("ratio").is_none(), "{record}");
         }
     }
@@ -206,7 +212,7 @@ fn overlap_in_namespaces_comes_with_its_line_rate() {
         match record["metric"].as_str().unwrap() {
             "t_y" => assert_eq!((&record["floor_name"], &record["floor"]), (&"line rate".into(), &1000.0.into())),
             // It has to cross the same line.
-            "d_o" => assert_eq!(record["floor_name"], "sockets and threads"),
+            "d_o" | "availability" => assert_eq!(record["floor_name"], "sockets and threads"),
             _ => assert_eq!(record.get("floor"), None, "{record}"),
         }
     }
@@ -214,12 +220,13 @@ fn overlap_in_namespaces_comes_with_its_line_rate() {
     let output = bench(&[&["overlap"][..], &of].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     for record in records(&output) {
-        assert_eq!(record.get("floor_name").is_some(), record["metric"] == "d_o", "{record}");
+        assert_eq!(record.get("floor_name").is_some(), is_share(&record), "{record}");
     }
     let line = ["--nodes", "2", "--netns", "--rate", "1gbit", "--sizes", "8K", "--mode", "persistent"];
     let short = ["--runs", "1", "--iters", "1", "--warmup", "1", "--quiet"];
     let table = stdout(&ropeway(&[&["bench", "overlap"], &line[..], &short].concat()).output().unwrap());
-    for column in ["floor of d_o", "floor of t_y", "sockets and threads", "line rate: t_y is "] {
+    for column in ["floor of d_o", "floor of availability", "floor of t_y", "sockets and threads", "line rate: t_y is "]
+    {
         assert!(table.contains(column), "{table}");
     }
 }

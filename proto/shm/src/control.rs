@@ -23,8 +23,20 @@ struct Content {
 struct Awake {
     /// How many of its threads wait: whether anybody would notice that the daemon is quick.
     waiting: AtomicU32,
-    /// How often it has come to wait after the start of something large: at once, and after it has computed, if it has only sent.
-    waits: [AtomicU32; 2],
+    /// How often it has come to wait after the start of something large, by what it has done since.
+    waits: [AtomicU32; 3],
+}
+
+/// What a program has done since it started something large, as it comes to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Since {
+    /// Nothing that is known of.
+    AtOnce,
+    /// It has computed, and has only sent.
+    ComputedSending,
+    /// Most likely it has computed, and it has not only sent.
+    ComputedBothWays,
 }
 
 const BYTES: u64 = (size_of::<Content>() as u64).next_multiple_of(4096);
@@ -87,12 +99,12 @@ impl ControlSegment {
     }
 
     /// The client has come to wait after a start.
-    pub fn count_wait(&self, has_computed: bool) {
-        self.content().awake.waits[usize::from(has_computed)].fetch_add(1, Ordering::Relaxed);
+    pub fn count_wait(&self, since: Since) {
+        self.content().awake.waits[since as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often it has, modulo 2³²: at once, and after it has computed. A hint too.
-    pub fn waits(&self) -> [u32; 2] {
+    /// How often it has, modulo 2³², in the order of [`Since`]. A hint too.
+    pub fn waits(&self) -> [u32; 3] {
         self.content().awake.waits.each_ref().map(|waits| waits.load(Ordering::Relaxed))
     }
 
