@@ -155,14 +155,11 @@ impl Batches {
         &self.d_o
     }
 
-    /// The samples of a metric that is a share of communication, if there are any.
+    /// The samples of this metric, if it is a share of communication and there are any.
     pub(crate) fn share(&self, metric: &str) -> Option<&[f64]> {
-        let samples = match metric {
-            "d_o" => &self.d_o,
-            "availability" => &self.availability,
-            _ => return None,
-        };
-        (!samples.is_empty()).then_some(samples)
+        let is_wanted =
+            |&(name, unit, samples): &(&str, &str, &[f64])| name == metric && unit == "ratio" && !samples.is_empty();
+        self.metrics().into_iter().find(is_wanted).map(|(_, _, samples)| samples)
     }
 
     /// Name, unit and samples of each metric.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
-use ropeway_shm::Since;
+use ropeway_shm::SinceStart;
 
 /// When the program started something last.
 pub(crate) struct Computing {
@@ -18,8 +18,10 @@ pub(crate) struct Computing {
     started_ns: AtomicU64,
     /// Of the thread's clock; zero if it was not looked at.
     started_thread_ns: AtomicU64,
-    /// What has been started since it has come to wait: sends, anything else.
-    has: [AtomicBool; 2],
+    /// Sends were started since it has come to wait.
+    has_sent: AtomicBool,
+    /// Something else was.
+    has_others: AtomicBool,
     /// At how many starts the thread's clock is still to be looked at.
     suspicion: AtomicU32,
 }
@@ -40,7 +42,8 @@ impl Computing {
             begin: Instant::now(),
             started_ns: zero(),
             started_thread_ns: zero(),
-            has: Default::default(),
+            has_sent: AtomicBool::new(false),
+            has_others: AtomicBool::new(false),
             suspicion: AtomicU32::new(0),
         }
     }
@@ -48,7 +51,8 @@ impl Computing {
     /// Something is about to be started, with so many bytes.
     pub(crate) fn begin_start(&self, bytes: u64, is_send: bool) {
         if bytes >= LARGE_BYTES {
-            self.has[usize::from(!is_send)].store(true, Ordering::Relaxed);
+            let has = if is_send { &self.has_sent } else { &self.has_others };
+            has.store(true, Ordering::Relaxed);
             self.started_ns.store(NOW, Ordering::Relaxed);
         }
     }
@@ -69,23 +73,23 @@ impl Computing {
     }
 
     /// The program comes to wait. What it has done since it started something, if it has started anything.
-    pub(crate) fn come(&self) -> Option<Since> {
+    pub(crate) fn come(&self) -> Option<SinceStart> {
         let started_ns = self.started_ns.load(Ordering::Relaxed);
         if started_ns == 0 {
             return None;
         }
         self.started_ns.store(0, Ordering::Relaxed);
-        let [has_sent, has_others] = self.has.each_ref().map(|has| has.swap(false, Ordering::Relaxed));
+        let [has_sent, has_others] = [&self.has_sent, &self.has_others].map(|has| has.swap(false, Ordering::Relaxed));
         if self.now_ns() - started_ns < PROMPT_NS || !has_sent {
-            return Some(Since::AtOnce);
+            return Some(SinceStart::AtOnce);
         }
         if has_others {
-            return Some(Since::ComputedBothWays);
+            return Some(SinceStart::ComputedBothWays);
         }
         self.suspicion.store(SUSPICION, Ordering::Relaxed);
         let started_ns = self.started_thread_ns.load(Ordering::Relaxed);
         let has_computed = started_ns > 0 && now_of_thread_ns().saturating_sub(started_ns) >= PROMPT_NS;
-        Some(if has_computed { Since::ComputedSending } else { Since::AtOnce })
+        Some(if has_computed { SinceStart::ComputedSending } else { SinceStart::AtOnce })
     }
 
     fn now_ns(&self) -> u64 {
@@ -123,14 +127,14 @@ mod tests {
             act();
             computing.come()
         };
-        assert_eq!(come_after(compute), Some(Since::AtOnce), "it may have lost the core");
-        assert_eq!(come_after(compute), Some(Since::ComputedSending));
-        assert_eq!(come_after(|| thread::sleep(LATE)), Some(Since::AtOnce));
-        assert_eq!(come_after(|| ()), Some(Since::AtOnce));
-        assert_eq!(come_after(compute), Some(Since::ComputedSending));
+        assert_eq!(come_after(compute), Some(SinceStart::AtOnce), "it may have lost the core");
+        assert_eq!(come_after(compute), Some(SinceStart::ComputedSending));
+        assert_eq!(come_after(|| thread::sleep(LATE)), Some(SinceStart::AtOnce));
+        assert_eq!(come_after(|| ()), Some(SinceStart::AtOnce));
+        assert_eq!(come_after(compute), Some(SinceStart::ComputedSending));
         (0..SUSPICION).for_each(|_| start(&computing, LARGE_BYTES));
-        assert_eq!(come_after(compute), Some(Since::AtOnce), "too long ago");
-        assert_eq!(come_after(compute), Some(Since::ComputedSending));
+        assert_eq!(come_after(compute), Some(SinceStart::AtOnce), "too long ago");
+        assert_eq!(come_after(compute), Some(SinceStart::ComputedSending));
     }
 
     #[test]
@@ -153,9 +157,9 @@ mod tests {
             compute();
             computing.come()
         };
-        assert_eq!(come_after(&[true]), Some(Since::AtOnce), "not known yet");
+        assert_eq!(come_after(&[true]), Some(SinceStart::AtOnce), "not known yet");
         let found = [&[true, true][..], &[true, false], &[false, true], &[false], &[true]].map(come_after);
-        use Since::{AtOnce, ComputedBothWays, ComputedSending};
+        use SinceStart::{AtOnce, ComputedBothWays, ComputedSending};
         let expected = [ComputedSending, ComputedBothWays, ComputedBothWays, AtOnce, ComputedSending];
         assert_eq!(found, expected.map(Some));
     }

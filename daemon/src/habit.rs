@@ -1,7 +1,7 @@
 //! What ranks do most of the time once they have started something large.
 
 #[cfg(doc)]
-use ropeway_shm::Since;
+use ropeway_shm::SinceStart;
 
 /// What has been learnt of ranks.
 #[derive(Default)]
@@ -25,7 +25,7 @@ const BEGINS_AT: u32 = 3;
 const EXCESS_MAX: u32 = 8;
 
 impl Habits {
-    /// Takes note of how often ranks have come to wait by now, in the order of [`Since`].
+    /// Takes note of how often ranks have come to wait by now, in the order of [`SinceStart`].
     pub(crate) fn learn(&mut self, [at_once, sending, both_ways]: [u32; 3]) {
         self.sending.learn([at_once.wrapping_add(both_ways), sending]);
         self.both_ways.learn([at_once.wrapping_add(sending), both_ways]);

@@ -30,7 +30,7 @@ struct Awake {
 /// What a program has done since it started something large, as it comes to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Since {
+pub enum SinceStart {
     /// Nothing that is known of.
     AtOnce,
     /// It has computed, and has only sent.
@@ -99,11 +99,11 @@ impl ControlSegment {
     }
 
     /// The client has come to wait after a start.
-    pub fn count_wait(&self, since: Since) {
+    pub fn count_wait(&self, since: SinceStart) {
         self.content().awake.waits[since as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often it has, modulo 2³², in the order of [`Since`]. A hint too.
+    /// How often it has, modulo 2³², in the order of [`SinceStart`]. A hint too.
     pub fn waits(&self) -> [u32; 3] {
         self.content().awake.waits.each_ref().map(|waits| waits.load(Ordering::Relaxed))
     }

@@ -72,7 +72,7 @@ pub use self::{
     arena::{Arena, ArenaFull, ArenaSlot},
     channel::{Channel, EndOfChannel, OpenChannel, Thresholds},
     combine::combine,
-    control::{Consumer, ControlSegment, Producer, Since},
+    control::{Consumer, ControlSegment, Producer, SinceStart},
     counters::{Counter, Counters},
     event_log::EventLog,
     job::{JobGeometry, JobSegment, OutOfBounds},

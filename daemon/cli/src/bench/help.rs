@@ -196,7 +196,7 @@ measured have no R.",
 that keeps the core busy, and one that sleeps. Between nodes the floor of what messages hide (d_o) is what a bare TCP connection
 hides, with a thread that sends and one that receives; the floor of their time (t_y) is the line's rate, if --rate sets one.
 Availability, the share of the processor that is left to who computes for longer than communication takes, has the same floor: what is
-missing of it goes to the kernel and the line, and can't hide.
+missing of it goes to the kernel, the line and those threads.
 With one rank a node, as with -n 4 --nodes 4, collectives have such floors too: a thread of each rank that does the same
 over bare connections to all others, moving no more than has to be moved. Those with several ranks a node have none, because
 these share memory, and neither have barrier, bcast, reduce, scan and exscan, because what is best of them depends on the size, nor
