@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One call is too short for the clock, so as many collectives as memory allows are started in a row; everything that waits for
-//! somebody is done in between. The last to come also does the work, as far as that is little.
+//! somebody is done in between. The last to come also does the least work, and tells the daemon of much.
 
 use std::fmt;
 use std::time::Instant;

@@ -16,7 +16,7 @@ use crate::Error;
 use crate::combiner::Combiner;
 use crate::commands::{Commands, Entry};
 use crate::communicator::Share;
-use crate::computing::Computing;
+use crate::computing::{Computing, Ways};
 use crate::control::{ControlSocket, io_error, unexpected};
 use crate::log::Log;
 use crate::memory::Memory;
@@ -226,9 +226,9 @@ impl Attachment {
 
     /// The program is about to start something that the daemon has to do, with so many bytes.
     #[inline]
-    pub(crate) fn begin_start(&self, bytes: u64, is_send: bool) {
+    pub(crate) fn begin_start(&self, bytes: u64, ways: Ways) {
         if let Some(computing) = &self.computing {
-            computing.begin_start(bytes, is_send);
+            computing.begin_start(bytes, ways);
         }
     }
 

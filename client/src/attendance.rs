@@ -50,7 +50,7 @@ impl Attendance {
             Arrival::Passed => return Ok(Started::NeedsCopy),
             Arrival::Pending | Arrival::HasWork => {}
         }
-        let is_prompt = self.meeting.is_small() || self.habit.begin(presence, favor);
+        let is_prompt = !self.meeting.has_much_work() || self.habit.begin(presence, favor);
         let is_left = arrival == Arrival::HasWork && !is_prompt && !self.meeting.is_watched();
         Ok(if is_left { Started::NeedsCopy } else { Started::Pending })
     }
@@ -101,7 +101,7 @@ impl Attendance {
 
     /// The program begins to wait. Little work needs no helpers.
     pub(crate) fn begin_wait(&mut self, presence: &Presence) {
-        if !self.meeting.is_small() {
+        if self.meeting.has_much_work() {
             self.habit.learn(presence);
             self.meeting.watch();
             self.is_watching = true;

@@ -3,7 +3,7 @@
 //! Of a receive alone others decide when the daemon has to work.
 //!
 //! A program that comes to wait some time after its last start has computed, or it has lost its core for a while. Of that only the thread's
-//! own clock knows, which is a system call to read. So it is read only of sends, for some time after somebody has come late.
+//! own clock knows, which is a system call to read. So it is read only where something is sent, for some time after somebody has come late.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -24,6 +24,17 @@ pub(crate) struct Computing {
     has_others: AtomicBool,
     /// At how many starts the thread's clock is still to be looked at.
     suspicion: AtomicU32,
+}
+
+/// Where the data goes of what is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ways {
+    /// To others only.
+    Out,
+    /// To others and from them, as in a collective.
+    Both,
+    /// Most likely not to others.
+    Other,
 }
 
 /// Not known yet, but not zero.
@@ -49,10 +60,14 @@ impl Computing {
     }
 
     /// Something is about to be started, with so many bytes.
-    pub(crate) fn begin_start(&self, bytes: u64, is_send: bool) {
+    pub(crate) fn begin_start(&self, bytes: u64, ways: Ways) {
         if bytes >= LARGE_BYTES {
-            let has = if is_send { &self.has_sent } else { &self.has_others };
-            has.store(true, Ordering::Relaxed);
+            if ways != Ways::Other {
+                self.has_sent.store(true, Ordering::Relaxed);
+            }
+            if ways != Ways::Out {
+                self.has_others.store(true, Ordering::Relaxed);
+            }
             self.started_ns.store(NOW, Ordering::Relaxed);
         }
     }
@@ -83,13 +98,14 @@ impl Computing {
         if self.now_ns() - started_ns < PROMPT_NS || !has_sent {
             return Some(SinceStart::AtOnce);
         }
-        if has_others {
-            return Some(SinceStart::ComputedBothWays);
-        }
         self.suspicion.store(SUSPICION, Ordering::Relaxed);
         let started_ns = self.started_thread_ns.load(Ordering::Relaxed);
         let has_computed = started_ns > 0 && now_of_thread_ns().saturating_sub(started_ns) >= PROMPT_NS;
-        Some(if has_computed { SinceStart::ComputedSending } else { SinceStart::AtOnce })
+        Some(match has_computed {
+            true if has_others => SinceStart::ComputedBothWays,
+            true => SinceStart::ComputedSending,
+            false => SinceStart::AtOnce,
+        })
     }
 
     fn now_ns(&self) -> u64 {
@@ -115,7 +131,7 @@ mod tests {
     }
 
     fn start(computing: &Computing, bytes: u64) {
-        computing.begin_start(bytes, true);
+        computing.begin_start(bytes, Ways::Out);
         computing.end_start();
     }
 
@@ -151,16 +167,16 @@ mod tests {
     #[test]
     fn who_also_receives_counts_apart_and_who_only_receives_does_not() {
         let computing = Computing::new();
-        let come_after = |starts: &[bool]| {
-            starts.iter().for_each(|&is_send| computing.begin_start(LARGE_BYTES, is_send));
+        let come_after = |starts: &[Ways]| {
+            starts.iter().for_each(|&ways| computing.begin_start(LARGE_BYTES, ways));
             computing.end_start();
             compute();
             computing.come()
         };
-        assert_eq!(come_after(&[true]), Some(SinceStart::AtOnce), "not known yet");
-        let found = [&[true, true][..], &[true, false], &[false, true], &[false], &[true]].map(come_after);
-        use SinceStart::{AtOnce, ComputedBothWays, ComputedSending};
-        let expected = [ComputedSending, ComputedBothWays, ComputedBothWays, AtOnce, ComputedSending];
+        use {SinceStart::*, Ways::*};
+        assert_eq!(come_after(&[Out]), Some(AtOnce), "not known yet");
+        let found = [&[Out, Out][..], &[Out, Other], &[Other, Out], &[Both], &[Other], &[Out]].map(come_after);
+        let expected = [ComputedSending, ComputedBothWays, ComputedBothWays, ComputedBothWays, AtOnce, ComputedSending];
         assert_eq!(found, expected.map(Some));
     }
 

@@ -8,6 +8,7 @@
 //! | `server` | the duty cycle: commands → devices → completions → idle |
 //! | `home` | on which cores it is, if nodes share a machine |
 //! | `idle` | what a cycle without work does: yield, then sleep |
+//! | `priority` | when it goes before the ranks |
 //! | `conductor` | control sockets: jobs are created, clients attach, detach, die |
 //! | `client` | one control connection |
 //! | `job` | an engine, its segment, its ranks' rings |
@@ -35,6 +36,7 @@ mod job;
 mod link;
 mod log;
 mod meetings;
+mod priority;
 pub mod schedules;
 mod server;
 mod service;

@@ -28,6 +28,7 @@ use crate::idle::{Idle, Ranks, Rest};
 use crate::job::Job;
 use crate::link::{Links, SelfTraffic};
 use crate::log::{Awake, Log};
+use crate::priority::Priority;
 
 /// All jobs on this node.
 pub(crate) type Jobs = HashMap<JobId, Job>;
@@ -173,7 +174,7 @@ impl Server {
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
         let mut home = Home::new(&self.config.cores)?;
-        let mut habits = Habits::default();
+        let (mut habits, mut priority) = (Habits::default(), Priority::new());
         let mut cycles = 0;
         while !self.is_stopping {
             let now = Instant::now();
@@ -192,6 +193,7 @@ impl Server {
                 }
             });
             if rest != Rest::None {
+                priority.go_first(habits.compute_both_ways());
                 home.rest(rest == Rest::Sleep, now, &habits, self);
                 self.tell_core();
             }

@@ -1,11 +1,13 @@
 //! How an operation begins: where its start goes, and what the daemon has to be told.
 
 use ropeway_proto::{Command, End, Epoch, EventKind, Slot, completion};
+use ropeway_shm::ArenaSlot;
 
 use super::{Operation, Run};
 use crate::Error;
 use crate::attendance::Attendance;
 use crate::commands::Entry;
+use crate::computing::Ways;
 use crate::direct::{DirectEnd, Started};
 use crate::log;
 use crate::terms::Terms;
@@ -14,7 +16,7 @@ impl Operation {
     /// Begins an operation and returns the entry that tells the daemon. The caller publishes it, or calls `retract`.
     pub(crate) fn stage(&mut self, command: impl FnOnce(Slot, Epoch) -> Command) -> Entry {
         self.enter(Run::Daemon);
-        self.attachment.begin_start(self.terms.capacity(), matches!(self.terms, Terms::Send { .. }));
+        self.note_start();
         self.epoch = self.epoch.wrapping_add(1);
         let command = command(self.slot, self.epoch);
         if let Command::Send { endpoint, .. } = &command {
@@ -26,6 +28,16 @@ impl Operation {
             self.attachment.log().end(self.begun, || registration);
         }
         command.encode()
+    }
+
+    /// The daemon is to move something.
+    fn note_start(&self) {
+        let (bytes, ways) = match self.terms {
+            Terms::Send { bytes, .. } => (bytes, Ways::Out),
+            Terms::Collective => (self.memory().map_or(0, ArenaSlot::bytes), Ways::Both),
+            _ => (self.terms.capacity(), Ways::Other),
+        };
+        self.attachment.begin_start(bytes, ways);
     }
 
     /// Begins an operation.
@@ -129,7 +141,10 @@ impl Operation {
         self.enter(Run::Meeting);
         match self.attendance.as_mut()?.start(self.attachment.presence(), self.favor) {
             Ok(Started::Pending) => {}
-            Ok(Started::NeedsCopy) => return Some(Command::Move { slot: self.slot }.encode()),
+            Ok(Started::NeedsCopy) => {
+                self.note_start();
+                return Some(Command::Move { slot: self.slot }.encode());
+            }
             Ok(Started::Done) => self.run = Run::Ended(completion::Status::Success),
             // `take_outcome` finds out why.
             Err(_) => {}

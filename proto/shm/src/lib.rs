@@ -81,7 +81,6 @@ pub use self::{
     post_area::PostLane,
     segment::{Segment, SegmentError},
     share::own_buffers,
-    stage::SMALL_WORK_BYTES,
     user_function::UserFunction,
     vectored::{Gather, Scatter, set_receive_low_water},
     wire::{Received, Sent, Traffic, Wire, WireChannels},

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! All buffers lie in the segment, so anybody can do anybody's part once everybody has come. A round's work is cut into
-//! pieces, which are dealt out by counters. Little work is one piece, which the last to come does at once. Of more, those
-//! who wait take pieces, and the daemon if nobody does. Whoever finishes the last piece ends the round for all. So nobody who
+//! pieces, which are dealt out by counters. Slight work is one piece, which the last to come does at once. Of more, those
+//! who wait take pieces, so that a start takes the same time whatever there is to do; and if it is much and nobody waits,
+//! the daemon does. Whoever finishes the last piece ends the round for all. So nobody who
 //! has come is needed any more, be it computing, asleep or stopped; but who is stopped with a piece in hand, which he took while he waited
 //! or tested or which his start had to do, holds up that round until he goes on or is gone.
 //!
@@ -40,7 +41,7 @@ use crate::relay_area::{RelayArea, Relayed};
 use crate::request::RequestSlot;
 use crate::round::{RoundWords, SECTIONS};
 use crate::share;
-use crate::stage::Stage;
+use crate::stage::{Stage, Weight};
 use crate::user_function::UserFunction;
 
 #[repr(C)]
@@ -88,8 +89,8 @@ pub struct Meeting {
     opener: Option<u32>,
     slots: Vec<NonNull<RequestSlot>>,
     places: Vec<(u32, Slot)>,
-    /// Whoever comes last may do all there is, at once.
-    is_small: bool,
+    /// Of a round. What may need the daemon is much.
+    weight: Weight,
     /// The members' numbers, ascending.
     ranks: Vec<u32>,
     /// Where small broadcasts go through.
@@ -117,7 +118,7 @@ unsafe impl Sync for Meeting {}
 pub enum Arrival {
     /// The round is over.
     Done,
-    /// It goes on: others have not come, or are at work.
+    /// It goes on: others have not come, or are at work, or little is left to do, for whoever waits first.
     Pending,
     /// Everybody has come, and there is more work than one should do who may have better to do.
     HasWork,
@@ -187,7 +188,7 @@ impl Meeting {
         let plan: MeetingPlan = serde_json::from_slice(&description).ok()?;
         let meeting = Self::on(job, block, (&plan, description.len()), &places?, function)?;
         // Any member does work on all members' buffers: each page it touches for the first time would cost as much as the work.
-        let large = meeting.stages.iter().filter(|stage| !stage.is_small());
+        let large = meeting.stages.iter().filter(|stage| stage.weight > Weight::Slight);
         large.for_each(|stage| stage.share.populate(job));
         Some(meeting)
     }
@@ -214,12 +215,18 @@ impl Meeting {
             let function = Arc::new(Mutex::new(function));
             shares.iter_mut().for_each(|share| share.set_function(&function));
         }
-        let stages: Vec<_> = shares.into_iter().map(Stage::new).collect::<Option<_>>()?;
         let has_user_operator = plan.members.first()?.shape.has_user_operator();
+        let stages: Vec<_> =
+            shares.into_iter().map(|share| Stage::new(share, has_user_operator)).collect::<Option<_>>()?;
+        let weight = match stages.iter().map(|stage| stage.weight).max()? {
+            _ if has_user_operator => Weight::Much,
+            Weight::Little if plan.span.is_some() => Weight::Much,
+            weight => weight,
+        };
         Some(Self {
             words: NonNull::from(words),
             members: NonNull::from(lines),
-            is_small: !has_user_operator && stages.iter().all(Stage::is_small),
+            weight,
             stages,
             opener: plan.span.as_ref().and_then(|span| share::opener(&plan.members, span)),
             slots: slots?,
@@ -236,9 +243,9 @@ impl Meeting {
         self.block
     }
 
-    /// Whether there is so little work that members who wait are never needed for it.
-    pub fn is_small(&self) -> bool {
-        self.is_small
+    /// Whether there is so much work that the daemon may have to do it.
+    pub fn has_much_work(&self) -> bool {
+        self.weight == Weight::Much
     }
 
     /// Whether there are members on other nodes.
@@ -272,12 +279,20 @@ impl Meeting {
         self.slots.len() as u64 + u64::from(self.opener.is_some())
     }
 
-    fn begin_stage(&self, member: u32, round: u32, stage: usize) -> Arrival {
-        if self.stages[stage].is_small() {
-            return self.do_all(member, round, stage);
+    /// Everybody this stage needs has come.
+    fn begin_stage(&self, member: u32, round: u32, index: usize) -> Arrival {
+        let stage = &self.stages[index];
+        let at_once = if member == NOBODY { Weight::Little } else { Weight::Slight };
+        if stage.weight <= at_once && stage.share.is_doable() {
+            return self.do_all(member, round, index);
         }
-        self.open_stage(round, stage);
-        Arrival::HasWork
+        self.words().rounds.open(self.stage_number(round, index), stage.pieces);
+        if stage.weight == Weight::Little && index + 1 < self.stages.len() {
+            // The daemon has to be told in any case, so nobody else need be woken.
+            return Arrival::Passed;
+        }
+        self.wake_all();
+        if stage.weight == Weight::Little { Arrival::Pending } else { Arrival::HasWork }
     }
 
     /// Arrives for a member that has started its first round without knowing of the meeting. The daemon's part.
@@ -369,13 +384,7 @@ impl Meeting {
     /// Whether the round has pieces nobody has taken, and this process may.
     #[inline]
     pub fn has_pieces(&self, round: u32) -> bool {
-        !self.is_small && self.doable_stage(round).is_some()
-    }
-
-    /// Has a stage's pieces dealt out.
-    fn open_stage(&self, round: u32, stage: usize) {
-        self.words().rounds.open(self.stage_number(round, stage), self.stages[stage].pieces);
-        self.wake_all();
+        self.weight > Weight::Slight && self.doable_stage(round).is_some()
     }
 
     /// The stage of the round that has pieces nobody has taken.

@@ -69,8 +69,7 @@ enum Act {
 /// Copies of so much leave nothing in the caches for those who read the results, and go past them: a third faster then, and a third
 /// slower, with reading, if there is less.
 const STREAMED_BYTES_MIN: u64 = 64 << 20;
-/// Of more than so much, memory is busy enough without being asked for all of it beforehand.
-const PREFETCHED_BYTES_MAX: u64 = 8 << 10;
+const LINE_BYTES: u64 = 64;
 /// Page tables for more would be large themselves.
 const POPULATED_BYTES_MAX: u64 = 1 << 30;
 
@@ -160,6 +159,14 @@ impl Share {
         self.work_bytes
     }
 
+    /// The same, where a few bytes count as the cache line they lie in.
+    pub(crate) fn effort_bytes(&self) -> u64 {
+        let effort = |task: &Task| {
+            task.length.saturating_mul(self.element_bytes).max(LINE_BYTES).saturating_mul(task.act.vectors())
+        };
+        self.tasks.iter().map(effort).fold(0, u64::saturating_add)
+    }
+
     /// Enters what the work touches into this process's page table, unless that is too much.
     pub(crate) fn populate(&self, job: &JobSegment) {
         let bytes = |task: &Task| task.length.saturating_mul(self.element_bytes);
@@ -173,44 +180,45 @@ impl Share {
         }
     }
 
-    /// Does all the work, which is little.
-    pub(crate) fn work_at_once(&self, job: &JobSegment) -> Result<(), OutOfBounds> {
-        if self.work_bytes <= PREFETCHED_BYTES_MAX {
-            self.tasks.iter().for_each(|task| self.prefetch(job, task));
-        }
-        self.work(job, 0..self.units())
-    }
-
-    /// What is written comes first: of what is read the first lines are needed at once anyway.
-    fn prefetch(&self, job: &JobSegment, task: &Task) {
-        let bytes = task.length * self.element_bytes;
-        let (from, to) = task.act.offsets();
-        for (offsets, is_written) in [(to, true), (from, false)] {
-            for start in offsets.iter().filter_map(|&offset| job.range(offset, bytes)) {
-                prefetch(start, bytes as usize, is_written);
+    /// Has the processor fetch what the work of some units, which are few, reads and writes: most of it was last written by another
+    /// core. What is written comes first: of what is read the first lines are needed at once anyway.
+    pub(crate) fn prefetch(&self, job: &JobSegment, units: Range<u64>) {
+        for (task, elements) in self.parts(units) {
+            let (skipped, bytes) = self.in_bytes(&elements);
+            let (from, to) = task.act.offsets();
+            for (offsets, is_written) in [(to, true), (from, false)] {
+                for start in offsets.iter().filter_map(|&offset| job.range(offset + skipped, bytes)) {
+                    prefetch(start, bytes as usize, is_written);
+                }
             }
         }
     }
 
     /// Does the work of some units.
     pub(crate) fn work(&self, job: &JobSegment, units: Range<u64>) -> Result<(), OutOfBounds> {
+        self.parts(units).try_for_each(|(task, elements)| self.act(job, &task.act, &elements))
+    }
+
+    /// The tasks that these units are of, and which elements of each.
+    fn parts(&self, units: Range<u64>) -> impl Iterator<Item = (&Task, Range<u64>)> {
         let first = self.tasks.partition_point(|task| task.at + task.length <= units.start);
-        for task in self.tasks[first..].iter().take_while(|task| task.at < units.end) {
-            let within = units.start.max(task.at) - task.at..units.end.min(task.at + task.length) - task.at;
-            if !within.is_empty() {
-                self.act(job, &task.act, &within)?;
-            }
-        }
-        Ok(())
+        let Range { start, end } = units;
+        let tasks = self.tasks[first..].iter().take_while(move |task| task.at < end);
+        tasks.map(move |task| (task, start.max(task.at) - task.at..end.min(task.at + task.length) - task.at))
+    }
+
+    /// How far into a vector elements begin, and how long they are.
+    fn in_bytes(&self, elements: &Range<u64>) -> (u64, u64) {
+        (elements.start * self.element_bytes, (elements.end - elements.start) * self.element_bytes)
     }
 
     fn act(&self, job: &JobSegment, act: &Act, elements: &Range<u64>) -> Result<(), OutOfBounds> {
         match act {
             Act::Copy { from, to } => self.spread(job, *from, to, elements),
             Act::Exchange { from, to } => {
-                let skipped = elements.start * self.element_bytes;
+                let (skipped, bytes) = self.in_bytes(elements);
                 let [from, to] = [from, to].map(|offsets| offsets.map(|offset| offset + skipped));
-                job.exchange(from, to, (elements.end - elements.start) * self.element_bytes)
+                job.exchange(from, to, bytes)
             }
             Act::Fold { from, to } => self.fold(job, from, to, elements),
             Act::Scan { from, to } => {
@@ -232,8 +240,7 @@ impl Share {
 
     /// Copies elements of a vector to the same place of others. In place, they are there already.
     fn spread(&self, job: &JobSegment, from: u64, to: &[u64], elements: &Range<u64>) -> Result<(), OutOfBounds> {
-        let (skipped, bytes) =
-            (elements.start * self.element_bytes, (elements.end - elements.start) * self.element_bytes);
+        let (skipped, bytes) = self.in_bytes(elements);
         let is_streamed = self.work_bytes >= STREAMED_BYTES_MIN;
         let copy = if is_streamed { JobSegment::stream } else { JobSegment::copy_range };
         to.iter().filter(|&&to| to != from).try_for_each(|to| copy(job, from + skipped, to + skipped, bytes))

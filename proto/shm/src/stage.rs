@@ -5,8 +5,12 @@ use std::ops::RangeInclusive;
 use crate::job::JobSegment;
 use crate::share::Share;
 
-/// Work up to so many bytes, all copies counted, is done at once by who comes last.
-pub const SMALL_WORK_BYTES: u64 = 32 << 10;
+/// Work of so many bytes takes a start less than a quarter of a microsecond, about as long as it takes to share it out.
+const SLIGHT_BYTES: u64 = 3 << 10;
+/// Up to so many bytes, all copies counted, work is not worth waking the daemon.
+const LITTLE_BYTES: u64 = 32 << 10;
+/// Shorter pieces of it take longer to deal out than to do.
+const LITTLE_PIECE_BYTES: u64 = 8 << 10;
 /// Larger work is cut into so many pieces or more, of these sizes: enough of them for all who come to help, and long copies, which are
 /// faster than short ones.
 const PIECES_WANTED: u64 = 64;
@@ -20,31 +24,56 @@ const PIECES_MAX: u64 = u32::MAX as u64 - 1;
 pub(crate) struct Stage {
     pub(crate) share: Share,
     pub(crate) pieces: u32,
+    pub(crate) weight: Weight,
+}
+
+/// How much work there is, and so whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Weight {
+    /// Who comes last does it at once.
+    Slight,
+    /// Those who wait do it.
+    Little,
+    /// Those who wait do it, or the daemon.
+    Much,
 }
 
 impl Stage {
+    /// Little work that calls a user's function counts as slight: who has come last has the function, others need not.
     /// `None` if there are more pieces than can be counted.
-    pub(crate) fn new(share: Share) -> Option<Self> {
+    pub(crate) fn new(share: Share, has_user_operator: bool) -> Option<Self> {
         let work = share.work_bytes();
-        let piece_bytes = (work / PIECES_WANTED).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end());
-        let pieces = work.div_ceil(piece_bytes).min(share.bytes().div_ceil(STRETCH_BYTES));
-        let pieces = if work <= SMALL_WORK_BYTES { 1 } else { u32::try_from(pieces.max(2)).ok()? };
-        Some(Self { pieces: pieces.min(share.units().clamp(1, PIECES_MAX) as u32), share })
-    }
-
-    /// Whether there is little enough work for who comes last, in this process.
-    pub(crate) fn is_small(&self) -> bool {
-        self.pieces == 1 && self.share.is_doable()
+        let weight = if work > LITTLE_BYTES {
+            Weight::Much
+        } else if has_user_operator || share.effort_bytes() <= SLIGHT_BYTES {
+            Weight::Slight
+        } else {
+            Weight::Little
+        };
+        let pieces = match weight {
+            Weight::Slight => 1,
+            Weight::Little => work.div_ceil(LITTLE_PIECE_BYTES),
+            Weight::Much => {
+                let piece_bytes = (work / PIECES_WANTED).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end());
+                u64::max(2, work.div_ceil(piece_bytes).min(share.bytes().div_ceil(STRETCH_BYTES)))
+            }
+        };
+        let pieces = u32::try_from(pieces).ok()?.min(share.units().clamp(1, PIECES_MAX) as u32);
+        Some(Self { pieces, share, weight })
     }
 
     pub(crate) fn do_piece(&self, job: &JobSegment, piece: u32) {
         let (piece, pieces, units) = (u64::from(piece), u64::from(self.pieces), self.share.units());
+        let units = units * piece / pieces..units * (piece + 1) / pieces;
+        // Of what several work on at the same time each would fetch what the others have.
+        if self.weight == Weight::Slight {
+            self.share.prefetch(job, units.clone());
+        }
         // Offsets were checked at registration; who changes them since harms his own job.
-        let _ = self.share.work(job, units * piece / pieces..units * (piece + 1) / pieces);
+        let _ = self.share.work(job, units);
     }
 
     pub(crate) fn do_all(&self, job: &JobSegment) {
-        // As above.
-        let _ = self.share.work_at_once(job);
+        (0..self.pieces).for_each(|piece| self.do_piece(job, piece));
     }
 }

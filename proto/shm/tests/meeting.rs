@@ -1,4 +1,4 @@
-//! Meetings whose elements are combined by a function that only the members have.
+//! Whose the work of a meeting is: of the last to come, of those who wait, of the daemon, or of those alone who have the function.
 #![cfg(not(loom))]
 
 use std::sync::Arc;
@@ -7,11 +7,15 @@ use ropeway_proto::Layout;
 use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape, Combination};
 use ropeway_proto::division::{Operands, Span};
 use ropeway_proto::limits::COMBINER_DOORBELL;
+use ropeway_proto::operator::{ElementType, Operator, Scalar};
 use ropeway_shm::{Arrival, Helped, JobGeometry, JobSegment, Meeting, MeetingPlan, UserFunction};
 
 const ARENA_BYTES: u64 = 1 << 20;
 /// What the daemon has for a number.
 const NOBODY: u32 = u32::MAX;
+/// Of a sum: done at once; left to who waits.
+const SLIGHT: u64 = 900;
+const LITTLE: u64 = 9000;
 /// More than one piece, and little.
 const COUNTS: [u64; 2] = [50_000, 9];
 
@@ -41,6 +45,15 @@ struct Node {
 
 impl Node {
     fn new(nodes: u16, count: u64, operands: Operands) -> Self {
+        Self::combining(nodes, count, operands, Combination::User { is_commutative: false })
+    }
+
+    fn summing(nodes: u16, count: u64) -> Self {
+        let sum = Combination::Predefined(Operator::Sum.code(), ElementType::plain(Scalar::U8).code());
+        Self::combining(nodes, count, Operands::Nodes, sum)
+    }
+
+    fn combining(nodes: u16, count: u64, operands: Operands, combination: Combination) -> Self {
         let job = JobSegment::create(JobGeometry { local_ranks: 2, arena_bytes_max: ARENA_BYTES }).unwrap();
         for local_rank in 0..2 {
             job.reserve_arena(local_rank, ARENA_BYTES).unwrap();
@@ -51,7 +64,7 @@ impl Node {
             kind: CollectiveKind::Allreduce,
             members: (0..2 * u32::from(nodes)).collect(),
             root: 0,
-            combination: Some(Combination::User { is_commutative: false }),
+            combination: Some(combination),
             element_bytes: 1,
             counts: vec![count],
             is_reproducible: operands == Operands::Members,
@@ -103,6 +116,48 @@ impl Node {
     fn calls(&self) -> [u32; 2] {
         [0, 1].map(|rank| self.job.doorbell(rank, COMBINER_DOORBELL).unwrap().listen())
     }
+}
+
+#[test]
+fn slight_work_is_done_by_who_comes_last() {
+    let node = Node::summing(1, SLIGHT);
+    let (_daemon, member) = (node.daemon(), node.member());
+    assert!(!member.is_due(0, 0));
+    assert_eq!((member.arrive(0, 0), member.arrive(1, 0)), (Arrival::Pending, Arrival::Done));
+    assert!(member.poll(0, 0));
+    node.assert_outputs(1 + 2);
+}
+
+#[test]
+fn little_work_is_done_by_whoever_waits_first() {
+    for waits in [0, 1] {
+        let node = Node::summing(1, LITTLE);
+        let (daemon, member) = (node.daemon(), node.member());
+        assert!(!daemon.has_much_work());
+        assert_eq!(member.arrive(0, 0), Arrival::Pending);
+        assert!(!member.is_due(0, 0), "not all have come");
+        assert_eq!(member.arrive(1, 0), Arrival::Pending);
+        assert!(member.is_due(0, 0) && !member.poll(0, 0), "there is work, for who waits");
+        assert!(member.help(waits, 0, u32::MAX).pieces > 1);
+        assert!(member.poll(0, 0) && member.poll(1, 0));
+        node.assert_outputs(1 + 2);
+    }
+}
+
+#[test]
+fn little_work_before_other_nodes_turn_is_the_daemons_and_after_it_too() {
+    let node = Node::summing(2, LITTLE);
+    let (daemon, member) = (node.daemon(), node.member());
+    assert!(daemon.has_much_work(), "it needs the daemon");
+    assert_eq!((member.arrive(0, 0), member.arrive(1, 0)), (Arrival::Pending, Arrival::Passed));
+    assert_eq!(daemon.passed(), 0);
+    while !daemon.help(NOBODY, 0, 1).has_passed {}
+    assert_eq!(daemon.passed(), 1);
+    // The daemon combines, too: the other node brings nothing.
+    node.exchange(LITTLE);
+    assert!(!daemon.resume(0), "it is over");
+    assert!(member.poll(0, 0) && member.poll(1, 0));
+    node.assert_outputs(1 + 2);
 }
 
 #[test]
