@@ -4,42 +4,39 @@
 //! lately: a daemon that has just told another node that a rank is ready, and is woken some microseconds later with the answer, waits for the
 //! kernel's next tick, up to 4 ms, while the rank computes. Time that a daemon has under a high priority hardly counts. So it takes one,
 //! if it may, while ranks compute after what they exchange: then it sleeps whenever it has nothing to do, and keeps the core from nobody.
-//! Else it has that of everybody, for a yield only gives the core to those that do not come after it.
+//! Else it has that of everybody: a yield gives the core to nobody who comes after it.
 
-use nix::errno::Errno;
+use rustix::process::{getpriority_process, setpriority_process};
 
 /// The priority of the daemon's thread.
+#[derive(Default)]
 pub(crate) struct Priority {
-    /// That it was begun with, as a nice value.
-    usual: i32,
-    /// `None` if it may not go first.
-    goes_first: Option<bool>,
+    /// The nice value it had before it went first, while it does.
+    usual: Option<i32>,
+    is_refused: bool,
 }
 
 /// The nice value of who goes first.
 const FIRST: i32 = -20;
 
 impl Priority {
-    /// For the thread that calls it.
-    pub(crate) fn new() -> Self {
-        let usual = rustix::process::getpriority_process(None).unwrap_or(0);
-        Self { usual, goes_first: Some(false) }
-    }
-
-    /// Has it go first from now on, or no more. Where it may not, what it moves hides a little less.
+    /// Has this thread go first from now on, or no more. Where it may not, more of what it moves is seen.
     pub(crate) fn go_first(&mut self, goes_first: bool) {
-        if self.goes_first.is_none_or(|now| now == goes_first) {
+        if self.is_refused || goes_first == self.usual.is_some() {
             return;
         }
-        let nice = if goes_first { FIRST } else { self.usual };
-        self.goes_first = match rustix::process::setpriority_process(None, nice) {
-            Ok(()) => Some(goes_first),
-            Err(error) => {
-                let error = Errno::from_raw(error.raw_os_error());
-                tracing::info!(%error, nice, "can't go before ranks that compute: allow it with LimitNICE= or CAP_SYS_NICE");
-                None
-            }
+        let changed = match self.usual.take() {
+            Some(usual) => setpriority_process(None, usual),
+            None => getpriority_process(None).and_then(|usual| {
+                setpriority_process(None, FIRST)?;
+                self.usual = Some(usual);
+                Ok(())
+            }),
         };
+        if let Err(error) = changed {
+            self.is_refused = true;
+            tracing::debug!(%error, "can't go before ranks that compute: it takes a limit (ulimit -e 40) or CAP_SYS_NICE");
+        }
     }
 }
 
@@ -49,7 +46,7 @@ mod tests {
     use std::thread;
 
     fn nice() -> i32 {
-        rustix::process::getpriority_process(None).unwrap()
+        getpriority_process(None).unwrap()
     }
 
     /// Priorities are those of threads.
@@ -60,9 +57,9 @@ mod tests {
     #[test]
     fn it_goes_first_for_a_while_if_it_may() {
         let usual = nice();
-        let may = on_a_thread(|| rustix::process::setpriority_process(None, FIRST).is_ok());
+        let may = on_a_thread(|| setpriority_process(None, FIRST).is_ok());
         let seen = on_a_thread(|| {
-            let mut priority = Priority::new();
+            let mut priority = Priority::default();
             [false, true, true, false, true].map(|goes_first| {
                 priority.go_first(goes_first);
                 nice()

@@ -174,7 +174,7 @@ impl Server {
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
         let mut home = Home::new(&self.config.cores)?;
-        let (mut habits, mut priority) = (Habits::default(), Priority::new());
+        let (mut habits, mut priority) = (Habits::default(), Priority::default());
         let mut cycles = 0;
         while !self.is_stopping {
             let now = Instant::now();
