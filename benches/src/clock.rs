@@ -44,8 +44,8 @@ pub(crate) fn wait_until(moment_ns: u64) -> io::Result<u64> {
     }
 }
 
-/// Longer than it takes to be woken up.
-const YIELD_NS: u64 = 100_000;
+/// Longer than a timer is late, and it takes to be woken up by it.
+const YIELD_NS: u64 = 250_000;
 /// Longer than a yield that nobody takes up.
 const SPIN_NS: u64 = 1_000;
 
