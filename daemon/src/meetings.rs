@@ -56,6 +56,8 @@ pub(crate) struct Empty {
 
 /// Nobody: the daemon's own number where members have theirs.
 const NOBODY: u32 = u32::MAX;
+/// More than little work has. Counters in shared memory may say anything.
+const LITTLE_PIECES: u32 = 64;
 
 impl Spanning {
     pub(crate) fn new(collective: CollectiveId, shape: &CollectiveShape, memory: (u64, u64)) -> Self {
@@ -166,6 +168,7 @@ impl Meetings {
         is_alive: impl Fn(u32) -> bool,
     ) -> bool {
         let Some(entry) = self.table.get(id.0 as usize) else { return true };
+        entry.finish_little();
         entry.meeting.close(why);
         match request {
             Some(request) if !entry.is_out_of_use(is_alive) => {
@@ -228,6 +231,13 @@ impl Entry {
         Some(spanning.collective)
     }
 
+    /// What all have come for, and nobody has waited for yet, is done before one leaves: whoever waits later gets the result.
+    fn finish_little(&self) {
+        if let Some(round) = self.meeting.working_round().filter(|_| !self.meeting.has_much_work()) {
+            self.meeting.help(NOBODY, round, LITTLE_PIECES);
+        }
+    }
+
     /// Whether nobody has his hands on the members' buffers any more.
     fn is_out_of_use(&self, is_alive: impl Fn(u32) -> bool) -> bool {
         let is_running = self.spanning.as_ref().is_some_and(|spanning| spanning.is_running);
@@ -283,6 +293,15 @@ mod tests {
         Meeting::write(job, block, &plan, &[(0, collective), (1, collective)]).unwrap()
     }
 
+    fn assert_sums(job: &JobSegment, collective: u64, count: u64) {
+        for local_rank in 0..2 {
+            let output = job.arena(local_rank).start + ARENA_BYTES / 2 * collective + ARENA_BYTES / 4;
+            let mut sums = vec![0; 8 * count as usize];
+            job.read(&Layout::contiguous(output, 8 * count), 0, &mut sums).unwrap();
+            assert!(sums.iter().all(|&byte| byte == 2), "collective {collective}, rank {local_rank}");
+        }
+    }
+
     /// Nobody waits, so all work is the daemon's: what comes late and is little does not wait for what was there before.
     #[test]
     fn meetings_take_turns_piece_by_piece() {
@@ -301,13 +320,20 @@ mod tests {
         while is_working(&meetings, large) {
             meetings.do_pieces();
         }
-        for (collective, count) in [(0, 100_000), (1, 10_000)] {
-            for local_rank in 0..2 {
-                let output = job.arena(local_rank).start + ARENA_BYTES / 2 * collective + ARENA_BYTES / 4;
-                let mut sums = vec![0; 8 * count as usize];
-                job.read(&Layout::contiguous(output, 8 * count), 0, &mut sums).unwrap();
-                assert!(sums.iter().all(|&byte| byte == 2), "collective {collective}, rank {local_rank}");
-            }
-        }
+        assert_sums(&job, 0, 100_000);
+        assert_sums(&job, 1, 10_000);
+    }
+
+    #[test]
+    fn what_all_have_come_for_is_done_before_one_leaves() {
+        let (job, mut meetings) = (job(), Meetings::default());
+        let id = meetings.add(sum(&job, 0, 1000), 0, None);
+        (0..2).for_each(|member| meetings.arrive(id, member));
+        let meeting = &meetings.table[id.0 as usize].meeting;
+        assert!(meeting.is_due(1, 0) && !meeting.poll(1, 0), "it is left to who waits");
+        let why = Completion::bare(ropeway_proto::Status::PeerFreed);
+        assert!(meetings.leave(id, None, &why, |_| true));
+        assert!(meetings.table[id.0 as usize].meeting.poll(1, 0));
+        assert_sums(&job, 0, 1000);
     }
 }
