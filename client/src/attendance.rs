@@ -99,7 +99,7 @@ impl Attendance {
         self.meeting.is_spanning()
     }
 
-    /// The program begins to wait. Little work needs no helpers.
+    /// The program begins to wait. Whether somebody does matters where the daemon would have to be told otherwise.
     pub(crate) fn begin_wait(&mut self, presence: &Presence) {
         if self.meeting.has_much_work() {
             self.habit.learn(presence);

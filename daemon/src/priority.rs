@@ -3,8 +3,8 @@
 //! The kernel gives all tasks of a core equal time, and of two that are runnable does not wake the one that has had more of it
 //! lately: a daemon that has just told another node that a rank is ready, and is woken some microseconds later with the answer, waits for the
 //! kernel's next tick, up to 4 ms, while the rank computes. Time that a daemon has under a high priority hardly counts. So it takes one,
-//! if it may, while ranks compute after what they exchange: then it sleeps whenever it has nothing to do, and keeps the core from nobody.
-//! Else it has that of everybody: a yield gives the core to nobody who comes after it.
+//! if it may, while ranks compute after what they exchange: then it sleeps as soon as it has nothing to do and a rank is awake, and keeps the core from none.
+//! At all other times its priority is the usual one, because then it yields to ranks, and a yield does not give the core to a task of lower priority.
 
 use rustix::process::{getpriority_process, setpriority_process};
 

@@ -39,7 +39,7 @@ pub(crate) enum Weight {
 }
 
 impl Stage {
-    /// Little work that calls a user's function counts as slight: who has come last has the function, others need not.
+    /// Little work that calls a user's function counts as slight: who has come last has the function, the daemon has not.
     /// `None` if there are more pieces than can be counted.
     pub(crate) fn new(share: Share, has_user_operator: bool) -> Option<Self> {
         let work = share.work_bytes();

@@ -176,7 +176,7 @@ fn the_daemon_leaves_pieces_to_members_though_it_comes_last() {
 }
 
 #[test]
-fn a_member_that_comes_last_does_little_work_at_once() {
+fn a_member_that_comes_last_calls_the_function_at_once_for_little_work() {
     let node = Node::new(1, 9, Operands::Nodes);
     let (_daemon, member) = (node.daemon(), node.member());
     assert_eq!((member.arrive(0, 0), member.arrive(1, 0)), (Arrival::Pending, Arrival::Done));
