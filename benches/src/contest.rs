@@ -2,6 +2,7 @@
 
 mod kind;
 mod shares;
+mod sockets;
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use crate::operation::CollectiveCall;
 use crate::together::{Means, Together, together};
 use crate::{BenchError, Console, Plan, gather, pattern};
 
+use self::sockets::Sockets;
 pub use kind::{Contest, Figure, Kind};
 
 /// The other side, as C source.
@@ -35,17 +37,20 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
             shares::run(&world, console, (contest.kind, time), size.0)?;
             continue;
         }
-        let samples = console.step(LABEL, || batches(&world, contest, size.0))?;
+        let samples = console.step(LABEL, || batches(&world, contest, Part::new(&world, contest, size.0)?))?;
+        let bare = match Sockets::new(&world, contest, size.0, &plan.addresses)? {
+            Some(sockets) => console.step(sockets::LABEL, || batches(&world, contest, Part::Bare(sockets)))?,
+            None => Vec::new(),
+        };
         for figure in contest.kind.figures() {
-            figure.tell(console, LABEL, (contest.kind, size.0), &samples)?;
+            figure.tell(console, LABEL, (contest.kind, size.0), &samples, sockets::floor(&bare))?;
         }
     }
     Ok(())
 }
 
 /// Figures of some batches, for rank 0.
-fn batches(world: &Communicator, contest: Contest, bytes: usize) -> Result<Vec<f64>, BenchError> {
-    let mut side = Part::new(world, contest, bytes)?;
+fn batches(world: &Communicator, contest: Contest, mut side: Part) -> Result<Vec<f64>, BenchError> {
     let rounds = rounds_in_batch(world, &mut side, contest.batch_s)?;
     let mut figures = Vec::new();
     side.spoil();
@@ -85,6 +90,8 @@ enum Part {
     Messages(Box<Side>),
     Together { together: Box<dyn Together>, touch: bool, round: u64 },
     Kernel(Box<dyn Kernel>),
+    /// Not ours, but what ours is measured against.
+    Bare(Sockets),
 }
 
 impl Part {
@@ -112,6 +119,7 @@ impl Part {
                 together.round(None)
             }),
             Self::Kernel(kernel) => Ok((0..count).try_for_each(|_| kernel.round())?),
+            Self::Bare(sockets) => sockets.rounds(count),
         }
     }
 
@@ -121,6 +129,7 @@ impl Part {
             Self::Messages(side) => side.spoil(),
             Self::Together { together, .. } => together.spoil(),
             Self::Kernel(_) => {}
+            Self::Bare(sockets) => sockets.spoil(),
         }
     }
 
@@ -129,6 +138,7 @@ impl Part {
         match self {
             Self::Messages(side) => side.figure(mean_s, rounds),
             Self::Together { .. } | Self::Kernel(_) => mean_s / rounds * 1e6,
+            Self::Bare(_) => half_a_trip_us(mean_s, rounds),
         }
     }
 
@@ -138,6 +148,7 @@ impl Part {
             Self::Together { together, touch: true, round } => together.check_touched(*round),
             Self::Together { together, touch: false, .. } => together.check(UNTOUCHED, Extent::All),
             Self::Kernel(kernel) => kernel.check(),
+            Self::Bare(sockets) => sockets.check(),
         }
     }
 }
@@ -183,10 +194,7 @@ impl Side {
 
     /// Writes what stays if messages are not touched.
     fn write(&mut self, rank: u32) {
-        for (number, send) in numbers(rank).zip(&mut self.sends) {
-            pattern::stamp(send.buffer_mut(), number);
-            pattern::fill(send.buffer_mut(), number);
-        }
+        numbers(rank).zip(&mut self.sends).for_each(|(number, send)| write(send.buffer_mut(), number));
         self.ack_send.buffer_mut().fill(ANSWER);
     }
 
@@ -242,7 +250,7 @@ impl Side {
     /// What a batch of so many rounds, which took so long on average, is worth.
     fn figure(&self, mean_s: f64, rounds: f64) -> f64 {
         match self.contest.kind {
-            Kind::Latency => mean_s / rounds / 2.0 * 1e6,
+            Kind::Latency => half_a_trip_us(mean_s, rounds),
             Kind::Bandwidth => (self.bytes * self.window) as f64 * rounds * f64::from(self.ranks / 2) / mean_s / 1e6,
             _ => f64::from(self.ranks) * rounds / mean_s,
         }
@@ -256,22 +264,33 @@ impl Side {
         let is_answered = self.contest.kind == Kind::Bandwidth && self.leads;
         let unanswered = is_answered && self.ack_recv.buffer() != [ANSWER];
         let messages = self.recvs.iter().map(RecvRequest::buffer);
+        let touched = self.contest.touch.then_some(self.round);
         let mut wrong =
-            numbers(self.from).zip(messages).filter_map(|(number, message)| self.first_wrong(message, number));
+            numbers(self.from).zip(messages).filter_map(|(number, message)| first_wrong(message, number, touched));
         match wrong.next().or(unanswered.then_some(0)) {
             None => Ok(()),
             Some(byte) => Err(BenchError::WrongData { contestant: LABEL.into(), bytes: self.bytes, byte }),
         }
     }
+}
 
-    fn first_wrong(&self, message: &[u8], number: u64) -> Option<usize> {
-        if self.contest.touch {
-            let expected = value(self.round);
-            return message.iter().position(|&byte| byte != expected);
-        }
-        let stamp = (!pattern::has_stamp(message, number)).then_some(0);
-        stamp.or_else(|| pattern::first_wrong(message, number))
+/// Writes what stays if a message is not touched.
+fn write(message: &mut [u8], number: u64) {
+    pattern::stamp(message, number);
+    pattern::fill(message, number);
+}
+
+/// Where a message is not what was written, or not what it was touched with in this round.
+fn first_wrong(message: &[u8], number: u64, touched: Option<u64>) -> Option<usize> {
+    if let Some(expected) = touched.map(value) {
+        return message.iter().position(|&byte| byte != expected);
     }
+    let stamp = (!pattern::has_stamp(message, number)).then_some(0);
+    stamp.or_else(|| pattern::first_wrong(message, number))
+}
+
+fn half_a_trip_us(mean_s: f64, trips: f64) -> f64 {
+    mean_s / trips / 2.0 * 1e6
 }
 
 /// Of the messages that a rank sends at once: none is like another.
@@ -343,7 +362,7 @@ mod tests {
         everywhere(2, |world| {
             for kind in Kind::OF_MESSAGES.into_iter().chain(Kind::OF_KERNELS) {
                 let contest = Contest { kind, touch: false, batch_s: 1e-4 };
-                let figures = batches(&world, contest, 1000).unwrap();
+                let figures = batches(&world, contest, Part::new(&world, contest, 1000).unwrap()).unwrap();
                 assert_eq!(figures.len(), if world.rank() == 0 { BATCHES } else { 0 }, "{kind}");
             }
         });

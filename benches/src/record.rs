@@ -157,6 +157,13 @@ impl Floor {
         Self { name: name.to_owned(), median: Summary::of(samples).median, ratio: None }
     }
 
+    /// Of several runs with a floor each, if there are any.
+    pub fn of_runs<'a>(mut floors: impl Iterator<Item = &'a Self>) -> Option<Self> {
+        let first = floors.next()?;
+        let medians: Vec<_> = [first].into_iter().chain(floors).map(|floor| floor.median).collect();
+        Some(Self::of_share(&first.name, &medians))
+    }
+
     /// Under times in microseconds of a message between nodes: how long its bytes are on the line.
     pub(crate) fn of_line(plan: &Plan, bytes: usize, times_us: &[f64]) -> Option<Self> {
         let median = bytes as f64 * 8e6 / plan.line_rate? as f64;

@@ -34,7 +34,7 @@ fn contestant(pair: &Pair, mode: Mode, bytes: usize, plan: &Plan) -> Result<Box<
 fn floor(session: &Session, pair: &Pair, bytes: usize, plan: &Plan) -> Result<Box<dyn Contestant>, BenchError> {
     let effort = plan.effort(CONTESTANTS * plan.notification.len(), WARMUP);
     if plan.crosses_nodes() {
-        return Ok(Box::new(OneWay::new(pair, Tcp::new(pair, bytes, plan)?, effort)));
+        return Ok(Box::new(OneWay::new(pair, Tcp::new(pair, bytes, &plan.addresses)?, effort)));
     }
     Ok(Box::new(Handover::new(session, pair, bytes, effort.time)))
 }

@@ -1,13 +1,13 @@
 //! One message at a time, there and perhaps back.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::thread;
 
 use ropeway::{Buffer, RecvRequest, SendRequest};
 
 use crate::pair::Pair;
-use crate::{BenchError, Plan};
+use crate::BenchError;
 
 /// One side's part of a round trip.
 pub(crate) trait Trip {
@@ -117,8 +117,9 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    pub(crate) fn new(pair: &Pair, bytes: usize, plan: &Plan) -> Result<Self, BenchError> {
-        let stream = pair.connect(&plan.addresses)?;
+    /// Between nodes with these addresses.
+    pub(crate) fn new(pair: &Pair, bytes: usize, addresses: &[IpAddr]) -> Result<Self, BenchError> {
+        let stream = pair.connect(addresses)?;
         stream.set_nonblocking(true)?;
         Ok(Self::over(stream, bytes))
     }
@@ -126,6 +127,10 @@ impl Tcp {
     /// Over a connection that is there already, and may be a blocking one.
     pub(crate) fn over(stream: TcpStream, bytes: usize) -> Self {
         Self { stream, outgoing: vec![0; bytes], incoming: vec![0; bytes] }
+    }
+
+    pub(crate) fn incoming_mut(&mut self) -> &mut [u8] {
+        &mut self.incoming
     }
 }
 

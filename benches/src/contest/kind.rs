@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::computation::Compute;
 use crate::operation::{Operation, UnknownOperation};
-use crate::record::Side;
+use crate::record::{Floor, Side};
 use crate::statistics::Summary;
 use crate::{Console, Measured};
 
@@ -153,13 +153,14 @@ impl Figure {
         label: &str,
         (kind, bytes): (Kind, usize),
         samples: &[f64],
+        floor: Option<Floor>,
     ) -> io::Result<()> {
         if samples.is_empty() {
             return Ok(());
         }
         let &Self { metric, unit, side, compute } = self;
         let measured = Measured::new(metric, unit, Summary::of(samples), 1);
-        console.outcome(label, Measured { mode: Some(kind.mode()), bytes: Some(bytes), side, compute, ..measured })
+        console.outcome(label, Measured { mode: Some(kind.mode()), bytes: Some(bytes), side, compute, floor, ..measured })
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn run(
         };
         for figure in figures {
             let of_figure = samples.iter().find(|(metric, _)| *metric == figure.metric);
-            figure.tell(console, &label, (kind, bytes), of_figure.map_or(&[], |(_, samples)| samples))?;
+            figure.tell(console, &label, (kind, bytes), of_figure.map_or(&[], |(_, samples)| samples), None)?;
         }
     }
     Ok(())

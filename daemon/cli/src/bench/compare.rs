@@ -6,7 +6,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropeway_bench::{Bench, Doubt, Figure, Kind, MPI_CONTEST, MPI_HEADERS, Measured, Plan, Setting, Size, Summary};
+use ropeway_bench::{
+    Bench, Doubt, Figure, Floor, Kind, MPI_CONTEST, MPI_HEADERS, Measured, Plan, Setting, Size, Summary,
+};
 use ropeway_daemon::Config;
 
 use self::lines::{Line, Standing};
@@ -133,6 +135,16 @@ fn build(peers: &mut Vec<Peer>, folder: &Path) -> Result<Vec<PathBuf>, Failure> 
 /// The figures of one contestant: by size and what is measured of it, by run.
 type Figures<T = f64> = Vec<Vec<T>>;
 
+/// A figure of ours in a run.
+#[derive(Clone)]
+struct Ours {
+    figure: f64,
+    /// What the machine can do without us, just after it.
+    floor: Option<Floor>,
+    /// What was counted meanwhile, the floor's time included.
+    seen: Seen,
+}
+
 /// A round, and all it takes to measure it.
 struct Runner<'a> {
     /// What the records are called.
@@ -181,7 +193,7 @@ impl Runner<'_> {
     fn take_turns(
         &self,
         run: u32,
-        ours: &mut Figures<(f64, Seen)>,
+        ours: &mut Figures<Ours>,
         rivals: &mut Vec<Rival<'_>>,
     ) -> Result<(), Failure> {
         self.say("Ropeway", run);
@@ -211,8 +223,7 @@ impl Runner<'_> {
         self.progress.say(&format!("{}, {wait}, run {run} of {}: {who}", contest.kind, self.flags.runs()));
     }
 
-    /// Our figures, and what was seen meanwhile.
-    fn ours(&self) -> Result<Vec<(f64, Seen)>, Failure> {
+    fn ours(&self) -> Result<Vec<Ours>, Failure> {
         let Round { contest, wait, ref sizes } = self.round;
         let plan = Plan {
             bench: Bench::Compare,
@@ -239,7 +250,7 @@ impl Runner<'_> {
         let mut figures = Vec::new();
         steps.follow(|told: Told<Measured>| {
             if let Told::Outcome(measured, seen) = told {
-                figures.push((measured.summary.median, seen));
+                figures.push(Ours { figure: measured.summary.median, floor: measured.floor, seen });
             }
             Ok(())
         })?;
@@ -295,18 +306,21 @@ impl Runner<'_> {
         self.round.contest.kind.figures()
     }
 
-    fn lines(&self, ours: &Figures<(f64, Seen)>, rivals: &[Rival<'_>]) -> Vec<Line> {
+    fn lines(&self, ours: &Figures<Ours>, rivals: &[Rival<'_>]) -> Vec<Line> {
         let mut lines = Vec::new();
         // Rivals that had no turn in the last run have a figure less.
         let runs = rivals.iter().flat_map(|rival| &rival.figures).map(Vec::len).min().unwrap_or(0);
         let figures = self.figures();
         let all = self.round.sizes.iter().flat_map(|&size| figures.iter().map(move |figure| (size, figure)));
         for (index, what) in all.enumerate().filter(|_| runs > 0) {
-            let (ours, seen): (Vec<_>, Vec<_>) = ours[index].iter().take(runs).cloned().unzip();
+            let runs_of_ours = &ours[index][..runs];
+            let seen: Vec<_> = runs_of_ours.iter().map(|ours| ours.seen.clone()).collect();
             let counters = Seen::counted(&seen).filter(|_| self.flags.counters);
+            let floor = Floor::of_runs(runs_of_ours.iter().filter_map(|ours| ours.floor.as_ref()));
+            let ours: Vec<_> = runs_of_ours.iter().map(|ours| ours.figure).collect();
             for rival in rivals {
                 let line = self.line(what, &ours, (rival, &rival.figures[index][..runs]));
-                lines.push(Line { counters: counters.clone(), ..line });
+                lines.push(Line { floor: floor.clone(), counters: counters.clone(), ..line });
             }
         }
         lines
@@ -343,6 +357,7 @@ impl Runner<'_> {
             verdict,
             p,
             version: env!("CARGO_PKG_VERSION"),
+            floor: None,
             counters: None,
         }
     }

@@ -1,6 +1,6 @@
 //! What came of a comparison: records, and a table.
 
-use ropeway_bench::{Compute, Doubts, Figure, Mode, Operation, Setting, Side, Size, Summary, Table};
+use ropeway_bench::{Compute, Doubts, Figure, Floor, Mode, Operation, Setting, Side, Size, Summary, Table};
 use serde::Serialize;
 
 use super::Flags;
@@ -39,6 +39,9 @@ pub(super) struct Line {
     /// The chance of such a difference if there were none.
     pub(super) p: f64,
     pub(super) version: &'static str,
+    /// What the machine can do without us, in the runs of ours.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(super) floor: Option<Floor>,
     /// What our daemons and ranks have counted in all runs, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) counters: Option<Counters>,
@@ -105,14 +108,22 @@ pub(super) fn table(flags: &Flags, lines: &[Line]) -> String {
 
 /// Of times and rates.
 fn speeds(lines: &[Line]) -> String {
-    let heading = ["what", "peer", "bytes", "ours", "theirs", "unit", "ours/theirs", "spread", "Ropeway is"];
-    let mut table = Table::with_words(2, &heading);
     let of_speeds: Vec<_> = lines.iter().filter(|line| !line.is_about_share() && is_best_form(line, lines)).collect();
+    let mut heading = vec!["what", "peer", "bytes", "ours", "theirs", "unit", "ours/theirs", "spread", "Ropeway is"];
+    if of_speeds.iter().any(|line| line.floor.is_some()) {
+        heading.extend(["floor", ""]);
+    }
+    let mut table = Table::with_words(2, &heading);
     for line in &of_speeds {
         let [ratio, spread] = line.standing.cells();
         let (ours, theirs) = (median(&line.summary), digits(line.peer_median));
         let (bytes, unit) = (Size(line.bytes).to_string(), line.unit.to_owned());
-        table.push(vec![line.what(), line.peer(), bytes, ours, theirs, unit, ratio, spread, line.verdict.to_string()]);
+        let mut cells =
+            vec![line.what(), line.peer(), bytes, ours, theirs, unit, ratio, spread, line.verdict.to_string()];
+        if let Some(Floor { name, median, .. }) = &line.floor {
+            cells.extend([digits(*median), name.clone()]);
+        }
+        table.push(cells);
     }
     if of_speeds.is_empty() { String::new() } else { table.to_string() }
 }
