@@ -6,7 +6,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-enum { AGREE = 100, MEET = 102, GO = 103, EXCHANGE = 3, DECISIONS = 3, PARTS = 5, STAMP_BYTES = 8 };
+enum { AGREE = 100, MEET = 102, GO = 103, TELL = 104, EXCHANGE = 3, DECISIONS = 3, PARTS = 5, STAMP_BYTES = 8 };
 enum { ARRAY = 1024, TRIAL = 20000, TRIALS = 9, WARMUP = 5, ROUNDS_MIN = 3, ROUNDS_MAX = 3000 };
 enum { TRIPS_WARMUP = 50, TRIPS_MIN = 10, TRIPS_MAX = 1000000 };
 enum { SET_UPS = 500, SET_UPS_MIN = 4, SET_UP_BYTES = 16 << 20, SET_UP_WARMUP = 2, SET_UP_ROUNDS_MAX = 100000 };
@@ -243,8 +243,22 @@ static struct span compute(const struct transfer *t, uint64_t amount) {
     return span;
 }
 
-/* How long each took, for rank 0: its own time, or from when the first rank began until the last one was done. */
+/* The mean of both ranks' times, for rank 0. */
+static void mean_of_both(const struct span *spans, long count, double *took) {
+    double *others = zeros(count, sizeof *others);
+    for (long i = 0; i < count; i++) took[i] = spans[i].end - spans[i].begin;
+    if (me) MPI_Send(took, (int)count, MPI_DOUBLE, partner(), TELL, MPI_COMM_WORLD);
+    else MPI_Recv(others, (int)count, MPI_DOUBLE, partner(), TELL, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (long i = 0; i < count && !me; i++) took[i] = (took[i] + others[i]) / 2;
+    free(others);
+}
+
+/* How long each took, for rank 0: its own time, or the mean of both, or from when the first rank began until the last one was done. */
 static void that_count(const struct transfer *t, const struct span *spans, long count, double *took) {
+    if (t->way == BOTH) {
+        mean_of_both(spans, count, took);
+        return;
+    }
     for (long i = 0; i < count; i++) {
         struct span whole = spans[i];
         if (t->way == ALL) {

@@ -79,7 +79,7 @@ impl Contestant for Usage {
         let batch_bytes = self.course.batch_bytes() as u64;
         self.moved_bytes.set(self.moved_bytes.get() + (self.effort.warmup + batches) * batch_bytes);
         let own = s_per_gib(used, batches * batch_bytes);
-        Ok(self.pair.tell(own)?.map(|others| own + others).into_iter().collect())
+        Ok(self.pair.tell([own])?.map(|[others]| own + others).into_iter().collect())
     }
 }
 

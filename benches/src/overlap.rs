@@ -215,7 +215,8 @@ fn take_turns<C: Communication>(
     Ok(())
 }
 
-/// A message between two ranks, or one each way. The one that leads keeps the time.
+/// A message between two ranks, or one each way. What counts is the time of the rank that leads, or if both compute the mean of both
+/// their times: what moves the data takes more of one core than of the other, and it is chance of which.
 pub(crate) struct Transfer {
     pair: Pair,
     side: Side,
@@ -297,7 +298,12 @@ impl Communication for Transfer {
     }
 
     fn that_count<const N: usize>(&self, spans: [Span; N]) -> Result<Option<[f64; N]>, BenchError> {
-        Ok(self.pair.leads.then(|| spans.map(Span::us)))
+        let own = spans.map(Span::us);
+        if self.side != Side::Both {
+            return Ok(self.pair.leads.then_some(own));
+        }
+        let mean = |others: [f64; N]| std::array::from_fn(|at| f64::midpoint(own[at], others[at]));
+        Ok(self.pair.tell(own)?.map(mean))
     }
 }
 

@@ -49,15 +49,14 @@ impl Pair {
         Ok(decision)
     }
 
-    /// Tells the leader the other's figure.
-    pub(crate) fn tell(&self, figure: f64) -> Result<Option<f64>, BenchError> {
-        let mut told = [figure];
+    /// Tells the leader the other's figures.
+    pub(crate) fn tell<const N: usize>(&self, mut figures: [f64; N]) -> Result<Option<[f64; N]>, BenchError> {
         if self.leads {
-            self.world.recv(&mut told, self.peer, TELL)?;
+            self.world.recv(&mut figures, self.peer, TELL)?;
         } else {
-            self.world.send(&told, self.peer, TELL)?;
+            self.world.send(&figures, self.peer, TELL)?;
         }
-        Ok(self.leads.then_some(told[0]))
+        Ok(self.leads.then_some(figures))
     }
 
     /// Returns when the other one has called it too.
