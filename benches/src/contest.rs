@@ -88,7 +88,11 @@ fn rounds_in_batch(world: &Communicator, side: &mut Part, batch_s: f64) -> Resul
 /// What one rank does.
 enum Part {
     Messages(Box<Side>),
-    Together { together: Box<dyn Together>, touch: bool, round: u64 },
+    Together {
+        together: Box<dyn Together>,
+        touch: bool,
+        round: u64,
+    },
     Kernel(Box<dyn Kernel>),
     /// Not ours, but what ours is measured against.
     Bare(Sockets),

@@ -6,8 +6,8 @@ use std::thread;
 
 use ropeway::{Buffer, RecvRequest, SendRequest};
 
-use crate::pair::Pair;
 use crate::BenchError;
+use crate::pair::Pair;
 
 /// One side's part of a round trip.
 pub(crate) trait Trip {

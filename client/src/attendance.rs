@@ -7,6 +7,7 @@ use ropeway_shm::{Arrival, JobSegment, Meeting};
 
 use crate::collective::Function;
 use crate::direct::Started;
+use crate::neighbourhood::Neighbourhood;
 use crate::presence::{Favor, Habit, Presence};
 
 /// A member of a collective.
@@ -26,6 +27,8 @@ pub(crate) struct Attendance {
     /// We have done the last piece before the daemon's turn, and it does not know yet.
     has_passed: bool,
     is_watching: bool,
+    /// Who shares its core, if that can be known.
+    neighbourhood: Option<Neighbourhood>,
 }
 
 impl Attendance {
@@ -33,13 +36,18 @@ impl Attendance {
     pub(crate) fn open(job: &Arc<JobSegment>, block: u64, member: &Member) -> Option<Self> {
         let meeting = Meeting::read(job, block, member.function.as_ref().map(Function::prepare))?;
         let member = member.number;
-        Some(Self { meeting, member, round: 0, habit: Habit::default(), has_passed: false, is_watching: false })
+        let neighbourhood = Neighbourhood::of(&meeting, member);
+        let habit = Habit::default();
+        Some(Self { meeting, member, round: 0, habit, neighbourhood, has_passed: false, is_watching: false })
     }
 
     /// Arrives for the next round. `Err` says why there will never be one.
     pub(crate) fn start(&mut self, presence: &Presence, favor: Favor) -> Result<Started, Completion> {
         if let Some(why) = self.meeting.refusal(self.member, self.round) {
             return Err(why);
+        }
+        if let Some(neighbourhood) = &mut self.neighbourhood {
+            neighbourhood.note(&self.meeting, self.round);
         }
         let arrival = self.meeting.arrive(self.member, self.round);
         match arrival {
@@ -63,6 +71,11 @@ impl Attendance {
     /// Whether [`poll`](Self::poll) would get further.
     pub(crate) fn is_due(&self) -> bool {
         self.meeting.is_due(self.member, self.round) || self.meeting.closed().is_some()
+    }
+
+    /// Whether nobody else on this core has anything to do before the round is over.
+    pub(crate) fn is_last_on_core(&self) -> bool {
+        self.neighbourhood.as_ref().is_some_and(|neighbourhood| neighbourhood.has_come(&self.meeting, self.round))
     }
 
     /// Whether the round is over, after up to `pieces` pieces of its work.

@@ -75,6 +75,7 @@ mod log;
 mod memory;
 mod neighbor_call;
 mod neighbor_collective;
+mod neighbourhood;
 mod notifier;
 mod one_shot;
 mod operation;

@@ -81,6 +81,10 @@ pub(crate) trait Event {
     fn is_direct(&self) -> bool {
         false
     }
+    /// Whether none of the other ranks on this core can do anything for it.
+    fn is_last_on_core(&self) -> bool {
+        false
+    }
     /// Over which wires it comes: whoever waits works them.
     fn reach(&self) -> Reach<'_> {
         Reach::Nowhere
@@ -113,7 +117,7 @@ impl WaitingRoom {
         Self { job, control, wires, local_rank, patience: Patience::default(), is_contended: AtomicBool::new(false) }
     }
 
-    /// Looks before anything else: none while more ranks are awake than there are cores.
+    /// Looks before anything else: none while more ranks are awake than there are cores, and one of them may need ours.
     fn spins(&self, event: &impl Event) -> u32 {
         if self.keeps_core(event) {
             DIRECT_SPINS
@@ -124,10 +128,18 @@ impl WaitingRoom {
         }
     }
 
-    /// Whether looking is better than yielding for a while: a peer makes it happen, and ranks have a core each. Daemons and strangers may
-    /// want ours, but whoever gets it keeps it for a time slice; the peer may be running now, and would wait for us then.
+    /// Whether looking is better than yielding for a while: a peer makes it happen, and ranks have a core each, or those that share ours have
+    /// done their part. Daemons and strangers may want ours, but whoever gets it keeps it for a time slice; the peer may be running now, and
+    /// would wait for us then.
     fn keeps_core(&self, event: &impl Event) -> bool {
-        event.is_direct() && matches!(event.reach(), Reach::Nowhere) && !self.outnumbers_cores()
+        event.is_direct()
+            && matches!(event.reach(), Reach::Nowhere)
+            && (!self.outnumbers_cores() || event.is_last_on_core())
+    }
+
+    /// For how long that is better.
+    fn kept(&self) -> Duration {
+        if self.outnumbers_cores() { KEPT_AMONG_MANY } else { KEPT }
     }
 
     /// How often to look for what somebody does that is at it, before doing without.
@@ -225,7 +237,7 @@ impl WaitingRoom {
             if limit.is_some_and(|limit| waited >= limit) {
                 return Ok(None);
             }
-            if waited < KEPT && self.keeps_core(event) {
+            if waited < self.kept() && self.keeps_core(event) {
                 (0..DIRECT_SPINS).take_while(|_| !event.has_happened()).for_each(|_| hint::spin_loop());
                 waited = begin.elapsed();
                 continue;
@@ -321,6 +333,9 @@ const FAR_PATIENCE: u32 = 4;
 /// For so long a thread looks for what a peer does before it yields: many times what an answer takes from a peer that is on a core, and
 /// little of a time slice.
 const KEPT: Duration = Duration::from_micros(50);
+/// The same where ranks share cores: a turn of theirs and a half. The kernel may have put a rank behind us that has its turn now, and
+/// ranks that have slept wake up anywhere.
+const KEPT_AMONG_MANY: Duration = Duration::from_micros(2);
 /// A yield that nobody takes up is shorter.
 const LONE_YIELD: Duration = Duration::from_nanos(800);
 /// Moving so many takes the daemon longer than waking us.

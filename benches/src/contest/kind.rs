@@ -160,7 +160,8 @@ impl Figure {
         }
         let &Self { metric, unit, side, compute } = self;
         let measured = Measured::new(metric, unit, Summary::of(samples), 1);
-        console.outcome(label, Measured { mode: Some(kind.mode()), bytes: Some(bytes), side, compute, floor, ..measured })
+        console
+            .outcome(label, Measured { mode: Some(kind.mode()), bytes: Some(bytes), side, compute, floor, ..measured })
     }
 }
 

@@ -32,6 +32,10 @@ impl Event for Operation {
         }
     }
 
+    fn is_last_on_core(&self) -> bool {
+        self.run == Run::Meeting && self.attendance.as_ref().is_some_and(Attendance::is_last_on_core)
+    }
+
     fn reach(&self) -> Reach<'_> {
         match &self.wire {
             Some(wire) if self.run == Run::Direct => Reach::One(wire),

@@ -176,7 +176,13 @@ impl JobSegment {
     /// Whether more ranks are awake than there are cores that any of them may run on.
     #[inline]
     pub fn outnumbers_cores(&self) -> bool {
-        self.awake_ranks() > self.crowd().cores.load(Ordering::Relaxed)
+        self.awake_ranks() > self.cores()
+    }
+
+    /// How many cores any of the ranks may run on.
+    #[inline]
+    pub fn cores(&self) -> u32 {
+        self.crowd().cores.load(Ordering::Relaxed)
     }
 
     #[inline]

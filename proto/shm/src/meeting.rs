@@ -43,6 +43,7 @@ use crate::round::{RoundWords, SECTIONS};
 use crate::share;
 use crate::stage::{Stage, Weight};
 use crate::user_function::UserFunction;
+use crate::whereabouts::Whereabouts;
 
 #[repr(C)]
 struct MeetingWords {
@@ -63,6 +64,8 @@ struct ClosedWords {
     members: AtomicU32,
     /// Members that wait, and so take pieces. A hint.
     watching: AtomicU32,
+    /// How often members have come on another core than before. A hint.
+    moves: AtomicU32,
 }
 
 /// What a member says of itself.
@@ -72,6 +75,7 @@ struct MemberWords {
     slot: AtomicU32,
     /// It is doing pieces: other members' buffers are in use.
     is_busy: AtomicU32,
+    whereabouts: Whereabouts,
 }
 
 const WORDS_BYTES: u64 = size_of::<MeetingWords>() as u64;
@@ -149,7 +153,8 @@ impl Meeting {
         // SAFETY: `MeetingWords` consists of atomics.
         let words: &MeetingWords = unsafe { job.segment().shared(block) }?;
         words.rounds.reset();
-        for word in [&words.closed.watching, &words.closed.why, &words.closed.who, &words.closed.what] {
+        let closed = &words.closed;
+        for word in [&closed.watching, &closed.moves, &closed.why, &closed.who, &closed.what] {
             word.store(0, Ordering::Relaxed);
         }
         words.closed.described.store(description.len() as u32, Ordering::Relaxed);
@@ -161,6 +166,7 @@ impl Meeting {
             member.local_rank.store(local_rank, Ordering::Relaxed);
             member.slot.store(slot, Ordering::Relaxed);
             member.is_busy.store(0, Ordering::Relaxed);
+            member.whereabouts.reset();
         }
         let meeting = Self::on(job, block, (plan, description.len()), places, None)?;
         meeting.relay.iter().for_each(RelayArea::reset);
@@ -543,7 +549,7 @@ impl Meeting {
     }
 
     /// Where a member lies among those of the node. `None` for the daemon, which counts as nobody.
-    fn index(&self, member: u32) -> Option<usize> {
+    pub fn index(&self, member: u32) -> Option<usize> {
         // Without members on other nodes they are numbered as they lie.
         match self.ranks.get(member as usize) {
             Some(&rank) if rank == member => Some(member as usize),
@@ -555,6 +561,18 @@ impl Meeting {
     fn section(&self, member: u32) -> u32 {
         let index = self.index(member).unwrap_or(0);
         (index * SECTIONS as usize / self.slots.len()) as u32
+    }
+
+    pub(crate) fn whereabouts(&self, index: usize) -> Option<&Whereabouts> {
+        self.line(index).map(|line| &line.whereabouts)
+    }
+
+    pub(crate) fn moves_word(&self) -> &AtomicU32 {
+        &self.words().closed.moves
+    }
+
+    pub(crate) fn job(&self) -> &JobSegment {
+        &self.job
     }
 
     fn line(&self, index: usize) -> Option<&MemberWords> {

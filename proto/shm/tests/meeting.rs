@@ -239,3 +239,19 @@ fn combiners_are_called_unless_every_member_waits() {
     daemon.call_combiners();
     assert_eq!(node.calls(), before, "both wait");
 }
+
+#[test]
+fn members_are_found_on_the_core_where_they_came_last() {
+    let node = Node::summing(1, SLIGHT);
+    let (daemon, member) = (node.daemon(), node.member());
+    let on_core = |core| member.on_core(core).collect::<Vec<_>>();
+    assert_eq!((on_core(0), on_core(3)), (vec![], vec![]));
+    for (place, round, core, moves) in [(0, 0, 3, 1), (1, 0, 3, 2), (0, 1, 3, 2), (0, 2, 4, 3)] {
+        daemon.note_core(place, round, core);
+        assert_eq!(member.moves(), moves);
+    }
+    assert_eq!((on_core(3), on_core(4)), (vec![1], vec![0]));
+    assert_eq!([0, 2, 3].map(|round| member.is_said_to_come(0, round)), [true, true, false]);
+    assert_eq!([0, 1].map(|round| member.is_said_to_come(1, round)), [true, false]);
+    assert!(member.is_of_whole_node() && !Node::summing(2, SLIGHT).daemon().is_of_whole_node());
+}

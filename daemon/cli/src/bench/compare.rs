@@ -190,12 +190,7 @@ impl Runner<'_> {
     }
 
     /// A run of each. Rivals that fail are left out.
-    fn take_turns(
-        &self,
-        run: u32,
-        ours: &mut Figures<Ours>,
-        rivals: &mut Vec<Rival<'_>>,
-    ) -> Result<(), Failure> {
+    fn take_turns(&self, run: u32, ours: &mut Figures<Ours>, rivals: &mut Vec<Rival<'_>>) -> Result<(), Failure> {
         self.say("Ropeway", run);
         append(ours, self.ours()?);
         let mut index = 0;
