@@ -58,6 +58,7 @@ mod stage;
 mod user_function;
 #[cfg(not(loom))]
 mod vectored;
+#[cfg(not(loom))]
 mod whereabouts;
 #[cfg(not(loom))]
 mod wire;
