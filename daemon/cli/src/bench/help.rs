@@ -196,7 +196,8 @@ measured have no R.",
 that keeps the core busy, and one that sleeps. Between nodes the floor of what messages hide (d_o) is what a bare TCP connection
 hides, with a thread that sends and one that receives; the floor of their time (t_y) is the line's rate, if --rate sets one.
 Availability, the share of the processor that is left to who computes for longer than communication takes, has the same floor: what is
-missing of it goes to the kernel, the line and those threads.
+missing of it goes to the kernel, the line and those threads. What is sent or received alone is timed by the rank that computes, what
+goes both ways by both: the mean of their times counts.
 With one rank a node, as with -n 4 --nodes 4, collectives have such floors too: a thread of each rank that does the same
 over bare connections to all others, moving no more than has to be moved. Those with several ranks a node have none, because
 these share memory, and neither have barrier, bcast, reduce, scan and exscan, because what is best of them depends on the size, nor
@@ -238,7 +239,8 @@ Baselines whose programs drive collectives themselves, as schedules of messages 
     Page {
         name: Name::Compare,
         more: "Each library's launcher runs the same as Ropeway, run by run in turns. Our messages are persistent; theirs are blocking,
-nonblocking and persistent, and the table has the best of them. A difference counts if a permutation test says so.
+nonblocking and persistent, and the table has the best of them. A difference counts if a permutation test says so. Beside
+round trips between nodes stands what plain sockets take in the same runs (floor): a connection for each pair of ranks, which yield.
 
 What hides (d_o), goes on by itself (d_a) and is saved by binding (d_p) is found out as overlap, asynchrony and persistence do it, by
 the same procedure on both sides: --of overlap, asynchrony, persistence, and for a collective overlap:NAME. Such shares may be near zero
@@ -251,6 +253,7 @@ there is named and left out.",
         examples: &[
             "compare --of latency,bandwidth",
             "compare --nodes 2 --of latency --sizes 8,1M --peer /opt/mpich",
+            "compare -n 8 --nodes 2 --of latency",
             "compare -n 4 --of barrier,allreduce,reduce-scatter,alltoall",
             "compare --of asynchrony,persistence --sizes 64K",
             "compare --nodes 2 --netns --rate 1gbit --of overlap,overlap:allreduce --sizes 64K",
