@@ -124,7 +124,7 @@ pub struct Floor {
     /// Its median.
     #[serde(rename = "floor")]
     pub median: f64,
-    /// Measured to floor; `None` of shares, which may be near zero or below.
+    /// Measured to floor; `None` of shares, which may be near zero or below, and beside other libraries, whose ratio counts there.
     #[serde(flatten)]
     pub ratio: Option<Ratio>,
 }

@@ -7,7 +7,8 @@
 //!
 //! Who has come yields its core to those that have not. The last of a core would yield for nothing: none of the others there
 //! can do anything before the round is over, and each that got the core would look, find nothing, and yield. So members note on which core they
-//! come, and whoever finds that all others of its core have come looks instead. Each member's turn then is one switch a round, which is the least.
+//! come, and whoever finds that all others of its core have come looks instead. A round then takes one switch
+//! fewer than the core has members, which is the least.
 //!
 //! It takes as long as on the core with most of them. The kernel spreads ranks evenly within some tens of milliseconds; until it has,
 //! one at a time goes from a core to one that has two fewer.
