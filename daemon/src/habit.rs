@@ -8,6 +8,7 @@ use ropeway_shm::SinceStart;
 pub(crate) struct Habits {
     sending: Habit,
     both_ways: Habit,
+    prompt_waits: u32,
 }
 
 /// Whether one of two things happens more often than the other, lately.
@@ -27,8 +28,14 @@ const EXCESS_MAX: u32 = 8;
 impl Habits {
     /// Takes note of how often ranks have come to wait by now, in the order of [`SinceStart`].
     pub(crate) fn learn(&mut self, [at_once, sending, both_ways]: [u32; 3]) {
+        self.prompt_waits = at_once;
         self.sending.learn([at_once.wrapping_add(both_ways), sending]);
         self.both_ways.learn([at_once.wrapping_add(sending), both_ways]);
+    }
+
+    /// How often they have not computed, modulo 2³².
+    pub(crate) fn prompt_waits(&self) -> u32 {
+        self.prompt_waits
     }
 
     /// They compute, having sent only.

@@ -2,7 +2,8 @@
 //!
 //! Daemons that talk to each other are woken on each other's cores, and then one core does the work of two nodes while the other
 //! halts. So a daemon stays on the cores of its node as long as its ranks leave them to it. But on that of a rank that computes it would
-//! have to wait for the end of a time slice, whatever arrives; then it takes any core there is. And from a rank that computes after it has
+//! have to wait for the end of a time slice, whatever arrives; then it takes any core there is, until ranks wait for one message after another
+//! again. And from a rank that computes after it has
 //! started something the daemon would take the time the start is to save: the kernel wakes it on the core of who wakes it, although
 //! another one may be idle. Then it keeps off that core, until what it waits for comes from another node. If ranks send and receive
 //! and compute meanwhile, those of other nodes most likely do the same, and there is no better core than its own: elsewhere one rank would pay for
@@ -20,10 +21,12 @@ pub(crate) struct Home {
     /// Of each place. `None` if all are the same.
     cores: Option<[CpuSet; 3]>,
     place: Place,
-    /// When ranks were last seen to compute for long: before a sleep, and still after it.
-    computed_at: Option<Instant>,
-    /// They did before this sleep.
-    seem_to_compute: bool,
+    /// When ranks were last seen to compute for long: before a sleep, and still after it. And how often they had come to wait at once by then.
+    computed: Option<(Instant, u32)>,
+    /// When the daemon went to sleep, if they seemed to compute then.
+    seemed_to_compute_at: Option<Instant>,
+    /// The last time they seemed to they did not, or not for long.
+    is_sceptical: bool,
 }
 
 /// Where the daemon may be.
@@ -46,6 +49,10 @@ pub(crate) trait Surroundings {
 
 /// Who has computed comes back to it within that time, most often.
 const STAY_OUT: Duration = Duration::from_millis(100);
+/// For so long they have to. A rank that was woken, or starts what comes next, seems to for a moment.
+const LONG: Duration = Duration::from_micros(50);
+/// Unless they have waited for so many messages at once since then.
+const PROMPT_WAITS: u32 = 16;
 const THIS_THREAD: Pid = Pid::from_raw(0);
 
 impl Home {
@@ -62,8 +69,9 @@ impl Home {
         Ok(Self {
             cores: (home != CpuSet::new() && home != all).then_some([home, away, all]),
             place: Place::Anywhere,
-            computed_at: None,
-            seem_to_compute: false,
+            computed: None,
+            seemed_to_compute_at: None,
+            is_sceptical: false,
         })
     }
 
@@ -71,8 +79,12 @@ impl Home {
     pub(crate) fn rest(&mut self, is_about_to_sleep: bool, now: Instant, habits: &Habits, around: &impl Surroundings) {
         let Some(cores) = &self.cores else { return };
         // A look that does not end in sleep sees ranks between two waits.
-        self.seem_to_compute = is_about_to_sleep && around.do_ranks_compute();
-        let compute = self.seem_to_compute || self.computed_at.is_some_and(|at| now.duration_since(at) < STAY_OUT);
+        self.seemed_to_compute_at = (is_about_to_sleep && around.do_ranks_compute()).then_some(now);
+        let may_compute_again = |(at, waits): (Instant, u32)| {
+            now.duration_since(at) < STAY_OUT && habits.prompt_waits().wrapping_sub(waits) < PROMPT_WAITS
+        };
+        let seem_to_compute = self.seemed_to_compute_at.is_some() && !self.is_sceptical;
+        let compute = seem_to_compute || self.computed.is_some_and(may_compute_again);
         let place = match habits.compute_sending() {
             true if around.await_large() => Place::Anywhere,
             true => Place::Away,
@@ -87,9 +99,11 @@ impl Home {
     }
 
     /// The daemon has slept.
-    pub(crate) fn wake(&mut self, now: Instant, around: &impl Surroundings) {
-        if std::mem::take(&mut self.seem_to_compute) && self.cores.is_some() && around.do_ranks_compute() {
-            self.computed_at = Some(now);
+    pub(crate) fn wake(&mut self, now: Instant, habits: &Habits, around: &impl Surroundings) {
+        let Some(slept_at) = self.seemed_to_compute_at.take() else { return };
+        self.is_sceptical = now.duration_since(slept_at) < LONG || !around.do_ranks_compute();
+        if !self.is_sceptical {
+            self.computed = Some((now, habits.prompt_waits()));
         }
     }
 }
@@ -134,22 +148,60 @@ mod tests {
             (0, false, false, true),
             // A rank that is seen between two waits does not compute.
             (1, false, true, true),
-            // Not for long, as is seen when the daemon has slept.
+            // Not for long, as is seen when the daemon has slept, which is wary the next time.
             (2, true, true, false),
             (3, true, false, true),
-            (4, true, true, false),
+            (4, true, true, true),
             (5, true, true, false),
             (6, true, false, false),
             (104, false, false, false),
             (105, false, false, true),
-            (106, true, false, true),
+            (106, true, true, true),
+            (107, true, true, false),
         ];
         for (ms, sleeps, compute, is_home) in steps {
             let around = Around { compute, ..Around::default() };
-            home.wake(at(ms), &around);
+            home.wake(at(ms), &Habits::default(), &around);
             home.rest(sleeps, at(ms), &Habits::default(), &around);
             assert_eq!(cores(&allowed()), if is_home { vec![first] } else { cores(&all) }, "after {ms} ms");
         }
+        sched_setaffinity(THIS_THREAD, &all).unwrap();
+    }
+
+    #[test]
+    fn who_is_awake_for_a_moment_between_two_waits_does_not_compute() {
+        let all = allowed();
+        let [first, _, ..] = cores(&all)[..] else { return };
+        let mut home = Home::new(&[first]).unwrap();
+        let (start, around) = (Instant::now(), Around { compute: true, ..Around::default() });
+        let mut cores_after = |us| {
+            home.wake(start + Duration::from_micros(us), &Habits::default(), &around);
+            home.rest(true, start + Duration::from_micros(us), &Habits::default(), &around);
+            cores(&allowed())
+        };
+        assert_eq!(cores_after(0), cores(&all));
+        assert_eq!([10, 20, 30].map(&mut cores_after), [vec![first], vec![first], vec![first]]);
+        assert_eq!(cores_after(80), cores(&all), "it has slept for long");
+        sched_setaffinity(THIS_THREAD, &all).unwrap();
+    }
+
+    #[test]
+    fn ranks_that_wait_for_one_message_after_another_bring_it_home() {
+        let all = allowed();
+        let [first, _, ..] = cores(&all)[..] else { return };
+        let mut home = Home::new(&[first]).unwrap();
+        let (start, mut habits) = (Instant::now(), Habits::default());
+        let computing = Around { compute: true, ..Around::default() };
+        habits.learn([7, 0, 0]);
+        home.rest(true, start, &habits, &computing);
+        home.wake(start + LONG, &habits, &computing);
+        let mut cores_after = |waits| {
+            habits.learn([7 + waits, 0, 0]);
+            home.rest(false, start + LONG, &habits, &Around::default());
+            cores(&allowed())
+        };
+        assert_eq!(cores_after(PROMPT_WAITS - 1), cores(&all));
+        assert_eq!(cores_after(PROMPT_WAITS), [first]);
         sched_setaffinity(THIS_THREAD, &all).unwrap();
     }
 

@@ -210,7 +210,7 @@ impl Server {
                 }
                 Rest::Sleep => {
                     self.sleep(&mut events, now)?;
-                    home.wake(Instant::now(), self);
+                    home.wake(Instant::now(), &habits, self);
                 }
             }
         }
