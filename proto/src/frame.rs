@@ -64,7 +64,7 @@ pub enum Frame {
     /// A persistent receive of `capacity` bytes wants its sender. The next unbound send of that envelope is it.
     Bind { envelope: Envelope, recv: ChannelId, capacity: u64 },
     /// The send that `recv` was matched with. If `is_rendezvous`, it waits for `Armed` before each message.
-    /// With `wire`, the sender's name of the channel on the wire, it waits for `Wired`.
+    /// With `wire`, the sender's name of the channel on the wire, it waits for `Wired`, and for `Armed` only if that says that it stays on the link.
     Bound { recv: ChannelId, send: ChannelId, bytes: u64, is_rendezvous: bool, wire: Option<u16> },
     /// The receiver's name of the channel on the wire; `None` if it stays on the link.
     Wired { send: ChannelId, recv: ChannelId, wire: Option<u16> },
@@ -441,6 +441,7 @@ mod tests {
             Frame::Bind { envelope: ENVELOPE, recv: A, capacity: 10 },
             Frame::Bound { recv: A, send: B, bytes: 11, is_rendezvous: true, wire: None },
             Frame::Bound { recv: A, send: B, bytes: 11, is_rendezvous: false, wire: Some(u16::MAX) },
+            Frame::Bound { recv: A, send: B, bytes: 11, is_rendezvous: true, wire: Some(0) },
             Frame::Wired { send: A, recv: B, wire: Some(0) },
             Frame::Wired { send: A, recv: B, wire: None },
             Frame::WireDown,

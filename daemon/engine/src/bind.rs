@@ -165,20 +165,20 @@ impl Engine {
         if wire.is_some() && is_step {
             return Err(ProtocolError::ForeignChannel);
         }
+        recv.is_rendezvous = is_rendezvous;
         if wire.is_some() && recv.phase != RecvPhase::Orphaned {
             self.open_wired(id, peer, bytes, wire);
         } else {
-            self.bound_over_link(id, peer, is_rendezvous);
+            self.bound_over_link(id, peer);
         }
         Ok(())
     }
 
     /// A receive is bound to a send of another node, over the link.
-    pub(crate) fn bound_over_link(&mut self, id: ChannelId, peer: ChannelId, is_rendezvous: bool) {
+    pub(crate) fn bound_over_link(&mut self, id: ChannelId, peer: ChannelId) {
         let node = self.requests[id].node;
         let recv = self.requests[id].recv_mut().expect("only receives are bound here");
         recv.bind(peer);
-        recv.is_rendezvous = is_rendezvous;
         match recv.phase {
             RecvPhase::Orphaned => {
                 self.push_frame(node, Frame::Unbind { channel: peer });

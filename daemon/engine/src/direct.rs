@@ -10,7 +10,7 @@ use ropeway_proto::{ChannelId, CommId, Completion, End, Frame, Layout, NodeId, R
 use crate::engine::{CompletionOf, Engine, RankState, Token};
 use crate::error::ProtocolError;
 use crate::meeting::MeetingId;
-use crate::request::{Kind, Recv, RecvPhase, SendPhase};
+use crate::request::{Kind, Protocol, Recv, RecvPhase, SendPhase};
 
 /// Something to be done with a direct channel: one between two ranks of this node, who from then on use it by themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,7 +180,7 @@ impl Engine {
         let request = &self.requests[send];
         let bytes = request.layout.bytes();
         self.wires[usize::from(request.node.0)].is_up
-            && bytes <= limits::WIRE_BYTES_MAX.min(self.config.eager_bytes_max)
+            && bytes <= limits::WIRE_BYTES_MAX
             && !request.is_freeing
             && request.step().is_none()
     }
@@ -200,12 +200,15 @@ impl Engine {
         match (wiring.end, channel) {
             (End::Send, None) => self.bind_over_link(id, peer),
             (End::Send, Some((channel, _))) => {
-                self.requests[id].send_mut().expect("only sends are bound here").begin_wiring(channel);
-                self.push_frame(node, Frame::Bound { recv: peer, send: id, bytes, is_rendezvous: false, wire });
+                let send = self.requests[id].send_mut().expect("only sends are bound here");
+                send.begin_wiring(channel);
+                // The receiver may have no room for its end, and then it is the link's after all.
+                let is_rendezvous = send.protocol == Protocol::Rendezvous;
+                self.push_frame(node, Frame::Bound { recv: peer, send: id, bytes, is_rendezvous, wire });
             }
             (End::Recv, None) => {
                 self.push_frame(node, Frame::Wired { send: peer, recv: id, wire });
-                self.bound_over_link(id, peer, false);
+                self.bound_over_link(id, peer);
             }
             (End::Recv, Some((channel, _))) => {
                 self.push_frame(node, Frame::Wired { send: peer, recv: id, wire });

@@ -1,9 +1,10 @@
 //! Channels over a wire: the two nodes agree on one, whatever happens meanwhile.
 
 use ropeway_engine::{ChannelWork, DirectId, Wiring};
-use ropeway_proto::{Completion, End, Frame, NodeId, Status};
+use ropeway_proto::limits::WIRE_BYTES_MAX;
+use ropeway_proto::{Command, Completion, End, Frame, Layout, NodeId, Status};
 
-use crate::cluster::{Cluster, EAGER_BYTES};
+use crate::cluster::{Cluster, EAGER_BYTES, TAG};
 
 const BYTES: u64 = 8;
 /// What each node calls the channel, itself and on the wire.
@@ -30,9 +31,13 @@ fn open(cluster: &mut Cluster, node: usize, is_possible: bool) -> Wiring {
 
 /// Rank 0 has a send to rank 1, whose receive has just been announced to it.
 fn announced() -> Cluster {
+    announced_with(BYTES)
+}
+
+fn announced_with(bytes: u64) -> Cluster {
     let mut cluster = pair();
-    cluster.init_send(0, 0, 1, BYTES);
-    cluster.init_recv(1, 0, 0, BYTES);
+    cluster.init_send(0, 0, 1, bytes);
+    cluster.init_recv(1, 0, 0, bytes);
     cluster.settle();
     cluster
 }
@@ -89,8 +94,8 @@ fn what_was_started_before_is_started_on_the_channel() {
 
 #[test]
 fn if_either_node_can_not_the_link_carries_the_messages() {
-    for unable in [0, 1] {
-        let mut cluster = announced();
+    for (unable, bytes) in [(0, BYTES), (1, BYTES), (0, EAGER_BYTES + 1), (1, EAGER_BYTES + 1)] {
+        let mut cluster = announced_with(bytes);
         cluster.fill(0, 0, 5);
         cluster.start(0, 0);
         open(&mut cluster, 0, unable != 0);
@@ -102,9 +107,9 @@ fn if_either_node_can_not_the_link_carries_the_messages() {
         }
         cluster.start(1, 0);
         cluster.settle();
-        let received = Completion { status: Status::Success, source: 0, tag: crate::cluster::TAG, bytes: BYTES };
+        let received = Completion { status: Status::Success, source: 0, tag: TAG, bytes };
         assert_eq!(cluster.outcome(1, 0), Some(received));
-        assert_eq!(cluster.bytes(1, 0, BYTES as usize), [5; BYTES as usize]);
+        assert_eq!(cluster.bytes(1, 0, bytes as usize), vec![5; bytes as usize]);
         assert_eq!((work(&mut cluster, 0), work(&mut cluster, 1)), (None, None));
     }
 }
@@ -112,7 +117,11 @@ fn if_either_node_can_not_the_link_carries_the_messages() {
 #[test]
 fn large_messages_and_nodes_without_a_wire_use_the_link() {
     let mut cluster = pair();
-    cluster.channel(EAGER_BYTES + 1);
+    // Never started, so its bytes may lie anywhere.
+    let layout = Layout::contiguous(0, WIRE_BYTES_MAX + 1);
+    cluster.command(0, Command::InitSend { slot: 0, epoch: 1, endpoint: Cluster::endpoint(1, TAG), layout }).unwrap();
+    cluster.command(1, Command::InitRecv { slot: 0, epoch: 1, endpoint: Cluster::endpoint(0, TAG), layout }).unwrap();
+    cluster.settle();
     assert_eq!(work(&mut cluster, 0), None);
     let mut cluster = pair();
     cluster.engines[0].handle_wire_down(NodeId(1));
