@@ -44,13 +44,16 @@ impl DirectEnd {
         let memory = channel.on(job)?;
         let way = match end {
             _ if !channel.is_small() => Way::Large(Transfer::at(number)),
+            End::Send if channel.wired().is_some() && channel.bytes() > PUT_BYTES_MAX => {
+                Way::Send(EagerSender::at(number).parking())
+            }
             End::Send => Way::Send(EagerSender::at(number)),
             End::Recv => Way::Recv(EagerReceiver::at(number)),
         };
         Some(Self { memory, end, way, habit: Habit::default() })
     }
 
-    /// What goes over a wire stays where it is until it is taken, and its send runs until then.
+    /// What goes over a wire stays where it is until it is taken, however small, and its send runs until then.
     pub(crate) fn park(&mut self) {
         if self.wired().is_some()
             && let Way::Send(sender) = &mut self.way
@@ -184,7 +187,7 @@ impl DirectEnd {
         if is_second && !is_prompt && !is_watched { Started::NeedsCopy } else { Started::Pending }
     }
 
-    /// After the start of a send: whether the program is likely to come and work the wire.
+    /// After the start of a send over a wire: whether the program is likely to come and work the wire.
     pub(crate) fn is_prompt(&mut self, presence: &Presence, favor: Favor) -> bool {
         self.habit.begin(presence, favor)
     }
@@ -205,6 +208,9 @@ impl DirectEnd {
     }
 }
 
+/// A start puts no more into a cell for a wire: copying takes longer than a start should. What is larger stays where it is until whoever
+/// works the wire takes it.
+const PUT_BYTES_MAX: u64 = 2 << 10;
 /// For how long the first piece is left to the end that comes last and waits: more than a start takes and the way to the wait. What one
 /// end alone touches stays in its core's cache; what a receiver has fetched from there, the sender has to get back before it writes again.
 const COURTESY: Duration = Duration::from_micros(1);

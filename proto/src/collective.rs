@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Rank;
-use crate::limits::{CROSSING_MEMBERS_MAX, MESSAGE_BYTES_MAX, RANKS_PER_JOB_MAX, WIRE_BYTES_MAX};
+use crate::limits::{CROSSING_BYTES_MAX, CROSSING_MEMBERS_MAX, MESSAGE_BYTES_MAX, RANKS_PER_JOB_MAX};
 use crate::operator::{ElementType, Operator};
 
 /// What happens.
@@ -142,7 +142,7 @@ impl CollectiveShape {
         let largest = self.counts.iter().max().map_or(0, |&count| count.saturating_mul(self.element_bytes.into()));
         is_each_alone
             && (2..=CROSSING_MEMBERS_MAX).contains(&self.members.len())
-            && largest <= WIRE_BYTES_MAX
+            && largest <= CROSSING_BYTES_MAX
             && self.algorithm.is_none()
             && !self.has_user_operator()
     }

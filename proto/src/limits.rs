@@ -36,8 +36,9 @@ pub const EAGER_BYTES_LIMIT: u64 = 64 << 10;
 /// Eager messages a channel's sender may have outstanding before the receiver has taken them.
 pub const CHANNEL_CREDITS: u16 = 16;
 
-/// The largest message of a channel that goes over a wire instead of the daemons' link.
-pub const WIRE_BYTES_MAX: u64 = 8 << 10;
+/// The largest message of a channel that goes over a wire instead of the daemons' link. From there on to copy it through the wire's buffers
+/// costs more bandwidth than it is worth.
+pub const WIRE_BYTES_MAX: u64 = 16 << 10;
 
 /// Channel ends of a job that one wire can serve on one node. Further ones use the link.
 pub const WIRE_CHANNELS: usize = 1024;
@@ -45,6 +46,9 @@ pub const WIRE_CHANNELS: usize = 1024;
 /// Members of a collective that send each other their small parts directly, if each has a node of its own. More send fewer messages if
 /// they pass on what they have heard.
 pub const CROSSING_MEMBERS_MAX: usize = 4;
+
+/// The largest such part: more is worth algorithms with fewer bytes.
+pub const CROSSING_BYTES_MAX: u64 = 8 << 10;
 
 /// Nodes of a job beyond which there are no wires: each is a socket in every rank.
 pub const WIRED_NODES_MAX: usize = 64;

@@ -162,10 +162,15 @@ impl Operation {
     }
 
     /// A start may leave something for the wire. If the daemon has to be told, the entry.
-    pub(super) fn start_on_wire(&mut self) -> Option<Entry> {
+    fn start_on_wire(&mut self) -> Option<Entry> {
         let direct = self.direct.as_mut().filter(|_| matches!(self.end, Some((End::Send, _))));
+        let is_send = direct.is_some();
         let is_prompt = direct.is_some_and(|direct| direct.is_prompt(self.attachment.presence(), self.favor));
-        self.leave_to_wire(is_prompt)
+        let entry = self.leave_to_wire(is_prompt);
+        if entry.is_some() && is_send {
+            self.note_start();
+        }
+        entry
     }
 
     #[inline]
