@@ -47,7 +47,7 @@ pub const WIRE_CHANNELS: usize = 1024;
 /// they pass on what they have heard.
 pub const CROSSING_MEMBERS_MAX: usize = 4;
 
-/// The largest such part: more is worth algorithms with fewer bytes.
+/// The largest such part.
 pub const CROSSING_BYTES_MAX: u64 = 8 << 10;
 
 /// Nodes of a job beyond which there are no wires: each is a socket in every rank.
