@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use common::{Cluster, asleep_in, channel, config, pair, soon};
 use ropeway::{Error, Favor, RecvRequest, SendRequest, Session, WaitMode};
 use ropeway_daemon::Config;
-use ropeway_proto::limits::WIRE_CHANNELS;
+use ropeway_proto::limits::{WIRE_BYTES_MAX, WIRE_CHANNELS};
 
-const SIZES: [usize; 4] = [0, 8, 4096, 8192];
+const SIZES: [usize; 5] = [0, 8, 4096, 8192, WIRE_BYTES_MAX as usize];
 
 fn exchange(send: &mut SendRequest<u8>, recv: &mut RecvRequest<u8>, byte: u8) {
     send.buffer_mut().fill(byte);
@@ -168,7 +168,7 @@ fn without_wires_the_link_carries_everything() {
 fn over_the_link_a_start_is_one_command() {
     let cluster = Cluster::start(2, 2);
     let (zero, one) = pair(&cluster);
-    for bytes in [8193, 1 << 20] {
+    for bytes in [WIRE_BYTES_MAX as usize + 1, 1 << 20] {
         let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
         exchange(&mut send, &mut recv, 1);
         let commands = |node| cluster.counter(node, "commands");
@@ -250,7 +250,7 @@ fn who_waits_for_the_link_gives_and_gets_credit_on_wires() {
     let (zero, one) = pair(&cluster);
     let (mut send, mut recv) = channel(&zero.world(), &one.world(), 1 << 16);
     let (mut wired, mut of_wired) = channel(&one.world(), &zero.world(), 1);
-    let (mut linked, mut of_linked) = channel(&one.world(), &zero.world(), 8193);
+    let (mut linked, mut of_linked) = channel(&one.world(), &zero.world(), WIRE_BYTES_MAX as usize + 1);
     // In turns, so that both meet the same machine; looks of the daemon, at most one a millisecond, would be an order of magnitude more.
     let mut times = [Duration::ZERO; 2];
     for _ in 0..5 {
