@@ -267,7 +267,7 @@ impl Wire {
     fn send(&self) -> Sent {
         match self.out.try_lock() {
             Ok(mut known) => self.wire.send(&mut *known),
-            Err(TryLockError::WouldBlock) => Sent::All,
+            Err(TryLockError::WouldBlock) => Sent::Busy,
             Err(TryLockError::Poisoned(_)) => unreachable!("{NO_PANIC}"),
         }
     }

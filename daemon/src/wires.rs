@@ -320,7 +320,14 @@ impl NodeWire {
 
     fn send(&mut self) -> usize {
         let [before, _] = self.wire.traffic();
-        self.is_stuck = matches!(self.wire.send(&mut self.ends), Sent::Full { .. });
+        let sent = self.wire.send(&mut self.ends);
+        self.is_stuck = match sent {
+            Sent::All => false,
+            // A rank that is at it may find no room once more, and relies on us for what follows.
+            Sent::Busy => self.wire.is_stuck(),
+            Sent::Full { .. } => true,
+        };
+        self.is_wanted |= sent == Sent::Busy && self.is_stuck;
         self.wire.traffic()[0].frames.wrapping_sub(before.frames) as usize
     }
 

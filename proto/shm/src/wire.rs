@@ -123,8 +123,10 @@ pub trait WireChannels {
 /// How sending went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// Everything that was due has left, or somebody else sees to that.
+    /// Everything that was due has left, or there is no connection.
     All,
+    /// Somebody else is at it and sees to it.
+    Busy,
     /// The connection is full: when it has room again, somebody has to come back. The first to notice tells the daemon.
     Full {
         /// Whether this is the first.
@@ -297,11 +299,17 @@ impl Wire {
         let Some(socket) = self.socket.get().filter(|_| !self.is_broken()) else { return Sent::All };
         let out = &self.words().out;
         match out.turn.work(self.holder, &self.words().due, || self.send_due(socket, channels)) {
+            None => Sent::Busy,
             Some(Went::Stuck) if !self.is_broken() => {
                 Sent::Full { is_news: out.is_stuck.swap(1, Ordering::Relaxed) == 0 }
             }
-            _ => Sent::All,
+            Some(_) => Sent::All,
         }
+    }
+
+    /// Whether the connection had no room when somebody last tried: who finds none, too, tells nobody.
+    pub fn is_stuck(&self) -> bool {
+        self.words().out.is_stuck.load(Ordering::Relaxed) != 0
     }
 
     fn send_due(&self, socket: &OwnedFd, channels: &mut impl WireChannels) -> Went {

@@ -6,14 +6,18 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use ropeway_proto::limits::WIRE_BYTES_MAX;
 use ropeway_proto::{End, Layout, NodeId, Status, WireFrame};
 use ropeway_shm::eager::{CELLS, EagerReceiver, EagerSender, Progress};
-use ropeway_shm::{Channel, EndOfChannel, JobGeometry, JobSegment, KnownChannels, OpenChannel, Sent, Wire, WiredEnd};
+use ropeway_shm::{
+    Channel, EndOfChannel, JobGeometry, JobSegment, KnownChannels, OpenChannel, Sent, Wire, WireChannels, WiredEnd,
+};
 
 const ARENA_BYTES: u64 = 1 << 20;
-const CHANNEL_BYTES: u64 = 64 << 10;
+const CHANNEL_BYTES: u64 = 128 << 10;
 /// Empty, beside a cell's word, in a cell or the receiver's buffer, and the largest.
-const SIZES: [u64; 6] = [0, 8, 56, 57, 4096, 8192];
+const SIZES: [u64; 6] = [0, 8, 56, 57, 4096, WIRE_BYTES_MAX];
+const LARGEST: usize = SIZES.len() - 1;
 
 /// One node: a rank, a wire, and channels of the sizes above.
 struct Side {
@@ -33,7 +37,7 @@ impl Side {
         let job = Arc::new(JobSegment::create(geometry).unwrap());
         job.reserve_slots(0, 64).unwrap();
         job.reserve_arena(0, ARENA_BYTES).unwrap();
-        job.reserve_channels(2 << 20).unwrap();
+        job.reserve_channels(4 << 20).unwrap();
         let block = job.channels().start;
         let wire = Arc::new(Wire::open(&job, block, None).unwrap());
         wire.write();
@@ -219,36 +223,60 @@ fn frames_that_come_in_pieces_are_put_together() {
     assert!(far.has(3, 9));
 }
 
-#[test]
-fn a_full_connection_is_news_once_and_goes_on_when_it_has_room() {
-    let (mut tap, socket) = UnixStream::pair().unwrap();
-    let mut near = Side::new(End::Send, socket);
-    let mut senders = [EagerSender::default(); SIZES.len()];
-    let largest = SIZES.len() - 1;
-    let mut granted = 0;
-    // Nobody reads, but credit comes as if somebody did.
-    let full = loop {
-        near.fill(largest, granted as u8);
-        if senders[largest].start(&near.channels[largest]) == Progress::Done {
-            tap.write_all(&WireFrame::Taken { channel: largest as u16, count: granted }.encode()).unwrap();
+/// Sends until the connection is full: nobody reads, but credit comes as if somebody did. Says how that went and how many messages had
+/// been sent before.
+fn fill_up(near: &mut Side, tap: &mut UnixStream) -> (Sent, u32) {
+    let (mut sender, mut granted) = (EagerSender::default(), 0);
+    loop {
+        near.fill(LARGEST, granted as u8);
+        if sender.start(&near.channels[LARGEST]) == Progress::Done {
+            tap.write_all(&WireFrame::Taken { channel: LARGEST as u16, count: granted }.encode()).unwrap();
             granted += 1;
         }
         near.receive();
         if let full @ Sent::Full { .. } = near.send() {
-            break full;
+            return (full, granted);
         }
-        senders[largest].poll(&near.channels[largest]);
-    };
+        sender.poll(&near.channels[LARGEST]);
+    }
+}
+
+#[test]
+fn a_full_connection_is_news_once_and_goes_on_when_it_has_room() {
+    let (mut tap, socket) = UnixStream::pair().unwrap();
+    let mut near = Side::new(End::Send, socket);
+    let (full, granted) = fill_up(&mut near, &mut tap);
     assert_eq!(full, Sent::Full { is_news: true });
     assert_eq!(near.send(), Sent::Full { is_news: false });
-    let mut byte = 0;
-    let mut message = vec![0; 16 + SIZES[largest] as usize];
-    while byte < granted.saturating_sub(CELLS) as u8 {
+    let mut message = vec![0; 16 + SIZES[LARGEST] as usize];
+    for byte in 0..granted.saturating_sub(CELLS) as u8 {
         near.send();
         tap.read_exact(&mut message).unwrap();
         assert!(message[16..].iter().all(|&other| other == byte));
-        byte += 1;
     }
+}
+
+/// Who is told of room while somebody else finds none would stop watching for it, and that one would tell nobody, as it is no news.
+#[test]
+fn who_comes_while_another_sends_learns_whether_the_connection_was_full() {
+    struct Meanwhile<'a>(&'a Wire, &'a mut KnownChannels, Vec<(Sent, bool)>);
+    impl WireChannels for Meanwhile<'_> {
+        fn find(&mut self, index: u16) -> Option<&OpenChannel> {
+            self.2.push((self.0.send(self.1), self.0.is_stuck()));
+            self.1.find(index)
+        }
+    }
+    let (mut tap, socket) = UnixStream::pair().unwrap();
+    let mut near = Side::new(End::Send, socket);
+    let send = |near: &mut Side| {
+        near.wire.mark_due(0);
+        let mut meanwhile = Meanwhile(&near.wire, &mut near.known, Vec::new());
+        let sent = near.wire.send(&mut meanwhile);
+        (sent, meanwhile.2)
+    };
+    assert_eq!(send(&mut near), (Sent::All, vec![(Sent::Busy, false)]));
+    fill_up(&mut near, &mut tap);
+    assert_eq!(send(&mut near), (Sent::Full { is_news: false }, vec![(Sent::Busy, true)]));
 }
 
 /// More is to be sent than the connection takes, all the time: nobody's messages wait until others have none.
