@@ -251,7 +251,9 @@ impl Attachment {
 
     pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode) -> Result<(), Error> {
         self.note_presence();
-        self.waiting.wait(event, mode, self.line.watch())
+        let waited = self.waiting.wait(event, mode, self.line.watch());
+        self.computing.iter().for_each(Computing::leave);
+        waited
     }
 
     /// How to wait while the daemon moves so many bytes.

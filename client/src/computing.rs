@@ -3,7 +3,8 @@
 //! Of a receive alone others decide when the daemon has to work.
 //!
 //! A program that comes to wait some time after its last start has computed, or it has lost its core for a while. Of that only the thread's
-//! own clock knows, which is a system call to read. So it is read only where something is sent, for some time after somebody has come late.
+//! own clock knows, which is a system call to read: as long as half a start. So it is read when a wait ends and when the next one begins, for
+//! some time after somebody has come late. What the thread had of its core before the start can't be more than the time that passed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,13 +17,14 @@ pub(crate) struct Computing {
     begin: Instant,
     /// Zero if it has come to wait since.
     started_ns: AtomicU64,
-    /// Of the thread's clock; zero if it was not looked at.
-    started_thread_ns: AtomicU64,
+    /// When the last wait ended, by both clocks; zero if the thread's was not looked at.
+    left_ns: AtomicU64,
+    left_thread_ns: AtomicU64,
     /// Sends were started since it has come to wait.
     has_sent: AtomicBool,
     /// Something else was.
     has_others: AtomicBool,
-    /// At how many starts the thread's clock is still to be looked at.
+    /// For how many starts the thread's clock is still to be looked at.
     suspicion: AtomicU32,
 }
 
@@ -52,7 +54,8 @@ impl Computing {
         Self {
             begin: Instant::now(),
             started_ns: zero(),
-            started_thread_ns: zero(),
+            left_ns: zero(),
+            left_thread_ns: zero(),
             has_sent: AtomicBool::new(false),
             has_others: AtomicBool::new(false),
             suspicion: AtomicU32::new(0),
@@ -77,13 +80,7 @@ impl Computing {
         if self.started_ns.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let suspicion = self.suspicion.load(Ordering::Relaxed);
-        let mut thread_ns = 0;
-        if suspicion > 0 {
-            self.suspicion.store(suspicion - 1, Ordering::Relaxed);
-            thread_ns = now_of_thread_ns();
-        }
-        self.started_thread_ns.store(thread_ns, Ordering::Relaxed);
+        self.suspicion.store(self.suspicion.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
         self.started_ns.store(self.now_ns(), Ordering::Relaxed);
     }
 
@@ -99,13 +96,26 @@ impl Computing {
             return Some(SinceStart::AtOnce);
         }
         self.suspicion.store(SUSPICION, Ordering::Relaxed);
-        let started_ns = self.started_thread_ns.load(Ordering::Relaxed);
-        let has_computed = started_ns > 0 && now_of_thread_ns().saturating_sub(started_ns) >= PROMPT_NS;
-        Some(match has_computed {
+        Some(match self.has_run_since(started_ns) {
             true if has_others => SinceStart::ComputedBothWays,
             true => SinceStart::ComputedSending,
             false => SinceStart::AtOnce,
         })
+    }
+
+    /// The program waits no more.
+    pub(crate) fn leave(&self) {
+        let is_suspected = self.suspicion.load(Ordering::Relaxed) > 0;
+        let [now_ns, thread_ns] = if is_suspected { [self.now_ns(), now_of_thread_ns()] } else { [0, 0] };
+        self.left_ns.store(now_ns, Ordering::Relaxed);
+        self.left_thread_ns.store(thread_ns, Ordering::Relaxed);
+    }
+
+    /// Whether the thread has certainly had its core since then, for long enough to have computed.
+    fn has_run_since(&self, started_ns: u64) -> bool {
+        let [left_ns, left_thread_ns] = [&self.left_ns, &self.left_thread_ns].map(|word| word.load(Ordering::Relaxed));
+        let before_ns = started_ns.saturating_sub(left_ns);
+        left_thread_ns > 0 && now_of_thread_ns().saturating_sub(left_thread_ns) >= before_ns + PROMPT_NS
     }
 
     fn now_ns(&self) -> u64 {
@@ -123,7 +133,7 @@ mod tests {
     use super::*;
     use std::thread;
 
-    const LATE: Duration = Duration::from_nanos(2 * PROMPT_NS);
+    const LATE: Duration = Duration::from_nanos(4 * PROMPT_NS);
 
     fn compute() {
         let begin = now_of_thread_ns();
@@ -141,16 +151,33 @@ mod tests {
         let come_after = |act: fn()| {
             start(&computing, LARGE_BYTES);
             act();
-            computing.come()
+            let found = computing.come();
+            computing.leave();
+            found
         };
         assert_eq!(come_after(compute), Some(SinceStart::AtOnce), "it may have lost the core");
         assert_eq!(come_after(compute), Some(SinceStart::ComputedSending));
         assert_eq!(come_after(|| thread::sleep(LATE)), Some(SinceStart::AtOnce));
         assert_eq!(come_after(|| ()), Some(SinceStart::AtOnce));
         assert_eq!(come_after(compute), Some(SinceStart::ComputedSending));
-        (0..SUSPICION).for_each(|_| start(&computing, LARGE_BYTES));
+        (0..SUSPICION).for_each(|_| assert_eq!(come_after(|| ()), Some(SinceStart::AtOnce)));
         assert_eq!(come_after(compute), Some(SinceStart::AtOnce), "too long ago");
         assert_eq!(come_after(compute), Some(SinceStart::ComputedSending));
+    }
+
+    #[test]
+    fn what_was_computed_before_the_start_does_not_count() {
+        let computing = Computing::new();
+        let come_after = |before: fn(), after: fn()| {
+            before();
+            start(&computing, LARGE_BYTES);
+            after();
+            let found = computing.come();
+            computing.leave();
+            found
+        };
+        assert_eq!(come_after(compute, compute), Some(SinceStart::AtOnce), "not known yet");
+        assert_eq!(come_after(compute, || thread::sleep(LATE)), Some(SinceStart::AtOnce));
     }
 
     #[test]
@@ -171,7 +198,9 @@ mod tests {
             starts.iter().for_each(|&ways| computing.begin_start(LARGE_BYTES, ways));
             computing.end_start();
             compute();
-            computing.come()
+            let found = computing.come();
+            computing.leave();
+            found
         };
         use {SinceStart::*, Ways::*};
         assert_eq!(come_after(&[Out]), Some(AtOnce), "not known yet");
