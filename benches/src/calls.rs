@@ -1,4 +1,7 @@
 //! What the calls alone cost: start a send, start a receive, wait for what has ended.
+//!
+//! Between two rounds messages only get new stamps: a daemon whose ranks write megabytes sleeps meanwhile, and is woken by the first start
+//! of the next round. All bytes are written at the beginning of a run and checked at its end.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -70,7 +73,6 @@ impl<S: SingleCalls> Calls<S> {
 
     /// One message of each request; how long the calls took.
     fn round(&mut self) -> Result<Duration, BenchError> {
-        self.marks.write(&mut self.stream, self.course);
         // Meeting also finds the daemons awake, and leaves them so for a while.
         self.pair.meet()?;
         let start_recv = timed(|| self.stream.arm())?;
@@ -81,12 +83,18 @@ impl<S: SingleCalls> Calls<S> {
         self.pair.meet()?;
         let wait_done = timed(|| self.stream.wait_sends())?;
         self.pair.meet()?;
-        self.marks.check(&mut self.stream, self.course)?;
         Ok(match self.call {
             Call::StartSend => start_send,
             Call::StartRecv => start_recv,
             Call::WaitDone => wait_done,
         })
+    }
+
+    /// A round that others follow.
+    fn round_of_many(&mut self) -> Result<Duration, BenchError> {
+        let elapsed = self.round()?;
+        self.marks.renew(&mut self.stream, self.course)?;
+        Ok(elapsed)
     }
 }
 
@@ -100,17 +108,20 @@ fn timed(work: impl FnOnce() -> Result<(), BenchError>) -> Result<Duration, Benc
 
 impl<S: SingleCalls> Contestant for Calls<S> {
     fn measure(&mut self) -> Result<Vec<f64>, BenchError> {
+        self.marks.write(&mut self.stream, self.course);
         let begin = Instant::now();
-        (0..self.effort.warmup).try_for_each(|_| self.round().map(drop))?;
+        (0..self.effort.warmup).try_for_each(|_| self.round_of_many().map(drop))?;
         let round_s = begin.elapsed().as_secs_f64() / self.effort.warmup as f64;
         let [rounds] = self.pair.agree(|| [self.effort.rounds(round_s, 3, 100_000)])?;
         let mut samples = Vec::new();
         for _ in 0..rounds {
-            let elapsed = self.round()?;
+            let elapsed = self.round_of_many()?;
             if self.pair.leads {
                 samples.push(elapsed.as_secs_f64() * 1e9 / self.course.messages() as f64);
             }
         }
+        self.round()?;
+        self.marks.check(&mut self.stream, self.course)?;
         Ok(samples)
     }
 }

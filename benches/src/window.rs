@@ -187,7 +187,7 @@ impl Marks {
     }
 
     /// Checks the stamps of a round, and stamps the messages of the next one.
-    fn renew<S: Stream>(&mut self, stream: &mut S, course: Course) -> Result<(), BenchError> {
+    pub(crate) fn renew<S: Stream>(&mut self, stream: &mut S, course: Course) -> Result<(), BenchError> {
         let (last, mut all_right) = (self.first, true);
         stream.incoming(&mut |index, message| all_right &= pattern::has_stamp(message, last + index as u64));
         self.number(course);
