@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use ropeway_shm::EventLog;
 
-/// A program that comes to wait within this time after a start has computed nothing to speak of.
-const PROMPT: Duration = Duration::from_micros(20);
+/// A program that comes to wait within this time after a start has computed nothing to speak of. In tests that is more than losing the core
+/// takes.
+const PROMPT: Duration = if cfg!(test) { Duration::from_millis(10) } else { Duration::from_micros(20) };
 
 /// What somebody's request is optimised for, where an early end and computing meanwhile are at odds: somebody has to move the
 /// message.
@@ -28,14 +29,22 @@ pub enum Favor {
 /// When the program came to wait, for whatever it was, after it had started something.
 #[derive(Default)]
 pub(crate) struct Presence {
-    /// Zero until it has come.
-    came_ns: AtomicU64,
+    /// How often it has come between two starts.
+    turn: AtomicU64,
+    /// When it came in each of the last turns; zero until it has. It may come for other things many times before it waits for what was
+    /// started first.
+    came_ns: [AtomicU64; TURNS],
 }
+
+/// Turns that are remembered.
+const TURNS: usize = 8;
 
 /// What a request has learnt of its program.
 #[derive(Default)]
 pub(crate) struct Habit {
     started_ns: u64,
+    /// In which turn that was.
+    turn: u64,
     /// Whether the program waited, for whatever it was, right after the start before this one.
     waits_promptly: bool,
 }
@@ -43,9 +52,32 @@ pub(crate) struct Habit {
 impl Presence {
     /// The program waits.
     pub(crate) fn note(&self) {
-        if self.came_ns.load(Ordering::Relaxed) == 0 {
-            self.came_ns.store(now_ns(), Ordering::Relaxed);
+        let came_ns = self.came_in(self.turn.load(Ordering::Relaxed));
+        if came_ns.load(Ordering::Relaxed) == 0 {
+            came_ns.store(now_ns(), Ordering::Relaxed);
         }
+    }
+
+    /// The program starts something. Says in which turn.
+    fn begin(&self) -> u64 {
+        let turn = self.turn.load(Ordering::Relaxed);
+        if self.came_in(turn).load(Ordering::Relaxed) == 0 {
+            return turn;
+        }
+        self.came_in(turn + 1).store(0, Ordering::Relaxed);
+        self.turn.store(turn + 1, Ordering::Relaxed);
+        turn + 1
+    }
+
+    /// When it came after a start in that turn. `None` if that is long forgotten.
+    fn came_after(&self, turn: u64) -> Option<u64> {
+        // Threads that start at once may set the turn back.
+        let is_known = self.turn.load(Ordering::Relaxed).wrapping_sub(turn) < TURNS as u64;
+        is_known.then(|| self.came_in(turn).load(Ordering::Relaxed))
+    }
+
+    fn came_in(&self, turn: u64) -> &AtomicU64 {
+        &self.came_ns[turn as usize % TURNS]
     }
 }
 
@@ -53,7 +85,7 @@ impl Habit {
     /// The request is started. Says whether the program is likely to come to wait at once.
     pub(crate) fn begin(&mut self, presence: &Presence, favor: Favor) -> bool {
         self.started_ns = now_ns();
-        presence.came_ns.store(0, Ordering::Relaxed);
+        self.turn = presence.begin();
         match favor {
             Favor::Learnt => self.waits_promptly,
             Favor::Latency => true,
@@ -73,12 +105,50 @@ impl Habit {
 
     /// The program waits for the request, and maybe waited for others before.
     pub(crate) fn learn(&mut self, presence: &Presence) {
-        let came_ns = presence.came_ns.load(Ordering::Relaxed);
-        self.waits_promptly = came_ns.saturating_sub(self.started_ns) < PROMPT.as_nanos() as u64;
+        if let Some(came_ns) = presence.came_after(self.turn) {
+            self.waits_promptly = came_ns.saturating_sub(self.started_ns) < PROMPT.as_nanos() as u64;
+        }
     }
 }
 
 /// Nanoseconds of the clock that all processes of the machine share. Never zero.
 pub(crate) fn now_ns() -> u64 {
     EventLog::now_ns()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// What a request has learnt whose program did this between its start and its wait.
+    fn waits_promptly_after(habit: &mut Habit, presence: &Presence, act: impl FnOnce()) -> bool {
+        habit.begin(presence, Favor::Learnt);
+        act();
+        presence.note();
+        habit.learn(presence);
+        habit.begin(presence, Favor::Learnt)
+    }
+
+    fn compute() {
+        thread::sleep(2 * PROMPT);
+    }
+
+    #[test]
+    fn what_counts_is_when_the_program_came_first_after_the_start() {
+        let presence = Presence::default();
+        let mut habit = Habit { waits_promptly: true, ..Habit::default() };
+        let mut learns = |act: &dyn Fn()| waits_promptly_after(&mut habit, &presence, act);
+        let exchange = |count| {
+            for _ in 0..count {
+                Habit::default().begin(&presence, Favor::Learnt);
+                presence.note();
+                compute();
+            }
+        };
+        assert!(!learns(&compute));
+        assert!(learns(&|| exchange(TURNS - 1)), "it came at once, for something else");
+        assert!(!learns(&compute));
+        assert!(!learns(&|| exchange(TURNS + 1)), "nobody knows any more");
+    }
 }
