@@ -38,7 +38,7 @@ pub const CHANNEL_CREDITS: u16 = 16;
 
 /// The largest message of a channel that goes over a wire instead of the daemons' link. From there on to copy it through the wire's buffers
 /// costs more bandwidth than it is worth.
-pub const WIRE_BYTES_MAX: u64 = 16 << 10;
+pub const WIRE_BYTES_MAX: u64 = 48 << 10;
 
 /// Channel ends of a job that one wire can serve on one node. Further ones use the link.
 pub const WIRE_CHANNELS: usize = 1024;

@@ -355,18 +355,32 @@ impl EagerReceiver {
     /// Takes a parked message out of the sender's buffer.
     #[cold]
     fn pull(&mut self, memory: &impl EagerMemory) -> bool {
-        let (waiting, pulling) = (phase(self.number, WAITING), phase(self.number, PULLING));
-        let word = &memory.words().sender.parked;
-        // SYNC eager-parked (load): the phase before the bytes.
-        if word.compare_exchange(waiting, pulling, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            return false;
+        let is_ours = self.claim(memory.words());
+        if is_ours {
+            memory.place();
+            self.release(memory);
         }
-        memory.place();
+        is_ours
+    }
+
+    /// Has the sender's buffer, if the message is parked there, until `release`.
+    pub fn claim(&self, words: &EagerWords) -> bool {
+        let (waiting, pulling) = (phase(self.number, WAITING), phase(self.number, PULLING));
+        // SYNC eager-parked (load): the phase before the bytes.
+        words.sender.parked.compare_exchange(waiting, pulling, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives the sender's buffer back: the message is parked there as before.
+    pub fn unclaim(&self, words: &EagerWords) {
+        words.sender.parked.store(phase(self.number, WAITING), Ordering::Release);
+    }
+
+    /// Gives the sender's buffer back: the message is taken.
+    pub fn release(&mut self, memory: &impl EagerMemory) {
         let pulled = phase(self.number, PULLED);
         self.taken(memory.words());
         // SYNC eager-parked (store): the bytes are read before the buffer is given back.
-        word.store(pulled, Ordering::Release);
+        memory.words().sender.parked.store(pulled, Ordering::Release);
         memory.wake_sender();
-        true
     }
 }

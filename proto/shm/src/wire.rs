@@ -14,6 +14,7 @@
 //! put into its receiver's channel when it is there as a whole. Between two turns a buffer is most often empty, so there are two
 //! of each kind, and who begins takes the one of his core: its lines are in his cache.
 
+mod load;
 mod watch;
 
 use std::hint;
@@ -34,6 +35,8 @@ use crate::job::JobSegment;
 use crate::mapped;
 use crate::turn::{Due, Guard, Turn, Went};
 use crate::wired::WireViolation;
+
+use load::{Lent, Load};
 
 #[repr(C)]
 pub(crate) struct WireWords {
@@ -80,7 +83,7 @@ struct WatchWords {
 }
 
 const WORDS_BYTES: u64 = size_of::<WireWords>() as u64;
-const BUFFER_BYTES: u32 = 64 << 10;
+const BUFFER_BYTES: u32 = 256 << 10;
 /// For each direction.
 const BUFFERS: u32 = 2;
 const BUFFERS_BYTES: u64 = BUFFERS as u64 * BUFFER_BYTES as u64;
@@ -91,7 +94,7 @@ const RECEIVE_SPINS: u32 = 40;
 const PLACE_BITS: u32 = 41;
 
 const _: () = assert!(WORDS_BYTES == 8768);
-const _: () = assert!(WIRE_BYTES_MAX + WIRE_HEADER_BYTES as u64 <= BUFFER_BYTES as u64 / 2);
+const _: () = assert!(WIRE_BYTES_MAX + WIRE_HEADER_BYTES as u64 <= BUFFER_BYTES as u64);
 
 /// One side of a wire, as one process sees it.
 pub struct Wire {
@@ -315,34 +318,18 @@ impl Wire {
     fn send_due(&self, socket: &OwnedFd, channels: &mut impl WireChannels) -> Went {
         let out = &self.words().out;
         // What lies in shared memory is read once: others could change it between a check and its use.
-        let mut filled = out.filled();
+        let mut load = Load::new(out.filled(), true);
         loop {
-            let is_all = self.fill_all(&mut filled, channels);
-            if filled.start == filled.end {
+            let is_all = self.fill_all(&mut load, channels);
+            if load.filled.is_empty() {
                 return Went::Through;
             }
             self.let_receive();
             out.count_system_call();
-            // SAFETY: the range is within our mapped buffer, which the kernel only reads.
-            let sent = unsafe {
-                let from = self.out.add(filled.start as usize).as_ptr().cast();
-                libc::send(
-                    socket.as_raw_fd(),
-                    from,
-                    (filled.end - filled.start) as usize,
-                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-                )
-            };
-            match u32::try_from(sent) {
-                Ok(sent) => {
-                    filled.start += sent;
-                    out.set_filled(&mut filled);
-                    out.is_stuck.store(0, Ordering::Relaxed);
-                    if is_all && filled.start == filled.end {
-                        return Went::Through;
-                    }
-                }
-                Err(_) => match io::Error::last_os_error().kind() {
+            match self.hand_over(socket, &mut load, channels) {
+                Ok(()) if is_all && load.filled.is_empty() => return Went::Through,
+                Ok(()) => {}
+                Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return Went::Stuck,
                     io::ErrorKind::Interrupted => {}
                     _ => {
@@ -355,52 +342,64 @@ impl Wire {
     }
 
     /// Moves what channels have to say to the buffer. False if there was no room for all of it.
-    fn fill_all(&self, filled: &mut Range<u32>, channels: &mut impl WireChannels) -> bool {
+    fn fill_all(&self, load: &mut Load, channels: &mut impl WireChannels) -> bool {
         let WireWords { due, out, .. } = self.words();
         let is_all = due.take_while(|index| match channels.find(index as u16) {
-            Some(open) => self.fill(filled, open),
+            Some(open) => self.fill(load, index as u16, open),
             None => true,
         });
-        out.set_filled(filled);
+        out.set_filled(&mut load.filled);
         is_all
     }
 
-    /// Moves what a channel has to say to the buffer. False if there was no room for it.
-    fn fill(&self, filled: &mut Range<u32>, open: &OpenChannel) -> bool {
+    /// Moves what a channel has to say to the buffer, or lends it. False if there was no room for it.
+    fn fill(&self, load: &mut Load, index: u16, open: &OpenChannel) -> bool {
         if open.is_said() {
             return true;
         }
         let channel = open.peer_index();
         if open.channel().wired().is_some_and(|wired| wired.end == End::Recv) {
-            let has_room = has_room(filled, 0);
+            let has_room = load.has_room(0);
             if let Some(count) = has_room.then(|| open.announce()).flatten() {
-                self.put(filled, WireFrame::Taken { channel, count }, 0);
+                self.put(&mut load.filled, WireFrame::Taken { channel, count }, 0);
             }
             return has_room;
         }
         let bytes = open.channel().bytes() as u32;
-        while has_room(filled, bytes) {
-            let at = filled.end + HEADER_BYTES;
+        if load.may_lend(bytes)
+            && let Some(number) = open.claim()
+        {
+            self.put_header(load.filled.end, WireFrame::Message { channel, number, bytes });
+            load.lend(Lent { index, number, bytes, header: load.filled.end });
+            return true;
+        }
+        while load.has_room(bytes) {
+            let at = load.filled.end + HEADER_BYTES;
             // SAFETY: there is room for header and message, which was just checked.
             let to = unsafe { self.out.add(at as usize) };
             let Some(number) = open.pull(to, self.block + WORDS_BYTES + u64::from(at)) else {
                 open.note_starving();
                 return true;
             };
-            self.put(filled, WireFrame::Message { channel, number, bytes }, bytes);
+            self.put(&mut load.filled, WireFrame::Message { channel, number, bytes }, bytes);
         }
         false
     }
 
     /// Writes a header in front of the `bytes` that lie in the buffer already. There is room.
     fn put(&self, filled: &mut Range<u32>, frame: WireFrame, bytes: u32) {
+        self.put_header(filled.end, frame);
+        filled.end += HEADER_BYTES + bytes;
+        self.words().out.count(1, HEADER_BYTES + bytes);
+    }
+
+    /// Writes a header. There is room.
+    fn put_header(&self, at: u32, frame: WireFrame) {
         let header = frame.encode();
         // SAFETY: the header is ours, and the caller vouches for room in our mapped buffer.
         unsafe {
-            mapped::copy(NonNull::from(&header).cast(), self.out.add(filled.end as usize), WIRE_HEADER_BYTES);
+            mapped::copy(NonNull::from(&header).cast(), self.out.add(at as usize), WIRE_HEADER_BYTES);
         }
-        filled.end += HEADER_BYTES + bytes;
-        self.words().out.count(1, HEADER_BYTES + bytes);
     }
 
     /// Says the last word about a channel, behind its last message; it leaves with the next `send`. False if that is not
@@ -410,18 +409,19 @@ impl Wire {
         if !out.turn.take(self.holder) {
             return false;
         }
-        let mut filled = out.filled();
-        let is_all = self.fill_all(&mut filled, channels) && has_room(&filled, 0);
+        let mut load = Load::new(out.filled(), false);
+        let is_all = self.fill_all(&mut load, channels) && load.has_room(0);
+        let filled = &mut load.filled;
         let is_said = match channels.find(index) {
             Some(open) if is_all && (open.has_peer_ended() || !open.has_unsent()) => {
-                self.put(&mut filled, WireFrame::End { channel: open.peer_index(), why }, 0);
+                self.put(filled, WireFrame::End { channel: open.peer_index(), why }, 0);
                 open.note_said();
                 true
             }
             Some(_) => false,
             None => true,
         };
-        out.set_filled(&mut filled);
+        out.set_filled(filled);
         out.turn.give_back();
         // So that somebody sends, though no channel has a message.
         due.mark(usize::from(index));
@@ -540,11 +540,6 @@ pub struct Received {
 /// Adds to a count that nobody else changes.
 fn add(word: &AtomicU64, more: u32) {
     word.store(word.load(Ordering::Relaxed).wrapping_add(more.into()), Ordering::Relaxed);
-}
-
-/// Whether the buffer has room for a header and so many bytes.
-fn has_room(filled: &Range<u32>, bytes: u32) -> bool {
-    buffer_of(filled.start).end - filled.end >= HEADER_BYTES + bytes
 }
 
 /// The buffer that has this byte.

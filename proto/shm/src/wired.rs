@@ -124,17 +124,41 @@ impl OpenChannel {
     /// Takes the next message to the connection's buffer, if there is one and the other side has room for it: its number.
     /// `to` has room for it.
     pub(crate) fn pull(&self, to: NonNull<u8>, to_offset: u64) -> Option<u32> {
+        let (words, number) = self.next_with_credit()?;
+        let progress = EagerReceiver::at(number).start(&Outbound { channel: self, to, to_offset });
+        (progress == Progress::Done).then(|| {
+            words.out.sent.store(number.wrapping_add(1), Ordering::Relaxed);
+            number
+        })
+    }
+
+    /// Has the sender's buffer, if the next message lies there and the other side has room for it: its number. To be given back with
+    /// `release` or `unclaim`, in the same turn.
+    pub(crate) fn claim(&self) -> Option<u32> {
+        let (_, number) = self.next_with_credit()?;
+        EagerReceiver::at(number).claim(self.words()).then_some(number)
+    }
+
+    /// The message that was claimed stays where it is.
+    pub(crate) fn unclaim(&self, number: u32) {
+        EagerReceiver::at(number).unclaim(self.words());
+    }
+
+    /// The message that was claimed is with the connection.
+    pub(crate) fn release(&self, number: u32) {
+        if let Some(words) = self.wired_words() {
+            words.out.sent.store(number.wrapping_add(1), Ordering::Relaxed);
+        }
+        EagerReceiver::at(number).release(&Outbound { channel: self, to: NonNull::dangling(), to_offset: 0 });
+    }
+
+    /// The number of the next message, unless the other side has no room for it.
+    fn next_with_credit(&self) -> Option<(&WiredWords, u32)> {
         let words = self.wired_words()?;
         let sent = words.out.sent.load(Ordering::Relaxed);
         // SYNC wired-granted (load): only the number matters.
-        if sent.wrapping_sub(words.input.granted.load(Ordering::Relaxed)) >= CELLS {
-            return None;
-        }
-        let progress = EagerReceiver::at(sent).start(&Outbound { channel: self, to, to_offset });
-        (progress == Progress::Done).then(|| {
-            words.out.sent.store(sent.wrapping_add(1), Ordering::Relaxed);
-            sent
-        })
+        let has_credit = sent.wrapping_sub(words.input.granted.load(Ordering::Relaxed)) < CELLS;
+        has_credit.then_some((words, sent))
     }
 
     /// After `pull` has found nothing: notes whether that is for lack of credit.
