@@ -44,10 +44,7 @@ impl DirectEnd {
         let memory = channel.on(job)?;
         let way = match end {
             _ if !channel.is_small() => Way::Large(Transfer::at(number)),
-            End::Send if channel.wired().is_some() && channel.bytes() > PUT_BYTES_MAX => {
-                Way::Send(EagerSender::at(number).parking())
-            }
-            End::Send => Way::Send(EagerSender::at(number)),
+            End::Send => Way::Send(channel.sender(number)),
             End::Recv => Way::Recv(EagerReceiver::at(number)),
         };
         Some(Self { memory, end, way, habit: Habit::default() })
@@ -208,9 +205,6 @@ impl DirectEnd {
     }
 }
 
-/// A start puts no more into a cell for a wire: copying takes longer than a start should. What is larger stays where it is until whoever
-/// works the wire takes it.
-const PUT_BYTES_MAX: u64 = 2 << 10;
 /// For how long the first piece is left to the end that comes last and waits: more than a start takes and the way to the wait. What one
 /// end alone touches stays in its core's cache; what a receiver has fetched from there, the sender has to get back before it writes again.
 const COURTESY: Duration = Duration::from_micros(1);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ropeway_engine::DirectId;
 use ropeway_proto::{ChannelId, End, NodeId, Status};
-use ropeway_shm::eager::{EagerReceiver, EagerSender, Progress};
+use ropeway_shm::eager::{EagerReceiver, Progress};
 use ropeway_shm::transfer::Transfer;
 use ropeway_shm::{Channel, EndOfChannel, JobSegment, Thresholds, WiredEnd};
 use slab::Slab;
@@ -119,7 +119,7 @@ impl Channels {
         wired: WiredEnd,
         bytes_left: u64,
     ) -> Option<(DirectId, Channel)> {
-        let block = self.space.take(job, Channel::wired_footprint(bytes), bytes_left)?;
+        let block = self.space.take(job, Channel::wired_footprint(bytes, wired.end), bytes_left)?;
         let channel = Channel::new_wired(block, bytes, own, wired);
         channel.write(job)?;
         let index = self.table.insert(Entry { channel, open_ends: 1, is_moving: false });
@@ -138,8 +138,10 @@ impl Channels {
 
     /// Nobody uses the wired channel any more.
     pub(crate) fn remove_wired(&mut self, id: DirectId) {
-        if let Some(entry) = self.table.try_remove(id.0 as usize) {
-            self.space.give_back(entry.channel.block(), Channel::wired_footprint(entry.channel.bytes()));
+        if let Some(Entry { channel, .. }) = self.table.try_remove(id.0 as usize)
+            && let Some(wired) = channel.wired()
+        {
+            self.space.give_back(channel.block(), Channel::wired_footprint(channel.bytes(), wired.end));
         }
     }
 
@@ -154,7 +156,7 @@ impl Channels {
                 }
                 return;
             }
-            End::Send => EagerSender::default().start(&open),
+            End::Send => entry.channel.sender(0).start(&open),
             End::Recv => EagerReceiver::default().start(&open),
         };
         if progress == Progress::Done && end == End::Recv {

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ropeway_proto::{End, Layout, NodeId, Slot, Status};
 
-use crate::eager::{CELLS, CellWord, EagerMemory, EagerWords};
+use crate::eager::{CELLS, CellWord, EagerMemory, EagerSender, EagerWords};
 use crate::job::JobSegment;
 use crate::mapped;
 use crate::request::RequestSlot;
@@ -87,6 +87,8 @@ const BLOCK_BYTES: u64 = size_of::<Block>() as u64;
 const _: () = assert!(BLOCK_BYTES == 320);
 /// A cell's word, before its payload.
 const WORD_BYTES: u64 = 8;
+/// A start puts no more into a cell for a wire: copying takes longer than a start should.
+const PUT_BYTES_MAX: u64 = 2 << 10;
 /// Payload that lies in the same cache line as the cell's word.
 pub(crate) const INLINE_BYTES: u64 = 64 - WORD_BYTES;
 
@@ -109,14 +111,14 @@ impl Channel {
         }
     }
 
-    /// What a channel for such messages needs if its other end is on another node.
-    pub fn wired_footprint(bytes: u64) -> u64 {
-        BLOCK_BYTES + WIRED_BYTES + u64::from(CELLS) * cell_bytes(bytes)
+    /// What this end of a channel for such messages needs if the other one is on another node.
+    pub fn wired_footprint(bytes: u64, end: End) -> u64 {
+        BLOCK_BYTES + WIRED_BYTES + u64::from(CELLS) * wired_cell_bytes(bytes, end)
     }
 
     /// A channel at `block` for messages of `bytes` bytes whose other end is on another node.
     pub fn new_wired(block: u64, bytes: u64, own: EndOfChannel, wired: WiredEnd) -> Self {
-        let cell_bytes = cell_bytes(bytes);
+        let cell_bytes = wired_cell_bytes(bytes, wired.end);
         Self { block, bytes, cell_bytes, piece_bytes: bytes.max(1), send: own, recv: own, wired: Some(wired) }
     }
 
@@ -174,8 +176,12 @@ impl Channel {
         let is_sane = [send, recv].iter().all(|end| job.slot(end.local_rank, end.slot).is_some())
             && bytes <= send.layout.bytes().min(recv.layout.bytes())
             && piece_bytes > 0;
-        let cell_bytes = if is_small { cell_bytes(bytes) } else { 0 };
         let wired = header.wired();
+        let cell_bytes = match &wired {
+            _ if !is_small => 0,
+            Some(wired) => wired_cell_bytes(bytes, wired.end),
+            None => cell_bytes(bytes),
+        };
         is_sane.then_some(Self { block, bytes, cell_bytes, piece_bytes, send, recv, wired })
     }
 
@@ -192,6 +198,17 @@ impl Channel {
     /// Bytes of its messages.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Whether messages stay in this end's buffer until whoever works the wire takes them: there is no room for them in cells.
+    pub(crate) fn parks(&self) -> bool {
+        self.wired.is_some_and(|wired| parks(self.bytes, wired.end))
+    }
+
+    /// Its sending end, whose next small message has this number.
+    pub fn sender(&self, number: u32) -> EagerSender {
+        let sender = EagerSender::at(number);
+        if self.parks() { sender.parking() } else { sender }
     }
 
     /// Whether its messages are small ones.
@@ -500,6 +517,14 @@ impl LayoutWords {
 
 fn cell_bytes(bytes: u64) -> u64 {
     (WORD_BYTES + bytes).next_multiple_of(64)
+}
+
+fn wired_cell_bytes(bytes: u64, end: End) -> u64 {
+    cell_bytes(if parks(bytes, end) { 0 } else { bytes })
+}
+
+fn parks(bytes: u64, end: End) -> bool {
+    end == End::Send && bytes > PUT_BYTES_MAX
 }
 
 fn index(end: End) -> usize {

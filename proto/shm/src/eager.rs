@@ -354,7 +354,7 @@ impl EagerReceiver {
 
     /// Takes a parked message out of the sender's buffer.
     #[cold]
-    fn pull(&mut self, memory: &impl EagerMemory) -> bool {
+    pub(crate) fn pull(&mut self, memory: &impl EagerMemory) -> bool {
         let is_ours = self.claim(memory.words());
         if is_ours {
             memory.place();

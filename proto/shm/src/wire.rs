@@ -83,7 +83,7 @@ struct WatchWords {
 }
 
 const WORDS_BYTES: u64 = size_of::<WireWords>() as u64;
-const BUFFER_BYTES: u32 = 256 << 10;
+const BUFFER_BYTES: u32 = 128 << 10;
 /// For each direction.
 const BUFFERS: u32 = 2;
 const BUFFERS_BYTES: u64 = BUFFERS as u64 * BUFFER_BYTES as u64;

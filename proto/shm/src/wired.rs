@@ -125,8 +125,13 @@ impl OpenChannel {
     /// `to` has room for it.
     pub(crate) fn pull(&self, to: NonNull<u8>, to_offset: u64) -> Option<u32> {
         let (words, number) = self.next_with_credit()?;
-        let progress = EagerReceiver::at(number).start(&Outbound { channel: self, to, to_offset });
-        (progress == Progress::Done).then(|| {
+        let outbound = Outbound { channel: self, to, to_offset };
+        let is_taken = match self.channel().parks() {
+            // Its cells are no cells, whatever a rank may have written there.
+            true => EagerReceiver::at(number).pull(&outbound),
+            false => EagerReceiver::at(number).start(&outbound) == Progress::Done,
+        };
+        is_taken.then(|| {
             words.out.sent.store(number.wrapping_add(1), Ordering::Relaxed);
             number
         })

@@ -13,8 +13,8 @@ use ropeway_shm::{
     Channel, EndOfChannel, JobGeometry, JobSegment, KnownChannels, OpenChannel, Sent, Wire, WireChannels, WiredEnd,
 };
 
-const ARENA_BYTES: u64 = 1 << 20;
-const CHANNEL_BYTES: u64 = 128 << 10;
+const ARENA_BYTES: u64 = 2 << 20;
+const CHANNEL_BYTES: u64 = 256 << 10;
 /// Empty, beside a cell's word, in a cell or the receiver's buffer, and the largest.
 const SIZES: [u64; 6] = [0, 8, 56, 57, 4096, WIRE_BYTES_MAX];
 const LARGEST: usize = SIZES.len() - 1;
@@ -37,13 +37,13 @@ impl Side {
         let job = Arc::new(JobSegment::create(geometry).unwrap());
         job.reserve_slots(0, 64).unwrap();
         job.reserve_arena(0, ARENA_BYTES).unwrap();
-        job.reserve_channels(4 << 20).unwrap();
+        job.reserve_channels(8 << 20).unwrap();
         let block = job.channels().start;
         let wire = Arc::new(Wire::open(&job, block, None).unwrap());
         wire.write();
         wire.set_socket(socket.into());
         let channel = |(index, bytes): (usize, u64)| {
-            let layout = Layout::contiguous(job.arena(0).start + index as u64 * 16384, bytes);
+            let layout = Layout::contiguous(job.arena(0).start + index as u64 * WIRE_BYTES_MAX, bytes);
             let own = EndOfChannel { local_rank: 0, slot: index as u32, layout };
             let wired = WiredEnd { wire: block, index: index as u16, end, peer: 1, node: NodeId(1) };
             let at = block + Wire::FOOTPRINT + index as u64 * CHANNEL_BYTES;
@@ -90,7 +90,7 @@ fn messages_arrive_whether_they_are_awaited_or_not() {
     for is_awaited in [true, false] {
         let (mut near, mut far) = pair();
         for (index, bytes) in SIZES.into_iter().enumerate() {
-            let (mut sender, mut receiver) = (EagerSender::default(), EagerReceiver::default());
+            let (mut sender, mut receiver) = (near.channels[index].channel().sender(0), EagerReceiver::default());
             for byte in 0..20 {
                 let mut progress = Progress::Pending;
                 if is_awaited {
@@ -98,8 +98,9 @@ fn messages_arrive_whether_they_are_awaited_or_not() {
                     assert_eq!(progress, Progress::Pending);
                 }
                 near.fill(index, byte);
-                assert_eq!(sender.start(&near.channels[index]), Progress::Done);
+                let started = sender.start(&near.channels[index]);
                 assert_eq!(near.send(), Sent::All);
+                assert!(started == Progress::Done || sender.poll(&near.channels[index]) == Progress::Done);
                 far.receive();
                 if !is_awaited {
                     progress = receiver.start(&far.channels[index]);
@@ -148,10 +149,11 @@ fn what_has_no_credit_waits_and_is_known_to_starve() {
 #[test]
 fn the_last_word_comes_behind_the_last_message() {
     let (mut near, mut far) = pair();
-    let (mut sender, mut receiver) = (EagerSender::default(), EagerReceiver::default());
+    let (mut sender, mut receiver) = (near.channels[4].channel().sender(0), EagerReceiver::default());
     near.fill(4, 7);
-    assert_eq!(sender.start(&near.channels[4]), Progress::Done);
+    assert_eq!(sender.start(&near.channels[4]), Progress::Pending);
     assert!(near.wire.say_end(4, Status::RankLeft, &mut near.known));
+    assert_eq!(sender.poll(&near.channels[4]), Progress::Done);
     near.send();
     far.receive();
     assert!(far.channels[4].has_peer_ended());
@@ -226,18 +228,17 @@ fn frames_that_come_in_pieces_are_put_together() {
 /// Sends until the connection is full: nobody reads, but credit comes as if somebody did. Says how that went and how many messages had
 /// been sent before.
 fn fill_up(near: &mut Side, tap: &mut UnixStream) -> (Sent, u32) {
-    let (mut sender, mut granted) = (EagerSender::default(), 0);
+    let (mut sender, mut granted) = (near.channels[LARGEST].channel().sender(0), 0);
     loop {
         near.fill(LARGEST, granted as u8);
-        if sender.start(&near.channels[LARGEST]) == Progress::Done {
-            tap.write_all(&WireFrame::Taken { channel: LARGEST as u16, count: granted }.encode()).unwrap();
-            granted += 1;
-        }
-        near.receive();
+        assert_eq!(sender.start(&near.channels[LARGEST]), Progress::Pending);
         if let full @ Sent::Full { .. } = near.send() {
             return (full, granted);
         }
-        sender.poll(&near.channels[LARGEST]);
+        assert_eq!(sender.poll(&near.channels[LARGEST]), Progress::Done);
+        granted += 1;
+        tap.write_all(&WireFrame::Taken { channel: LARGEST as u16, count: granted }.encode()).unwrap();
+        near.receive();
     }
 }
 
@@ -249,10 +250,60 @@ fn a_full_connection_is_news_once_and_goes_on_when_it_has_room() {
     assert_eq!(full, Sent::Full { is_news: true });
     assert_eq!(near.send(), Sent::Full { is_news: false });
     let mut message = vec![0; 16 + SIZES[LARGEST] as usize];
-    for byte in 0..granted.saturating_sub(CELLS) as u8 {
+    for byte in 0..granted as u8 {
         near.send();
         tap.read_exact(&mut message).unwrap();
         assert!(message[16..].iter().all(|&other| other == byte));
+    }
+}
+
+/// The connection takes any part of what is sent at once, which is more than it holds: headers, messages from their senders' buffers, and small ones between them.
+#[test]
+fn what_leaves_in_pieces_arrives_whole() {
+    const CHANNELS: usize = 24;
+    let message = |index: usize, bytes: u64| (0..bytes).map(|at| (at % 251) as u8 ^ index as u8).collect::<Vec<_>>();
+    for piece in [1, 15, 16, 17, 1000, WIRE_BYTES_MAX as usize, WIRE_BYTES_MAX as usize + 15, 100_000] {
+        let (mut tap, socket) = UnixStream::pair().unwrap();
+        tap.set_nonblocking(true).unwrap();
+        let sizes = [WIRE_BYTES_MAX, 16 << 10, 8, 3000].repeat(CHANNELS / 4);
+        let mut near = Side::with(End::Send, socket, &sizes);
+        let mut senders: Vec<_> = near.channels.iter().map(|channel| channel.channel().sender(0)).collect();
+        for (index, sender) in senders.iter_mut().enumerate() {
+            let layout = &near.channels[index].channel().end(End::Send).layout;
+            near.job.write(layout, 0, &message(index, layout.bytes())).unwrap();
+            sender.start(&near.channels[index]);
+        }
+        let (mut stream, mut read) = (Vec::new(), vec![0; piece]);
+        let total = sizes.iter().map(|bytes| bytes + 16).sum::<u64>() as usize;
+        near.send();
+        while stream.len() < total {
+            // So that there is room for something else than a whole piece when more is sent, too.
+            let count = tap.read(&mut read).unwrap();
+            stream.extend_from_slice(&read[..count]);
+            if stream.len() % 7 < 5 {
+                near.send();
+            }
+        }
+        let mut rest = &stream[..];
+        let mut found = Vec::new();
+        while let Some((header, behind)) = rest.split_at_checked(16) {
+            let Ok(WireFrame::Message { channel, number: 0, bytes }) = WireFrame::decode(header.try_into().unwrap())
+            else {
+                panic!("only messages are sent")
+            };
+            let (found_message, behind) = behind.split_at(bytes as usize);
+            assert!(found_message == message(channel.into(), bytes.into()), "message of channel {channel}");
+            assert_eq!(u64::from(bytes), sizes[usize::from(channel)]);
+            found.push(channel);
+            rest = behind;
+        }
+        found.sort_unstable();
+        assert!(found.into_iter().eq(0..CHANNELS as u16));
+        for (sender, channel) in
+            senders.iter_mut().zip(&near.channels).filter(|(_, channel)| channel.channel().bytes() > 8)
+        {
+            assert_eq!(sender.poll(channel), Progress::Done);
+        }
     }
 }
 
@@ -286,7 +337,7 @@ fn channels_share_a_wire_that_is_too_slow() {
     const TURNS: usize = 10;
     let (mut tap, socket) = UnixStream::pair().unwrap();
     let mut near = Side::with(End::Send, socket, &[8192; CHANNELS]);
-    let mut senders = [EagerSender::default(); CHANNELS];
+    let mut senders: Vec<_> = near.channels.iter().map(|channel| channel.channel().sender(0)).collect();
     let mut is_pending = [false; CHANNELS];
     let mut sent = Vec::new();
     let mut message = vec![0; 16 + 8192];
