@@ -99,6 +99,14 @@ const PATIENCE: u32 = 8;
 /// Looks for more in one cycle.
 const RECEIVES_PER_CYCLE: usize = 4;
 
+impl Ends {
+    /// The channels of which this end is here.
+    fn of(&self, end: End) -> impl Iterator<Item = &OpenChannel> {
+        let all = self.list.iter().flatten().map(|end| &end.open);
+        all.filter(move |open| open.channel().wired().is_some_and(|wired| wired.end == end))
+    }
+}
+
 impl WireChannels for Ends {
     fn find(&mut self, index: u16) -> Option<&OpenChannel> {
         self.list.get(usize::from(index))?.as_ref().map(|end| &end.open)
@@ -229,8 +237,9 @@ impl Wires {
             // It may have called and not said what for.
             found.wire.hear();
             found.is_wanted = true;
-            if found.wire.bury(local_rank) {
+            for direction in found.wire.bury(local_rank) {
                 tracing::warn!(node = node.0, "a rank ended while it was working a wire, which is lost");
+                found.ends.of(direction).for_each(OpenChannel::void_claim);
             }
         }
     }

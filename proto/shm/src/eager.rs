@@ -126,6 +126,17 @@ impl EagerWords {
         });
         withdrawn.is_ok()
     }
+
+    /// Whoever was copying from or to this end's buffer is gone, and nobody else will: it is as if he had not begun.
+    pub(crate) fn void_claim(&self, end: End) {
+        let (word, offered, claimed) = match end {
+            End::Send => (&self.sender.parked, WAITING, PULLING),
+            End::Recv => (&self.receiver.armed, ARMED, WRITING),
+        };
+        let void = |seen: u32| (seen & 3 == claimed).then_some(seen & !3 | offered);
+        // If there is no claim there is nothing to be done.
+        let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, void);
+    }
 }
 
 impl CellWord {
@@ -218,7 +229,8 @@ impl EagerSender {
         words.sender.parked.compare_exchange(waiting, nothing, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    fn claim_buffer(&self, words: &EagerWords) -> bool {
+    /// Has the receiver's buffer, if it may have this message.
+    pub fn claim_buffer(&self, words: &EagerWords) -> bool {
         let (armed, writing) = (phase(self.number, ARMED), phase(self.number, WRITING));
         let word = &words.receiver.armed;
         // SYNC eager-armed (load): the receiver is done with what was in its buffer.

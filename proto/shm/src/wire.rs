@@ -1,7 +1,7 @@
 //! A wire: a connection between two nodes of a job for the small messages of bound channels, worked by whoever has time.
 //!
 //! ```text
-//!  0       64      128    320        512      576           8768            + 2 × 64 KiB    + 2 × 64 KiB
+//!  0       64      128    320        512      576           8768            + 2 × 128 KiB   + 2 × 128 KiB
 //!  +-------+-------+------+----------+--------+-------------+---------------+---------------+
 //!  | out   | in    | due  | starving | watch  | channels    | bytes to be   | bytes that    |
 //!  |       |       |      |          |        | 1024 × u64  | sent          | have come     |
@@ -10,8 +10,8 @@
 //!
 //! Everything that is known of the connection lies in the job segment, so it does not matter who goes on with it: a rank that
 //! waits, for itself and its neighbours, or the daemon while they compute or sleep. Each direction has a [`Turn`]. The
-//! connection's bytes are `proto::wire`; a message is taken out of its sender's channel when it is put into the buffer, and
-//! put into its receiver's channel when it is there as a whole. Between two turns a buffer is most often empty, so there are two
+//! connection's bytes are `proto::wire`; a message is taken out of its sender's channel when it is put into the buffer or, if it is
+//! large, when it leaves ([`load`]), and put into its receiver's channel when it is there as a whole. Between two turns a buffer is most often empty, so there are two
 //! of each kind, and who begins takes the one of his core: its lines are in his cache.
 
 mod load;

@@ -221,6 +221,13 @@ impl OpenChannel {
         Ok(())
     }
 
+    /// Whoever worked the wire for this end is gone, perhaps with his hands on its buffer, and nobody follows him. The daemon's part.
+    pub fn void_claim(&self) {
+        if let Some(end) = self.wired_end() {
+            self.words().void_claim(end);
+        }
+    }
+
     /// The other side will not say its last word: this is it. The daemon's part.
     pub fn sever(&self, why: Status) -> Result<(), WireViolation> {
         if self.has_peer_ended() { Ok(()) } else { self.end(why) }

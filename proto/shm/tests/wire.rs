@@ -8,7 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use ropeway_proto::limits::WIRE_BYTES_MAX;
 use ropeway_proto::{End, Layout, NodeId, Status, WireFrame};
-use ropeway_shm::eager::{CELLS, EagerReceiver, EagerSender, Progress};
+use ropeway_shm::eager::{CELLS, EagerMemory, EagerReceiver, EagerSender, Progress};
 use ropeway_shm::{
     Channel, EndOfChannel, JobGeometry, JobSegment, KnownChannels, OpenChannel, Sent, Wire, WireChannels, WiredEnd,
 };
@@ -192,6 +192,23 @@ fn the_last_word_waits_for_messages_that_wait_for_credit() {
         assert_eq!(receiver.start(&far.channels[1]), Progress::Done);
     }
     assert_eq!(far.channels[1].closed(End::Recv), Some(Status::PeerFreed));
+}
+
+/// Else the request of the one could never be freed.
+#[test]
+fn who_dies_with_hands_on_anothers_buffer_leaves_it_to_its_owner() {
+    let (near, far) = pair();
+    let sender = near.channels[LARGEST].channel().sender(0).start(&near.channels[LARGEST]);
+    let receiver = EagerReceiver::default().start(&far.channels[LARGEST]);
+    assert_eq!((sender, receiver), (Progress::Pending, Progress::Pending));
+    assert!(EagerReceiver::default().claim(near.channels[LARGEST].words()));
+    assert!(EagerSender::default().claim_buffer(far.channels[LARGEST].words()));
+    for (side, end) in [(near, End::Send), (far, End::Recv)] {
+        let channel = &side.channels[LARGEST];
+        assert!(!channel.channel().withdraw(&side.job, end));
+        channel.void_claim();
+        assert!(channel.channel().withdraw(&side.job, end));
+    }
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Traffic, WatchWords, Wire, WireWords, holder};
+use ropeway_proto::End;
+
+use super::{Stream, Traffic, WatchWords, Wire, WireWords, holder};
 
 impl Wire {
     /// A rank is about to sleep and can't receive for itself. True if the daemon has to be told.
@@ -113,17 +115,20 @@ impl Wire {
         self.words().watch.is_broken.store(1, Ordering::Release);
     }
 
-    /// A rank is gone. If it was at work nobody knows what it has done, and the connection is lost: true then. The daemon's
-    /// part.
-    pub fn bury(&self, local_rank: u32) -> bool {
+    /// A rank is gone. If it was at work nobody knows what it has done, and the connection is lost. Says for which ends it was at work, as
+    /// nobody is from now on. The daemon's part.
+    pub fn bury(&self, local_rank: u32) -> impl Iterator<Item = End> {
         let WireWords { out, input, .. } = self.words();
-        let mut was_at_work = false;
-        for stream in [out, input].into_iter().filter(|stream| stream.turn.is_held_by(holder(Some(local_rank)))) {
-            was_at_work = true;
-            self.break_off();
-            stream.turn.inherit(holder(Some(local_rank)), self.holder);
-        }
-        was_at_work
+        let holder_gone = holder(Some(local_rank));
+        let inherit = |(stream, end): (&Stream, End)| {
+            let was_at_work = stream.turn.is_held_by(holder_gone);
+            if was_at_work {
+                self.break_off();
+                stream.turn.inherit(holder_gone, self.holder);
+            }
+            was_at_work.then_some(end)
+        };
+        [(out, End::Send), (input, End::Recv)].map(inherit).into_iter().flatten()
     }
 }
 
