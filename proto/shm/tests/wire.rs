@@ -33,6 +33,11 @@ impl Side {
     }
 
     fn with(end: End, socket: UnixStream, sizes: &[u64]) -> Self {
+        Self::laid_out(end, socket, sizes, Layout::contiguous)
+    }
+
+    /// With buffers of this kind, of which it is said where they begin and how many bytes they have.
+    fn laid_out(end: End, socket: UnixStream, sizes: &[u64], layout: impl Fn(u64, u64) -> Layout) -> Self {
         let geometry = JobGeometry { local_ranks: 1, arena_bytes_max: ARENA_BYTES };
         let job = Arc::new(JobSegment::create(geometry).unwrap());
         job.reserve_slots(0, 64).unwrap();
@@ -43,7 +48,7 @@ impl Side {
         wire.write();
         wire.set_socket(socket.into());
         let channel = |(index, bytes): (usize, u64)| {
-            let layout = Layout::contiguous(job.arena(0).start + index as u64 * WIRE_BYTES_MAX, bytes);
+            let layout = layout(job.arena(0).start + index as u64 * WIRE_BYTES_MAX, bytes);
             let own = EndOfChannel { local_rank: 0, slot: index as u32, layout };
             let wired = WiredEnd { wire: block, index: index as u16, end, peer: 1, node: NodeId(1) };
             let at = block + Wire::FOOTPRINT + index as u64 * CHANNEL_BYTES;
@@ -321,6 +326,30 @@ fn what_leaves_in_pieces_arrives_whole() {
         {
             assert_eq!(sender.poll(channel), Progress::Done);
         }
+    }
+}
+
+/// What is left over goes through the buffer, and the message behind it waits.
+#[test]
+fn messages_in_more_pieces_than_a_system_call_takes_arrive_whole() {
+    const BYTES: u64 = 16 << 10;
+    let strided = |offset, bytes| Layout { offset, block_bytes: 32, stride_bytes: 64, blocks: (bytes / 32) as u32 };
+    let (mut tap, socket) = UnixStream::pair().unwrap();
+    let mut near = Side::laid_out(End::Send, socket, &[BYTES; 2], strided);
+    let message = |index: usize| (0..BYTES).map(|at| (at % 251) as u8 ^ index as u8).collect::<Vec<_>>();
+    for (index, channel) in near.channels.iter().enumerate() {
+        let end = channel.channel().end(End::Send);
+        near.job.write(&end.layout, 0, &message(index)).unwrap();
+        assert_eq!(channel.channel().sender(0).start(channel), Progress::Pending);
+    }
+    assert_eq!(near.send(), Sent::All);
+    let mut arrived = vec![0; 16 + BYTES as usize];
+    for _ in 0..2 {
+        tap.read_exact(&mut arrived).unwrap();
+        let Ok(WireFrame::Message { channel, .. }) = WireFrame::decode(arrived[..16].try_into().unwrap()) else {
+            panic!("only messages are sent")
+        };
+        assert!(arrived[16..] == message(channel.into()));
     }
 }
 
