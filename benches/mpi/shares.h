@@ -233,6 +233,12 @@ static struct span transfer(struct transfer *t, uint64_t amount) {
     return span;
 }
 
+/* The second of two that are alike. */
+static struct span transfer_repeated(struct transfer *t, uint64_t amount) {
+    transfer(t, amount);
+    return transfer(t, amount);
+}
+
 /* Computation alone. */
 static struct span compute(const struct transfer *t, uint64_t amount) {
     struct span span;
@@ -275,9 +281,9 @@ static void hiding_batch(struct transfer *t, uint64_t amount, long rounds, doubl
     double *took = zeros(rounds * PARTS, sizeof *took);
     for (long r = 0; r < rounds; r++) {
         struct span *round = spans + r * PARTS;
-        round[0] = transfer(t, 0);
-        round[1] = compute(t, amount), round[2] = transfer(t, amount);
-        round[3] = compute(t, 2 * amount), round[4] = transfer(t, 2 * amount);
+        round[0] = transfer_repeated(t, 0);
+        round[1] = compute(t, amount), round[2] = transfer_repeated(t, amount);
+        round[3] = compute(t, 2 * amount), round[4] = transfer_repeated(t, 2 * amount);
     }
     that_count(t, spans, rounds * PARTS, took);
     for (int p = 0; p < PARTS; p++) {
@@ -306,7 +312,7 @@ static void hide(struct transfer *t, double time_s) {
         add(&times, span.end - span.begin);
     }
     uint64_t decision[DECISIONS] = { 0 };
-    double once = median(&times), round_s = once * (1 + 6 * LONGER);
+    double once = median(&times), round_s = once * (2 + 9 * LONGER);
     if (round_s < HIDING_ROUND_S_MIN) round_s = HIDING_ROUND_S_MIN;
     if (!me) {
         long rounds = at_most(ROUNDS_MAX, at_least(ROUNDS_MIN, time_s / round_s));

@@ -60,7 +60,12 @@ impl Attendance {
         }
         let is_prompt = !self.meeting.has_much_work() || self.habit.begin(presence, favor);
         let is_left = arrival == Arrival::HasWork && !is_prompt && !self.meeting.is_watched();
-        Ok(if is_left { Started::NeedsCopy } else { Started::Pending })
+        Ok(if is_left && self.asks_daemon(favor) { Started::NeedsCopy } else { Started::Pending })
+    }
+
+    /// Other nodes may wait for what comes before their turn; for the rest a core has to be free.
+    fn asks_daemon(&self, favor: Favor) -> bool {
+        self.meeting.is_spanning() || self.habit.asks_daemon(favor, self.meeting.has_free_core())
     }
 
     /// The daemon was told of the start.
@@ -122,8 +127,9 @@ impl Attendance {
     }
 
     /// The program waits no more. It may have begun to before it knew of the meeting.
-    pub(crate) fn end_wait(&mut self) {
+    pub(crate) fn end_wait(&mut self, presence: &Presence) {
         if std::mem::take(&mut self.is_watching) {
+            self.habit.leave(presence);
             self.meeting.look_away();
         }
     }

@@ -33,7 +33,7 @@ pub(crate) enum Started {
     Done,
     /// It goes on.
     Pending,
-    /// It goes on, and both ends are busy: the daemon should copy.
+    /// It goes on, everybody is busy who could copy, and the daemon should.
     NeedsCopy,
 }
 
@@ -160,16 +160,16 @@ impl DirectEnd {
     }
 
     /// The program begins to wait for it.
-    pub(crate) fn begin_wait(&mut self, presence: &Presence) {
+    pub(crate) fn begin_wait(&self) {
         if let Way::Large(_) = self.way {
-            self.habit.learn(presence);
             TransferMemory::words(&self.memory).watch(self.end);
         }
     }
 
     /// The program waits no more.
-    pub(crate) fn end_wait(&self) {
+    pub(crate) fn end_wait(&self, presence: &Presence) {
         if let Way::Large(_) = self.way {
+            self.habit.leave(presence);
             TransferMemory::words(&self.memory).look_away(self.end);
         }
     }
@@ -180,8 +180,12 @@ impl DirectEnd {
         let is_prompt = self.habit.begin(presence, favor);
         let until = is_prompt.then(|| self.habit.started_ns() + COURTESY.as_nanos() as u64);
         let is_second = transfer.start(&self.memory, self.end, until);
+        if !is_second || is_prompt {
+            return Started::Pending;
+        }
         let is_watched = favor == Favor::Learnt && TransferMemory::words(&self.memory).is_watching(self.end.peer());
-        if is_second && !is_prompt && !is_watched { Started::NeedsCopy } else { Started::Pending }
+        let needs_copy = !is_watched && self.habit.asks_daemon(favor, self.memory.has_free_core());
+        if needs_copy { Started::NeedsCopy } else { Started::Pending }
     }
 
     /// After the start of a send over a wire: whether the program is likely to come and work the wire.
@@ -199,9 +203,11 @@ impl DirectEnd {
         self.end == End::Recv && self.memory.note_taken()
     }
 
-    /// The program waits for a message that goes over a wire.
+    /// The program comes to wait for a message that others could move.
     pub(crate) fn learn(&mut self, presence: &Presence) {
-        self.habit.learn(presence);
+        if self.wired().is_some() || !self.is_small() {
+            self.habit.learn(presence);
+        }
     }
 }
 

@@ -230,15 +230,11 @@ impl Operation {
     /// What was started leaves, and is remembered to have left so.
     pub(crate) fn come_to_wires(&mut self) {
         self.attachment.come();
-        self.learn();
+        if let Some(direct) = &mut self.direct {
+            direct.learn(self.attachment.presence());
+        }
         if let Some(crossed) = &mut self.crossed {
             crossed.learn(&self.attachment);
-        }
-    }
-
-    fn learn(&mut self) {
-        if let (Some(direct), Some(_)) = (&mut self.direct, &self.wire) {
-            direct.learn(self.attachment.presence());
         }
     }
 
@@ -266,8 +262,8 @@ impl Operation {
     /// The program waits: it helps with what there is to do, and is remembered to have come.
     pub(crate) fn begin_wait(&mut self) {
         self.attachment.note_presence();
-        if let Some(direct) = &mut self.direct {
-            direct.begin_wait(self.attachment.presence());
+        if let Some(direct) = &self.direct {
+            direct.begin_wait();
         }
         if let Some(attendance) = &mut self.attendance {
             attendance.begin_wait(self.attachment.presence());
@@ -277,10 +273,10 @@ impl Operation {
     /// The program waits no more.
     pub(crate) fn end_wait(&mut self) {
         if let Some(direct) = &self.direct {
-            direct.end_wait();
+            direct.end_wait(self.attachment.presence());
         }
         if let Some(attendance) = &mut self.attendance {
-            attendance.end_wait();
+            attendance.end_wait(self.attachment.presence());
         }
     }
 

@@ -2,22 +2,29 @@
 //!
 //! Who waits can do the work himself; for who computes the daemon has to. Which it will be is known only afterwards, so each
 //! request remembers what it was the last time.
+//!
+//! What both ends are on one node for costs a core's time, whoever does it, and the daemon more of it than the ranks, in whose caches the data
+//! is. So where ranks compute on all cores it is left to whoever comes to wait first; the daemon is asked if a core is free, because
+//! there are fewer ranks than cores or because the program sleeps instead of computing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
 use ropeway_shm::EventLog;
 
 /// A program that comes to wait within this time after a start has computed nothing to speak of. In tests that is more than losing the core
 /// takes.
 const PROMPT: Duration = if cfg!(test) { Duration::from_millis(10) } else { Duration::from_micros(20) };
+/// A program that stays away for less is back before a daemon on another core has woken up and done much.
+const LONG: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_micros(500) };
 
 /// What somebody's request is optimised for, where an early end and computing meanwhile are at odds: somebody has to move the
 /// message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Favor {
     /// Whatever the program did last time: moves it itself if it waited right after it had started, else leaves it to the
-    /// daemon.
+    /// daemon, which takes a core that is free: on a node whose ranks compute on all of them, whoever waits first moves what stays there.
     #[default]
     Learnt,
     /// An early end: whoever waits moves it, and the daemon, which would take a core from the two, is not woken.
@@ -34,6 +41,10 @@ pub(crate) struct Presence {
     /// When it came in each of the last turns; zero until it has. It may come for other things many times before it waits for what was
     /// started first.
     came_ns: [AtomicU64; TURNS],
+    /// When the last wait ended that the program came to after long, and how long its process had run by then; zero before. It takes a
+    /// system call to find out, so other waits don't count.
+    left_ns: AtomicU64,
+    left_run_ns: AtomicU64,
 }
 
 /// Turns that are remembered.
@@ -47,6 +58,10 @@ pub(crate) struct Habit {
     turn: u64,
     /// Whether the program waited, for whatever it was, right after the start before this one.
     waits_promptly: bool,
+    /// Whether it came to its last wait after long.
+    is_long: bool,
+    /// Whether it leaves its core to others meanwhile.
+    leaves_core: bool,
 }
 
 impl Presence {
@@ -76,6 +91,18 @@ impl Presence {
         is_known.then(|| self.came_in(turn).load(Ordering::Relaxed))
     }
 
+    /// Whether the process has left most of a core's time to others since the last wait that the program came to after long.
+    fn leaves_core(&self, now: Clocks) -> bool {
+        let [left_ns, left_run_ns] = [&self.left_ns, &self.left_run_ns].map(|word| word.load(Ordering::Relaxed));
+        left_ns > 0 && 2 * now.run_ns.saturating_sub(left_run_ns) < now.ns.saturating_sub(left_ns)
+    }
+
+    /// Such a wait ends.
+    fn leave(&self, now: Clocks) {
+        self.left_ns.store(now.ns, Ordering::Relaxed);
+        self.left_run_ns.store(now.run_ns, Ordering::Relaxed);
+    }
+
     fn came_in(&self, turn: u64) -> &AtomicU64 {
         &self.came_ns[turn as usize % TURNS]
     }
@@ -93,6 +120,11 @@ impl Habit {
         }
     }
 
+    /// After a start that is not prompt: whether the daemon is to do what anybody can do who is on this node.
+    pub(crate) fn asks_daemon(&self, favor: Favor, has_free_core: bool) -> bool {
+        favor == Favor::Overlap || has_free_core || self.leaves_core
+    }
+
     /// The daemon was told of the start, and may have taken the core at once: what the program does next counts from here.
     pub(crate) fn told(&mut self) {
         self.started_ns = now_ns();
@@ -106,7 +138,17 @@ impl Habit {
     /// The program waits for the request, and maybe waited for others before.
     pub(crate) fn learn(&mut self, presence: &Presence) {
         if let Some(came_ns) = presence.came_after(self.turn) {
-            self.waits_promptly = came_ns.saturating_sub(self.started_ns) < PROMPT.as_nanos() as u64;
+            let away_ns = came_ns.saturating_sub(self.started_ns);
+            self.waits_promptly = away_ns < PROMPT.as_nanos() as u64;
+            self.is_long = away_ns >= LONG.as_nanos() as u64;
+            self.leaves_core = self.is_long && presence.leaves_core(Clocks::now());
+        }
+    }
+
+    /// The program waits no more.
+    pub(crate) fn leave(&self, presence: &Presence) {
+        if self.is_long {
+            presence.leave(Clocks::now());
         }
     }
 }
@@ -114,6 +156,20 @@ impl Habit {
 /// Nanoseconds of the clock that all processes of the machine share. Never zero.
 pub(crate) fn now_ns() -> u64 {
     EventLog::now_ns()
+}
+
+/// What time it is, and for how long all threads of this process have run.
+#[derive(Clone, Copy)]
+struct Clocks {
+    ns: u64,
+    run_ns: u64,
+}
+
+impl Clocks {
+    fn now() -> Self {
+        let run = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::MAX, Duration::from);
+        Self { ns: now_ns(), run_ns: run.as_nanos() as u64 }
+    }
 }
 
 #[cfg(test)]
@@ -150,5 +206,38 @@ mod tests {
         assert!(learns(&|| exchange(TURNS - 1)), "it came at once, for something else");
         assert!(!learns(&compute));
         assert!(!learns(&|| exchange(TURNS + 1)), "nobody knows any more");
+    }
+
+    #[test]
+    fn the_daemon_is_asked_where_a_core_is_free() {
+        let asks = |is_long, leaves_core, favor, has_free_core| {
+            Habit { is_long, leaves_core, ..Habit::default() }.asks_daemon(favor, has_free_core)
+        };
+        assert!(!asks(true, false, Favor::Learnt, false));
+        assert!(asks(true, true, Favor::Learnt, false));
+        assert!(asks(false, false, Favor::Learnt, true));
+        assert!(asks(false, false, Favor::Overlap, false));
+    }
+
+    #[test]
+    fn who_sleeps_most_of_the_time_leaves_its_core() {
+        let presence = Presence::default();
+        let at = |ns, run_ns| Clocks { ns, run_ns };
+        assert!(!presence.leaves_core(at(1000, 0)), "not known yet");
+        presence.leave(at(1000, 500));
+        assert!(presence.leaves_core(at(2000, 999)));
+        assert!(!presence.leaves_core(at(2000, 1000)));
+    }
+
+    #[test]
+    fn only_long_absences_are_looked_at() {
+        let presence = Presence::default();
+        let mut habit = Habit::default();
+        for (away, is_long) in [(LONG, true), (PROMPT, false), (LONG, true)] {
+            waits_promptly_after(&mut habit, &presence, || thread::sleep(away));
+            presence.left_ns.store(0, Ordering::Relaxed);
+            habit.leave(&presence);
+            assert_eq!(presence.left_ns.load(Ordering::Relaxed) > 0, is_long);
+        }
     }
 }

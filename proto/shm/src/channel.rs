@@ -326,6 +326,11 @@ impl OpenChannel {
         &self.channel
     }
 
+    /// Whether fewer ranks of this node are awake than there are cores.
+    pub fn has_free_core(&self) -> bool {
+        self.job.has_free_core()
+    }
+
     /// Why the other end is gone, if it is.
     #[inline]
     pub fn closed(&self, end: End) -> Option<Status> {

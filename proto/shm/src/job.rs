@@ -179,6 +179,11 @@ impl JobSegment {
         self.awake_ranks() > self.cores()
     }
 
+    /// Whether fewer ranks are awake than there are cores.
+    pub fn has_free_core(&self) -> bool {
+        self.awake_ranks() < self.cores()
+    }
+
     /// How many cores any of the ranks may run on.
     #[inline]
     pub fn cores(&self) -> u32 {

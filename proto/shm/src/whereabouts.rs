@@ -36,6 +36,11 @@ impl Meeting {
         self.job().outnumbers_cores()
     }
 
+    /// Whether fewer ranks are awake than there are cores.
+    pub fn has_free_core(&self) -> bool {
+        self.job().has_free_core()
+    }
+
     /// How many cores the ranks of the node may run on.
     pub fn cores(&self) -> usize {
         self.job().cores() as usize
