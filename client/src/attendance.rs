@@ -60,12 +60,12 @@ impl Attendance {
         }
         let is_prompt = !self.meeting.has_much_work() || self.habit.begin(presence, favor);
         let is_left = arrival == Arrival::HasWork && !is_prompt && !self.meeting.is_watched();
-        Ok(if is_left && self.asks_daemon(favor) { Started::NeedsCopy } else { Started::Pending })
+        Ok(if is_left && self.asks_daemon(presence, favor) { Started::NeedsCopy } else { Started::Pending })
     }
 
     /// Other nodes may wait for what comes before their turn; for the rest a core has to be free.
-    fn asks_daemon(&self, favor: Favor) -> bool {
-        self.meeting.is_spanning() || self.habit.asks_daemon(favor, self.meeting.has_free_core())
+    fn asks_daemon(&self, presence: &Presence, favor: Favor) -> bool {
+        self.meeting.is_spanning() || self.habit.asks_daemon(presence, favor, self.meeting.has_free_core())
     }
 
     /// The daemon was told of the start.
@@ -121,6 +121,7 @@ impl Attendance {
     pub(crate) fn begin_wait(&mut self, presence: &Presence) {
         if self.meeting.has_much_work() {
             self.habit.learn(presence);
+            self.habit.begin_wait(presence);
             self.meeting.watch();
             self.is_watching = true;
         }
@@ -129,7 +130,7 @@ impl Attendance {
     /// The program waits no more. It may have begun to before it knew of the meeting.
     pub(crate) fn end_wait(&mut self, presence: &Presence) {
         if std::mem::take(&mut self.is_watching) {
-            self.habit.leave(presence);
+            self.habit.end_wait(presence);
             self.meeting.look_away();
         }
     }

@@ -1,6 +1,6 @@
 //! Whether a program computes between the start of something large and a wait, which its daemon may ask: if the program has only sent, the
-//! daemon keeps off its core; if it has sent and received, the daemon stays there but does not yield it to the program, which would keep it.
-//! Of a receive alone others decide when the daemon has to work.
+//! daemon keeps off its core; if it has sent and received, the daemon stays there but does not yield it to the program, which would keep it;
+//! if it has only received, the daemon goes where nobody computes, to be there when the message comes.
 //!
 //! A program that comes to wait some time after its last start has computed, or it has lost its core for a while. Of that only the thread's
 //! own clock knows, which is a system call to read: as long as half a start. So it is read when a wait ends and when the next one begins, for
@@ -92,11 +92,12 @@ impl Computing {
         }
         self.started_ns.store(0, Ordering::Relaxed);
         let [has_sent, has_others] = [&self.has_sent, &self.has_others].map(|has| has.swap(false, Ordering::Relaxed));
-        if self.now_ns() - started_ns < PROMPT_NS || !has_sent {
+        if self.now_ns() - started_ns < PROMPT_NS {
             return Some(SinceStart::AtOnce);
         }
         self.suspicion.store(SUSPICION, Ordering::Relaxed);
         Some(match self.has_run_since(started_ns) {
+            true if !has_sent => SinceStart::ComputedReceiving,
             true if has_others => SinceStart::ComputedBothWays,
             true => SinceStart::ComputedSending,
             false => SinceStart::AtOnce,
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_also_receives_counts_apart_and_who_only_receives_does_not() {
+    fn who_also_receives_and_who_only_receives_count_apart() {
         let computing = Computing::new();
         let come_after = |starts: &[Ways]| {
             starts.iter().for_each(|&ways| computing.begin_start(LARGE_BYTES, ways));
@@ -205,7 +206,8 @@ mod tests {
         use {SinceStart::*, Ways::*};
         assert_eq!(come_after(&[Out]), Some(AtOnce), "not known yet");
         let found = [&[Out, Out][..], &[Out, Other], &[Other, Out], &[Both], &[Other], &[Out]].map(come_after);
-        let expected = [ComputedSending, ComputedBothWays, ComputedBothWays, ComputedBothWays, AtOnce, ComputedSending];
+        let expected =
+            [ComputedSending, ComputedBothWays, ComputedBothWays, ComputedBothWays, ComputedReceiving, ComputedSending];
         assert_eq!(found, expected.map(Some));
     }
 

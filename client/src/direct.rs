@@ -160,8 +160,9 @@ impl DirectEnd {
     }
 
     /// The program begins to wait for it.
-    pub(crate) fn begin_wait(&self) {
+    pub(crate) fn begin_wait(&self, presence: &Presence) {
         if let Way::Large(_) = self.way {
+            self.habit.begin_wait(presence);
             TransferMemory::words(&self.memory).watch(self.end);
         }
     }
@@ -169,7 +170,7 @@ impl DirectEnd {
     /// The program waits no more.
     pub(crate) fn end_wait(&self, presence: &Presence) {
         if let Way::Large(_) = self.way {
-            self.habit.leave(presence);
+            self.habit.end_wait(presence);
             TransferMemory::words(&self.memory).look_away(self.end);
         }
     }
@@ -184,7 +185,7 @@ impl DirectEnd {
             return Started::Pending;
         }
         let is_watched = favor == Favor::Learnt && TransferMemory::words(&self.memory).is_watching(self.end.peer());
-        let needs_copy = !is_watched && self.habit.asks_daemon(favor, self.memory.has_free_core());
+        let needs_copy = !is_watched && self.habit.asks_daemon(presence, favor, self.memory.has_free_core());
         if needs_copy { Started::NeedsCopy } else { Started::Pending }
     }
 

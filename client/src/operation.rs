@@ -263,7 +263,7 @@ impl Operation {
     pub(crate) fn begin_wait(&mut self) {
         self.attachment.note_presence();
         if let Some(direct) = &self.direct {
-            direct.begin_wait();
+            direct.begin_wait(self.attachment.presence());
         }
         if let Some(attendance) = &mut self.attendance {
             attendance.begin_wait(self.attachment.presence());

@@ -7,7 +7,7 @@
 //! is. So where ranks compute on all cores it is left to whoever comes to wait first; the daemon is asked if a core is free, because
 //! there are fewer ranks than cores or because the program sleeps instead of computing.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
@@ -45,6 +45,8 @@ pub(crate) struct Presence {
     /// system call to find out, so other waits don't count.
     left_ns: AtomicU64,
     left_run_ns: AtomicU64,
+    /// Whether the process had left most of a core's time to others between that and the next such wait.
+    leaves_core: AtomicBool,
 }
 
 /// Turns that are remembered.
@@ -58,10 +60,8 @@ pub(crate) struct Habit {
     turn: u64,
     /// Whether the program waited, for whatever it was, right after the start before this one.
     waits_promptly: bool,
-    /// Whether it came to its last wait after long.
+    /// Whether it came after long.
     is_long: bool,
-    /// Whether it leaves its core to others meanwhile.
-    leaves_core: bool,
 }
 
 impl Presence {
@@ -91,13 +91,14 @@ impl Presence {
         is_known.then(|| self.came_in(turn).load(Ordering::Relaxed))
     }
 
-    /// Whether the process has left most of a core's time to others since the last wait that the program came to after long.
-    fn leaves_core(&self, now: Clocks) -> bool {
+    /// A wait begins that the program came to after long.
+    fn arrive(&self, now: Clocks) {
         let [left_ns, left_run_ns] = [&self.left_ns, &self.left_run_ns].map(|word| word.load(Ordering::Relaxed));
-        left_ns > 0 && 2 * now.run_ns.saturating_sub(left_run_ns) < now.ns.saturating_sub(left_ns)
+        let leaves_core = left_ns > 0 && 2 * now.run_ns.saturating_sub(left_run_ns) < now.ns.saturating_sub(left_ns);
+        self.leaves_core.store(leaves_core, Ordering::Relaxed);
     }
 
-    /// Such a wait ends.
+    /// It ends.
     fn leave(&self, now: Clocks) {
         self.left_ns.store(now.ns, Ordering::Relaxed);
         self.left_run_ns.store(now.run_ns, Ordering::Relaxed);
@@ -121,8 +122,9 @@ impl Habit {
     }
 
     /// After a start that is not prompt: whether the daemon is to do what anybody can do who is on this node.
-    pub(crate) fn asks_daemon(&self, favor: Favor, has_free_core: bool) -> bool {
-        favor == Favor::Overlap || has_free_core || self.leaves_core
+    pub(crate) fn asks_daemon(&self, presence: &Presence, favor: Favor, has_free_core: bool) -> bool {
+        let leaves_core = || self.is_long && presence.leaves_core.load(Ordering::Relaxed);
+        favor == Favor::Overlap || has_free_core || leaves_core()
     }
 
     /// The daemon was told of the start, and may have taken the core at once: what the program does next counts from here.
@@ -141,12 +143,18 @@ impl Habit {
             let away_ns = came_ns.saturating_sub(self.started_ns);
             self.waits_promptly = away_ns < PROMPT.as_nanos() as u64;
             self.is_long = away_ns >= LONG.as_nanos() as u64;
-            self.leaves_core = self.is_long && presence.leaves_core(Clocks::now());
+        }
+    }
+
+    /// It has to wait indeed.
+    pub(crate) fn begin_wait(&self, presence: &Presence) {
+        if self.is_long {
+            presence.arrive(Clocks::now());
         }
     }
 
     /// The program waits no more.
-    pub(crate) fn leave(&self, presence: &Presence) {
+    pub(crate) fn end_wait(&self, presence: &Presence) {
         if self.is_long {
             presence.leave(Clocks::now());
         }
@@ -211,10 +219,12 @@ mod tests {
     #[test]
     fn the_daemon_is_asked_where_a_core_is_free() {
         let asks = |is_long, leaves_core, favor, has_free_core| {
-            Habit { is_long, leaves_core, ..Habit::default() }.asks_daemon(favor, has_free_core)
+            let presence = Presence { leaves_core: AtomicBool::new(leaves_core), ..Presence::default() };
+            Habit { is_long, ..Habit::default() }.asks_daemon(&presence, favor, has_free_core)
         };
         assert!(!asks(true, false, Favor::Learnt, false));
         assert!(asks(true, true, Favor::Learnt, false));
+        assert!(!asks(false, true, Favor::Learnt, false), "back too soon");
         assert!(asks(false, false, Favor::Learnt, true));
         assert!(asks(false, false, Favor::Overlap, false));
     }
@@ -222,11 +232,14 @@ mod tests {
     #[test]
     fn who_sleeps_most_of_the_time_leaves_its_core() {
         let presence = Presence::default();
-        let at = |ns, run_ns| Clocks { ns, run_ns };
-        assert!(!presence.leaves_core(at(1000, 0)), "not known yet");
-        presence.leave(at(1000, 500));
-        assert!(presence.leaves_core(at(2000, 999)));
-        assert!(!presence.leaves_core(at(2000, 1000)));
+        let leaves_core_at = |ns, run_ns| {
+            presence.arrive(Clocks { ns, run_ns });
+            presence.leaves_core.load(Ordering::Relaxed)
+        };
+        assert!(!leaves_core_at(1000, 0), "not known yet");
+        presence.leave(Clocks { ns: 1000, run_ns: 500 });
+        assert!(leaves_core_at(2000, 999));
+        assert!(!leaves_core_at(2000, 1000));
     }
 
     #[test]
@@ -236,7 +249,7 @@ mod tests {
         for (away, is_long) in [(LONG, true), (PROMPT, false), (LONG, true)] {
             waits_promptly_after(&mut habit, &presence, || thread::sleep(away));
             presence.left_ns.store(0, Ordering::Relaxed);
-            habit.leave(&presence);
+            habit.end_wait(&presence);
             assert_eq!(presence.left_ns.load(Ordering::Relaxed) > 0, is_long);
         }
     }

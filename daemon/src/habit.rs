@@ -9,6 +9,7 @@ pub(crate) struct Habits {
     sending: Habit,
     both_ways: Habit,
     prompt_waits: u32,
+    late_receives: u32,
 }
 
 /// Whether one of two things happens more often than the other, lately.
@@ -27,15 +28,21 @@ const EXCESS_MAX: u32 = 8;
 
 impl Habits {
     /// Takes note of how often ranks have come to wait by now, in the order of [`SinceStart`].
-    pub(crate) fn learn(&mut self, [at_once, sending, both_ways]: [u32; 3]) {
-        self.prompt_waits = at_once;
-        self.sending.learn([at_once.wrapping_add(both_ways), sending]);
-        self.both_ways.learn([at_once.wrapping_add(sending), both_ways]);
+    pub(crate) fn learn(&mut self, [at_once, sending, both_ways, receiving]: [u32; 4]) {
+        (self.prompt_waits, self.late_receives) = (at_once, receiving);
+        let others = at_once.wrapping_add(receiving);
+        self.sending.learn([others.wrapping_add(both_ways), sending]);
+        self.both_ways.learn([others.wrapping_add(sending), both_ways]);
     }
 
     /// How often they have not computed, modulo 2³².
     pub(crate) fn prompt_waits(&self) -> u32 {
         self.prompt_waits
+    }
+
+    /// How often they have, having received only.
+    pub(crate) fn late_receives(&self) -> u32 {
+        self.late_receives
     }
 
     /// They compute, having sent only.
@@ -77,7 +84,7 @@ mod tests {
     #[test]
     fn who_only_sends_and_who_does_not_have_different_habits() {
         let mut habits = Habits::default();
-        let counts = [[0, 3, 0], [0, 3, 6], [6, 3, 6]];
+        let counts = [[0, 3, 0, 0], [0, 3, 6, 0], [3, 3, 6, 3]];
         let found = counts.map(|counts| {
             habits.learn(counts);
             (habits.compute_sending(), habits.compute_both_ways())

@@ -21,8 +21,11 @@ pub(crate) struct Home {
     /// Of each place. `None` if all are the same.
     cores: Option<[CpuSet; 3]>,
     place: Place,
-    /// When ranks were last seen to compute for long: before a sleep, and still after it. And how often they had come to wait at once by then.
+    /// When ranks were last seen to compute for long, before a sleep and still after it, or said so themselves; and how often they had come to
+    /// wait at once by then.
     computed: Option<(Instant, u32)>,
+    /// How often they had said by then that they have computed after a receive.
+    late_receives: u32,
     /// When the daemon went to sleep, if they seemed to compute then.
     seemed_to_compute_at: Option<Instant>,
     /// The last time they seemed to they did not, or not for long.
@@ -71,6 +74,7 @@ impl Home {
             cores: (home != CpuSet::new() && home != all).then_some([home, away, all]),
             place: Place::Anywhere,
             computed: None,
+            late_receives: 0,
             seemed_to_compute_at: None,
             is_sceptical: false,
         })
@@ -79,6 +83,10 @@ impl Home {
     /// The daemon has nothing to do, and maybe it `is_about_to_sleep`: it goes where it should be woken.
     pub(crate) fn rest(&mut self, is_about_to_sleep: bool, now: Instant, habits: &Habits, around: &impl Surroundings) {
         let Some(cores) = &self.cores else { return };
+        // One that yields the core to who computes does not see it.
+        if std::mem::replace(&mut self.late_receives, habits.late_receives()) != habits.late_receives() {
+            self.computed = Some((now, habits.prompt_waits()));
+        }
         // A look that does not end in sleep sees ranks between two waits.
         self.seemed_to_compute_at = (is_about_to_sleep && around.do_ranks_compute()).then_some(now);
         let may_compute_again = |(at, waits): (Instant, u32)| {
@@ -193,16 +201,33 @@ mod tests {
         let mut home = Home::new(&[first]).unwrap();
         let (start, mut habits) = (Instant::now(), Habits::default());
         let computing = Around { compute: true, ..Around::default() };
-        habits.learn([7, 0, 0]);
+        habits.learn([7, 0, 0, 0]);
         home.rest(true, start, &habits, &computing);
         home.wake(start + LONG, &habits, &computing);
         let mut cores_after = |waits| {
-            habits.learn([7 + waits, 0, 0]);
+            habits.learn([7 + waits, 0, 0, 0]);
             home.rest(false, start + LONG, &habits, &Around::default());
             cores(&allowed())
         };
         assert_eq!(cores_after(PROMPT_WAITS - 1), cores(&all));
         assert_eq!(cores_after(PROMPT_WAITS), [first]);
+        sched_setaffinity(THIS_THREAD, &all).unwrap();
+    }
+
+    #[test]
+    fn who_computes_after_a_receive_says_so_even_if_the_daemon_never_slept() {
+        let all = allowed();
+        let [first, _, ..] = cores(&all)[..] else { return };
+        let mut home = Home::new(&[first]).unwrap();
+        let mut habits = Habits::default();
+        let mut cores_after = |prompt_waits, late_receives| {
+            habits.learn([prompt_waits, 0, 0, late_receives]);
+            home.rest(false, Instant::now(), &habits, &Around::default());
+            cores(&allowed())
+        };
+        assert_eq!(cores_after(1, 0), [first]);
+        assert_eq!(cores_after(2, 1), cores(&all));
+        assert_eq!(cores_after(2 + PROMPT_WAITS, 1), [first]);
         sched_setaffinity(THIS_THREAD, &all).unwrap();
     }
 
@@ -220,10 +245,10 @@ mod tests {
             home.rest(false, Instant::now(), &habits, &Around { awaits, ..Around::default() });
             cores(&allowed())
         };
-        assert_eq!(cores_after([0, 0, 0], true), [first]);
-        assert_eq!(cores_after([0, 5, 0], false), others);
-        assert_eq!(cores_after([0, 5, 0], true), cores(&all));
-        assert_eq!(cores_after([5, 5, 0], true), [first]);
+        assert_eq!(cores_after([0, 0, 0, 0], true), [first]);
+        assert_eq!(cores_after([0, 5, 0, 0], false), others);
+        assert_eq!(cores_after([0, 5, 0, 0], true), cores(&all));
+        assert_eq!(cores_after([5, 5, 0, 0], true), [first]);
         sched_setaffinity(THIS_THREAD, &all).unwrap();
     }
 
@@ -233,7 +258,7 @@ mod tests {
         let [first, _, ..] = cores(&all)[..] else { return };
         let mut home = Home::new(&[first]).unwrap();
         let mut habits = Habits::default();
-        habits.learn([0, 0, 100]);
+        habits.learn([0, 0, 100, 0]);
         let around = Around { compute: true, ..Around::default() };
         home.rest(true, Instant::now(), &habits, &around);
         assert_eq!(cores(&allowed()), [first]);
@@ -246,7 +271,7 @@ mod tests {
         for own in [Vec::new(), cores(&all), vec![CpuSet::count() - 1]] {
             let mut home = Home::new(&own).unwrap();
             let mut habits = Habits::default();
-            habits.learn([0, 100, 0]);
+            habits.learn([0, 100, 0, 0]);
             home.rest(true, Instant::now(), &habits, &Around::default());
             assert_eq!(allowed(), all);
         }

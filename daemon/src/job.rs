@@ -553,7 +553,7 @@ impl Job {
     }
 
     /// How often each of the attached ranks has come to wait, by what it has done since it started something large.
-    pub(crate) fn waits(&self) -> impl Iterator<Item = [u32; 3]> + '_ {
+    pub(crate) fn waits(&self) -> impl Iterator<Item = [u32; 4]> + '_ {
         self.ports.iter().filter_map(|port| port.attached.as_ref()).map(|attached| attached.control.waits())
     }
 

@@ -434,9 +434,9 @@ fn ranks(jobs: &Jobs) -> Ranks {
 }
 
 /// How often they have come to wait after the start of something large.
-fn waits(jobs: &Jobs) -> [u32; 3] {
+fn waits(jobs: &Jobs) -> [u32; 4] {
     let waits = jobs.values().flat_map(Job::waits);
-    waits.fold([0; 3], |sums, waits| [0, 1, 2].map(|index| u32::wrapping_add(sums[index], waits[index])))
+    waits.fold([0; 4], |sums, waits| [0, 1, 2, 3].map(|index| u32::wrapping_add(sums[index], waits[index])))
 }
 
 impl Drop for Server {

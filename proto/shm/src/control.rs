@@ -24,7 +24,7 @@ struct Awake {
     /// How many of its threads wait: whether anybody would notice that the daemon is quick.
     waiting: AtomicU32,
     /// How often it has come to wait after the start of something large, by what it has done since.
-    waits: [AtomicU32; 3],
+    waits: [AtomicU32; 4],
 }
 
 /// What a program has done since it started something large, as it comes to wait.
@@ -37,6 +37,8 @@ pub enum SinceStart {
     ComputedSending,
     /// Most likely it has computed, and it has not only sent.
     ComputedBothWays,
+    /// It has computed, and has not sent.
+    ComputedReceiving,
 }
 
 const BYTES: u64 = (size_of::<Content>() as u64).next_multiple_of(4096);
@@ -104,7 +106,7 @@ impl ControlSegment {
     }
 
     /// How often it has, modulo 2³², in the order of [`SinceStart`]. A hint too.
-    pub fn waits(&self) -> [u32; 3] {
+    pub fn waits(&self) -> [u32; 4] {
         self.content().awake.waits.each_ref().map(|waits| waits.load(Ordering::Relaxed))
     }
 
