@@ -3,7 +3,8 @@
 //! Daemons that talk to each other are woken on each other's cores, and then one core does the work of two nodes while the other
 //! halts. So a daemon stays on the cores of its node as long as its ranks leave them to it. But on that of a rank that computes it would
 //! have to wait for the end of a time slice, whatever arrives; then it takes any core there is, until ranks wait for one message after
-//! another again. And from a rank that computes after it has started something the daemon would take the time the start is to save: the
+//! another again. A rank that computes after a receive says so; then the daemon is where others are, because anywhere might be behind that
+//! rank, and nothing comes before the rank waits. And from a rank that computes after it has started something the daemon would take the time the start is to save: the
 //! kernel wakes it on the core of who wakes it, although another one may be idle. Then it keeps off that core, until what it waits for
 //! comes from another node. If ranks send and receive and compute meanwhile, those of other nodes most likely do the same, and there is
 //! no better core than its own: elsewhere one rank would pay for two daemons. There it sleeps rather than yields
@@ -21,15 +22,23 @@ pub(crate) struct Home {
     /// Of each place. `None` if all are the same.
     cores: Option<[CpuSet; 3]>,
     place: Place,
-    /// When ranks were last seen to compute for long, before a sleep and still after it, or said so themselves; and how often they had come to
-    /// wait at once by then.
-    computed: Option<(Instant, u32)>,
-    /// How often they had said by then that they have computed after a receive.
+    computed: Option<Computed>,
+    /// How often ranks had said that they have computed after a receive.
     late_receives: u32,
     /// When the daemon went to sleep, if they seemed to compute then.
     seemed_to_compute_at: Option<Instant>,
     /// The last time they seemed to they did not, or not for long.
     is_sceptical: bool,
+}
+
+/// When it was last known that ranks compute for long.
+#[derive(Clone, Copy)]
+struct Computed {
+    at: Instant,
+    /// How often ranks had come to wait at once by then.
+    prompt_waits: u32,
+    /// Where the daemon is better while they do.
+    place: Place,
 }
 
 /// Where the daemon may be.
@@ -83,22 +92,25 @@ impl Home {
     /// The daemon has nothing to do, and maybe it `is_about_to_sleep`: it goes where it should be woken.
     pub(crate) fn rest(&mut self, is_about_to_sleep: bool, now: Instant, habits: &Habits, around: &impl Surroundings) {
         let Some(cores) = &self.cores else { return };
-        // One that yields the core to who computes does not see it.
+        // Who yields the core to a rank that computes is behind it, and never sees it compute.
         if std::mem::replace(&mut self.late_receives, habits.late_receives()) != habits.late_receives() {
-            self.computed = Some((now, habits.prompt_waits()));
+            self.computed = Some(Computed::at(now, habits, Place::Away));
         }
         // A look that does not end in sleep sees ranks between two waits.
         self.seemed_to_compute_at = (is_about_to_sleep && around.do_ranks_compute()).then_some(now);
-        let may_compute_again = |(at, waits): (Instant, u32)| {
-            now.duration_since(at) < STAY_OUT && habits.prompt_waits().wrapping_sub(waits) < PROMPT_WAITS
+        let may_compute_again = |Computed { at, prompt_waits, .. }: &Computed| {
+            now.duration_since(*at) < STAY_OUT && habits.prompt_waits().wrapping_sub(*prompt_waits) < PROMPT_WAITS
         };
         let seem_to_compute = self.seemed_to_compute_at.is_some() && !self.is_sceptical;
-        let compute = seem_to_compute || self.computed.is_some_and(may_compute_again);
-        let place = match habits.compute_sending() {
-            true if around.await_large() => Place::Anywhere,
-            true => Place::Away,
-            false if compute && !habits.compute_both_ways() => Place::Anywhere,
-            false => Place::Home,
+        let outside = match self.computed.filter(may_compute_again) {
+            Some(Computed { place, .. }) => Some(place),
+            None => seem_to_compute.then_some(Place::Anywhere),
+        };
+        let place = match outside {
+            _ if habits.compute_sending() && around.await_large() => Place::Anywhere,
+            _ if habits.compute_sending() => Place::Away,
+            Some(outside) if !habits.compute_both_ways() => outside,
+            _ => Place::Home,
         };
         if place != self.place {
             self.place = place;
@@ -112,8 +124,14 @@ impl Home {
         let Some(slept_at) = self.seemed_to_compute_at.take() else { return };
         self.is_sceptical = now.duration_since(slept_at) < LONG || !around.do_ranks_compute();
         if !self.is_sceptical {
-            self.computed = Some((now, habits.prompt_waits()));
+            self.computed = Some(Computed::at(now, habits, Place::Anywhere));
         }
+    }
+}
+
+impl Computed {
+    fn at(at: Instant, habits: &Habits, place: Place) -> Self {
+        Self { at, prompt_waits: habits.prompt_waits(), place }
     }
 }
 
@@ -217,7 +235,10 @@ mod tests {
     #[test]
     fn who_computes_after_a_receive_says_so_even_if_the_daemon_never_slept() {
         let all = allowed();
-        let [first, _, ..] = cores(&all)[..] else { return };
+        let [first, ref others @ ..] = cores(&all)[..] else { return };
+        if others.is_empty() {
+            return;
+        }
         let mut home = Home::new(&[first]).unwrap();
         let mut habits = Habits::default();
         let mut cores_after = |prompt_waits, late_receives| {
@@ -226,7 +247,7 @@ mod tests {
             cores(&allowed())
         };
         assert_eq!(cores_after(1, 0), [first]);
-        assert_eq!(cores_after(2, 1), cores(&all));
+        assert_eq!(cores_after(2, 1), others);
         assert_eq!(cores_after(2 + PROMPT_WAITS, 1), [first]);
         sched_setaffinity(THIS_THREAD, &all).unwrap();
     }
