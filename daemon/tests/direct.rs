@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Cluster, asleep_in, channel, config, kill_amid, pair, soon, wait_for_line};
 use ropeway::{Communicator, Error, Favor, RecvRequest, SendRequest, WaitMode, start_all};
@@ -121,6 +121,36 @@ fn a_message_that_favors_overlap_moves_while_both_ends_compute() {
         receiving.wait().unwrap();
         sending.wait().unwrap();
         assert!(recv.buffer().iter().all(|&other| other == byte));
+    }
+}
+
+#[test]
+fn ranks_that_compute_on_all_cores_move_their_messages_when_they_wait() {
+    // Those that have not come yet count as awake.
+    let ranks = std::thread::available_parallelism().unwrap().get().max(2);
+    let cluster = Cluster::start(1, ranks as u32);
+    let (zero, one) = pair(&cluster);
+    let (mut send, mut recv) = channel(&zero.world(), &one.world(), LARGE);
+    exchange(&mut send, &mut recv, 1);
+    exchange(&mut send, &mut recv, 2);
+    let commands = cluster.counter(0, "commands");
+    for byte in 3..20 {
+        send.buffer_mut().fill(byte);
+        let receiving = recv.start().unwrap();
+        let sending = send.start().unwrap();
+        compute();
+        receiving.wait().unwrap();
+        sending.wait().unwrap();
+        assert!(recv.buffer().iter().all(|&other| other == byte));
+    }
+    assert_eq!(cluster.counter(0, "commands"), commands);
+}
+
+/// For so long that nobody expects it to wait at once.
+fn compute() {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_micros(200) {
+        std::hint::spin_loop();
     }
 }
 
