@@ -20,6 +20,8 @@ pub(crate) struct Wires {
     list: RwLock<Vec<Arc<Wire>>>,
     job: Arc<JobSegment>,
     local_rank: u32,
+    /// Of the node's ranks.
+    half: u32,
     commands: Arc<Commands>,
     /// Bytes of what the program has started since it last waited, with headers.
     begun: AtomicU64,
@@ -71,8 +73,8 @@ impl Reach<'_> {
 
 impl Wires {
     pub(crate) fn new(job: Arc<JobSegment>, local_rank: u32, commands: Arc<Commands>) -> Self {
-        let (owes, lacks) = Default::default();
-        Self { list: RwLock::default(), job, local_rank, commands, begun: AtomicU64::new(0), owes, lacks }
+        let (owes, lacks, half) = (Default::default(), Default::default(), job.geometry().local_ranks / 2);
+        Self { list: RwLock::default(), job, local_rank, half, commands, begun: AtomicU64::new(0), owes, lacks }
     }
 
     /// The wire of a channel. `None` if what the channel says of it can't be.
@@ -125,11 +127,17 @@ impl Wires {
     }
 
     /// Whether neighbours that got a message from another's hand have not come since: they may have an answer for the same wire, and
-    /// one system call is enough for all. Unless what is there is worth one, which the other node can receive meanwhile.
+    /// one system call is enough for all. Of larger messages those of half of the ranks are: the other node answers them while the rest
+    /// is prepared here. (Four pairs of 8 KiB: 15.7 µs half a round trip; each alone 18.1, all together 17.0. Of 1 KiB 12.9, all together 12.1.)
     pub(crate) fn expects_neighbours(&self) -> bool {
         let mut are_expected = false;
-        self.each(Reach::All, |wire| are_expected |= wire.wire.come(self.local_rank));
-        are_expected && self.begun.load(Ordering::Relaxed) < SENT_ALONE_BYTES
+        let mut due = 0;
+        self.each(Reach::All, |wire| {
+            are_expected |= wire.wire.come(self.local_rank);
+            due += wire.wire.due();
+        });
+        let is_enough = self.begun.load(Ordering::Relaxed) >= SENT_IN_HALVES_BYTES && due >= self.half;
+        are_expected && !is_enough
     }
 
     /// Who has not come by now does something else.
@@ -283,6 +291,6 @@ impl Wire {
 }
 
 /// Preparing so many takes as long as a system call.
-const SENT_ALONE_BYTES: u64 = 4 << 10;
+const SENT_IN_HALVES_BYTES: u64 = 4 << 10;
 
 const NO_PANIC: &str = "nothing panics under this lock";

@@ -160,6 +160,11 @@ impl<const WORDS: usize> Due<WORDS> {
         self.words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
+    /// How many are marked.
+    pub fn count(&self) -> u32 {
+        self.words.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
+    }
+
     /// Takes the marks one by one, in a circle, until `take` refuses one, which stays and is the first the next time.
     pub fn take_while(&self, mut take: impl FnMut(usize) -> bool) -> bool {
         let first = self.first.load(Ordering::Relaxed) as usize;

@@ -80,6 +80,11 @@ impl Wire {
         ranks & !own != 0
     }
 
+    /// How many channels have something to be sent.
+    pub fn due(&self) -> u32 {
+        self.words().due.count()
+    }
+
     /// Whoever has not come by now does something else.
     pub fn expect_nobody(&self) {
         self.words().watch.expected.store(0, Ordering::Relaxed);
