@@ -23,6 +23,8 @@ pub(crate) struct DirectEnd {
 enum Way {
     Send(EagerSender),
     Recv(EagerReceiver),
+    OfferedSend(EagerSender),
+    OfferedRecv(EagerReceiver),
     Large(Transfer),
 }
 
@@ -56,6 +58,27 @@ impl DirectEnd {
             && let Way::Send(sender) = &mut self.way
         {
             *sender = sender.parking();
+        }
+    }
+
+    /// Its starts copy nothing, as those of its other end: whoever waits first does. Whoever starts it calls [`call_peer`](Self::call_peer)
+    /// behind a fence. Messages that fit beside a word are sent with it all the same, and large ones wait anyway.
+    pub(crate) fn offer(&mut self) {
+        if self.wired().is_some() || !self.memory.is_placed() {
+            return;
+        }
+        self.way = match self.way {
+            Way::Send(sender) => Way::OfferedSend(sender.parking()),
+            Way::Recv(receiver) => Way::OfferedRecv(receiver),
+            _ => return,
+        };
+    }
+
+    /// Wakes the other end if it sleeps and this one has been offered to it.
+    #[inline]
+    pub(crate) fn call_peer(&self) {
+        if let Way::OfferedSend(_) | Way::OfferedRecv(_) = self.way {
+            self.memory.wake_end_behind_fence(self.end.peer());
         }
     }
 
@@ -102,6 +125,17 @@ impl DirectEnd {
             },
             // It may still take what was sent before its sender ended; `poll` sees to that.
             Way::Recv(receiver) => receiver.start(memory),
+            Way::OfferedSend(sender) => match memory.closed(End::Send) {
+                None => {
+                    sender.offer(EagerMemory::words(memory));
+                    Progress::Pending
+                }
+                Some(why) => return Err(why),
+            },
+            Way::OfferedRecv(receiver) => {
+                receiver.offer(EagerMemory::words(memory));
+                Progress::Pending
+            }
             Way::Large(_) => Progress::Pending,
         };
         Ok(if progress == Progress::Done { Started::Done } else { Started::Pending })
@@ -114,6 +148,8 @@ impl DirectEnd {
         let is_due = match &self.way {
             Way::Send(sender) => sender.is_due(EagerMemory::words(memory)),
             Way::Recv(receiver) => receiver.is_due(memory),
+            Way::OfferedSend(sender) => sender.has_met(EagerMemory::words(memory)),
+            Way::OfferedRecv(receiver) => receiver.has_met(memory),
             Way::Large(transfer) => transfer.is_over(TransferMemory::words(memory)) || transfer.has_pieces(memory),
         };
         is_due || self.memory.closed(self.end).is_some()
@@ -145,6 +181,8 @@ impl DirectEnd {
         match &mut self.way {
             Way::Send(sender) => sender.poll(memory) == Progress::Done,
             Way::Recv(receiver) => receiver.poll(memory) == Progress::Done,
+            Way::OfferedSend(sender) => sender.meet(memory) == Progress::Done,
+            Way::OfferedRecv(receiver) => receiver.meet(memory) == Progress::Done,
             Way::Large(transfer) => has_ended(transfer, memory, self.end, pieces),
         }
     }
@@ -153,8 +191,8 @@ impl DirectEnd {
     pub(crate) fn cancel(&mut self) -> bool {
         let memory = &self.memory;
         match &mut self.way {
-            Way::Send(sender) => sender.cancel(EagerMemory::words(memory)),
-            Way::Recv(receiver) => receiver.cancel(memory),
+            Way::Send(sender) | Way::OfferedSend(sender) => sender.cancel(EagerMemory::words(memory)),
+            Way::Recv(receiver) | Way::OfferedRecv(receiver) => receiver.cancel(memory),
             Way::Large(transfer) => transfer.cancel(TransferMemory::words(memory), self.end),
         }
     }

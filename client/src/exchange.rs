@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::task::Waker;
 
 use crate::attachment::Attachment;
 use crate::memory::SharedMemory;
 use crate::operation::Operation;
 use crate::request::Persistent;
-use crate::set::{ActiveSet, start_all};
+use crate::set::{ActiveSet, start_idle};
 use crate::{Error, Favor, WaitMode};
 
 /// Sends out of one buffer and receives into another. Both are lent as long as it runs.
@@ -89,10 +90,11 @@ impl Exchange {
     /// Of requests that use these memories. Receives come first, so that sends find them.
     pub(crate) fn new(
         attachment: &Arc<Attachment>,
-        requests: Vec<Persistent>,
+        mut requests: Vec<Persistent>,
         input: SharedMemory,
         output: SharedMemory,
     ) -> Self {
+        requests.iter_mut().for_each(|request| request.operation_mut().offer());
         Self { attachment: attachment.clone(), requests, input, output }
     }
 
@@ -106,10 +108,13 @@ impl Exchange {
         }
         self.input.slot_mut().lend();
         self.output.slot_mut().lend();
-        let started = start_all(&mut self.requests).map(drop);
+        let started = start_idle(&mut self.requests);
         if started.is_err() {
             self.end(started)?;
         }
+        // SYNC slot-waiter: all offers before all waiters.
+        fence(Ordering::SeqCst);
+        self.requests.iter().for_each(|request| request.operation().call_peer());
         Ok(ActiveExchange { exchange: self })
     }
 

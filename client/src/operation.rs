@@ -59,6 +59,8 @@ pub(crate) struct Operation {
     crossed: Option<Box<Crossed>>,
     /// It is a part of a collective itself.
     is_part: bool,
+    /// It is started with others, and its starts copy nothing.
+    is_offered: bool,
     /// Over which it goes to another node.
     wire: Option<Arc<Wire>>,
     /// How every message of the direct channel ends that arrives.
@@ -114,6 +116,7 @@ impl Operation {
             attendance: None,
             crossed: None,
             is_part: false,
+            is_offered: false,
             wire: None,
             arrived: None,
             favor: Favor::default(),
@@ -141,6 +144,17 @@ impl Operation {
         self.begun = None;
         self.is_part = true;
         self
+    }
+
+    /// From its next start on none copies anything, nor does one at the other end: whoever waits first does. Others are started
+    /// with it, and [`call_peer`](Self::call_peer) follows.
+    pub(crate) fn offer(&mut self) {
+        self.is_offered = true;
+    }
+
+    /// Wakes the other end if it waits for this start, which is behind a fence.
+    pub(crate) fn call_peer(&self) {
+        self.direct.iter().for_each(DirectEnd::call_peer);
     }
 
     /// Its own memory, from now on.

@@ -21,13 +21,19 @@ pub fn start_all<R: Request>(requests: &mut [R]) -> Result<ActiveSet<'_, R>, Err
     if requests.windows(2).any(|pair| !std::ptr::eq(session(&pair[0]), session(&pair[1]))) {
         return Err(Error::MixedSessions);
     }
-    if let Err(error) = start_each(requests) {
-        // The session is over, and every operation with it.
-        requests.iter_mut().for_each(|request| request.persistent_mut().operation_mut().retract());
-        return Err(error);
-    }
+    start_idle(requests)?;
     let mode = requests.first().map(|first| first.persistent().operation().attachment().wait_mode());
     Ok(ActiveSet::new(requests, mode.unwrap_or_default()))
+}
+
+/// As [`start_all`], of requests of one session none of which is active.
+pub(crate) fn start_idle<R: Request>(requests: &mut [R]) -> Result<(), Error> {
+    let started = start_each(requests);
+    if started.is_err() {
+        // The session is over, and every operation with it.
+        requests.iter_mut().for_each(|request| request.persistent_mut().operation_mut().retract());
+    }
+    started
 }
 
 fn start_each<R: Request>(requests: &mut [R]) -> Result<(), Error> {

@@ -3,9 +3,10 @@
 mod common;
 
 use std::thread;
+use std::time::Duration;
 
 use common::{Cluster, everywhere, soon};
-use ropeway::{Error, NeighborCollective, wait_all};
+use ropeway::{Error, NeighborCollective, WaitMode, wait_all};
 use ropeway_daemon::Config;
 
 /// What lies in block `slot` of a rank's input, element `index`.
@@ -300,6 +301,34 @@ fn an_exchange_dropped_while_it_runs_frees_its_memory_in_the_end() {
             }
         });
     }
+}
+
+/// One waits while the other computes, or comes only when the first sleeps already.
+#[test]
+fn who_waits_copies_for_a_neighbour_who_computes() {
+    everywhere(2, |world| {
+        let ring = world.cartesian(&[2], &[true]).unwrap();
+        for count in [1, 300, 2000] {
+            let mut exchange = ring.neighbor_alltoall_init::<u32>(count).unwrap();
+            for round in 0..20 {
+                let (rank, waits) = (ring.rank(), round % 2);
+                exchange.input_mut().fill(100 * round + rank);
+                exchange.output_mut().fill(0);
+                if rank == waits {
+                    let exchanging = exchange.start().unwrap();
+                    let mode = [WaitMode::Blocking, WaitMode::Adaptive, WaitMode::Polling][round as usize % 3];
+                    soon(|| exchanging.wait_with(mode)).unwrap();
+                    ring.send(&[1u8], 1 - rank, 0).unwrap();
+                } else {
+                    thread::sleep(Duration::from_millis(u64::from(round % 4)));
+                    let exchanging = exchange.start().unwrap();
+                    ring.recv(&mut [0u8], 1 - rank, 0).unwrap();
+                    exchanging.wait().unwrap();
+                }
+                assert!(exchange.output().iter().all(|&element| element == 100 * round + 1 - rank));
+            }
+        }
+    });
 }
 
 #[test]

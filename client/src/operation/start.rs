@@ -207,6 +207,9 @@ impl Operation {
             if self.is_part {
                 self.direct.iter_mut().for_each(DirectEnd::park);
             }
+            if self.is_offered {
+                self.direct.iter_mut().for_each(DirectEnd::offer);
+            }
             let wired = self.direct.as_ref().and_then(|direct| direct.wired());
             let is_small = self.direct.as_ref().is_some_and(DirectEnd::is_small);
             self.is_short = is_small && wired.is_none() && !self.attachment.log().is_kept();

@@ -398,6 +398,15 @@ impl OpenChannel {
         }
     }
 
+    /// As [`wake_end`](Self::wake_end), for what was said of several channels before one SeqCst fence.
+    #[inline]
+    pub fn wake_end_behind_fence(&self, end: End) {
+        // SAFETY: as for the block.
+        if let Some(doorbell) = unsafe { self.slots[index(end)].as_ref() }.take_waiter_behind_fence() {
+            self.ring(end, doorbell);
+        }
+    }
+
     #[cold]
     fn ring(&self, end: End, doorbell: u32) {
         if let Some(doorbell) = self.job.doorbell(self.channel.end(end).local_rank, doorbell) {

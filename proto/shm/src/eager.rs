@@ -12,6 +12,8 @@
 //! by the sender) and `parked` (the sender's buffer, claimed by the receiver). The races, and why they are none: README.md,
 //! "Direct channel".
 
+mod offer;
+
 use ropeway_proto::End;
 
 use crate::primitive::{AtomicU32, Ordering, fence};
@@ -196,10 +198,7 @@ impl EagerSender {
     #[inline(always)]
     pub fn start(&mut self, memory: &impl EagerMemory) -> Progress {
         if memory.is_placed() && self.claim_buffer(memory.words()) {
-            memory.place();
-            // SYNC eager-armed (store): the bytes before the phase.
-            memory.words().receiver.armed.store(phase(self.number, PLACED), Ordering::Release);
-            return self.sent(memory);
+            return self.place(memory);
         }
         if self.has_cell(memory.words()) { self.put(memory) } else { self.park(memory) }
     }
@@ -215,12 +214,21 @@ impl EagerSender {
     /// Goes on with a pending message.
     pub fn poll(&mut self, memory: &impl EagerMemory) -> Progress {
         let words = memory.words();
-        // SYNC eager-parked (load): the receiver needs our buffer no more.
-        if words.sender.parked.load(Ordering::Acquire) == phase(self.number, PULLED) {
-            self.number = self.number.wrapping_add(1);
+        if self.is_pulled(words) {
             return Progress::Done;
         }
         if self.has_cell(words) && self.cancel(words) { self.put(memory) } else { Progress::Pending }
+    }
+
+    /// Whether the receiver has taken the message out of our buffer: then the next one is the next.
+    #[inline]
+    fn is_pulled(&mut self, words: &EagerWords) -> bool {
+        // SYNC eager-parked (load): the receiver needs our buffer no more.
+        let is_pulled = words.sender.parked.load(Ordering::Acquire) == phase(self.number, PULLED);
+        if is_pulled {
+            self.number = self.number.wrapping_add(1);
+        }
+        is_pulled
     }
 
     /// Takes a pending message back. False if the receiver is taking it.
@@ -245,6 +253,15 @@ impl EagerSender {
             self.taken_seen = words.receiver.taken.load(Ordering::Acquire);
         }
         self.number.wrapping_sub(self.taken_seen) < self.cells
+    }
+
+    /// Copies the message into the receiver's buffer, which we have.
+    #[inline(always)]
+    fn place(&mut self, memory: &impl EagerMemory) -> Progress {
+        memory.place();
+        // SYNC eager-armed (store): the bytes before the phase.
+        memory.words().receiver.armed.store(phase(self.number, PLACED), Ordering::Release);
+        self.sent(memory)
     }
 
     #[inline(always)]
