@@ -69,7 +69,8 @@ enum Act {
 /// Copies of so much leave nothing in the caches for those who read the results, and go past them: a third faster then, and a third
 /// slower, with reading, if there is less.
 const STREAMED_BYTES_MIN: u64 = 64 << 20;
-const LINE_BYTES: u64 = 64;
+/// Another vector to read or write takes as long as so many bytes more of a long one: some 11 ns.
+const VECTOR_BYTES: u64 = 448;
 /// Page tables for more would be large themselves.
 const POPULATED_BYTES_MAX: u64 = 1 << 30;
 
@@ -159,10 +160,11 @@ impl Share {
         self.work_bytes
     }
 
-    /// The same, where a few bytes count as the cache line they lie in.
+    /// The same, and what it takes to go from one vector to another.
     pub(crate) fn effort_bytes(&self) -> u64 {
         let effort = |task: &Task| {
-            task.length.saturating_mul(self.element_bytes).max(LINE_BYTES).saturating_mul(task.act.vectors())
+            let bytes = task.length.saturating_mul(self.element_bytes);
+            bytes.saturating_add(VECTOR_BYTES).saturating_mul(task.act.vectors())
         };
         self.tasks.iter().map(effort).fold(0, u64::saturating_add)
     }

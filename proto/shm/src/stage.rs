@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use crate::job::JobSegment;
 use crate::share::Share;
 
-/// Work of so many bytes takes a start less than a quarter of a microsecond, about as long as it takes to share it out.
-const SLIGHT_BYTES: u64 = 3 << 10;
+/// Effort worth so many bytes takes a start a quarter of a microsecond, about as long as it takes to share it out.
+const SLIGHT_BYTES: u64 = 4500;
 /// Up to so many bytes, all copies counted, work is not worth waking the daemon.
 const LITTLE_BYTES: u64 = 32 << 10;
 /// Shorter pieces of it take longer to deal out than to do.
