@@ -79,10 +79,14 @@ fn a_broadcast_gives_everybody_what_the_root_has() {
     }
 }
 
-/// It may be ahead by as many messages as there are cells, four of this size, and nobody else is needed for them.
+/// It may be ahead by as many messages as there are cells, four of these sizes, and nobody else is needed for them.
 #[test]
 fn a_root_gets_ahead_with_small_messages() {
-    const CAST: usize = 300;
+    gets_ahead::<127>();
+    gets_ahead::<300>();
+}
+
+fn gets_ahead<const CAST: usize>() {
     let cluster = Cluster::start(1, 3);
     let sessions: Vec<Session> = (0..3).map(|rank| cluster.attach(rank)).collect();
     let init = |session: &Session| session.world().bcast_init::<u64>(CAST, 1).unwrap();
@@ -117,6 +121,40 @@ fn a_root_gets_ahead_with_small_messages() {
         assert_eq!(cast.output(), [99; CAST]);
         let error = soon(|| cast.start().and_then(|active| active.wait()).unwrap_err());
         assert!(matches!(error, Error::PeerFreed { rank: 1 }), "{error}");
+    }
+}
+
+/// Its start was all it did, and some wait already when it comes.
+#[test]
+fn nobody_waits_for_a_root_that_computes() {
+    let cluster = Cluster::start(1, 3);
+    let worlds = [0, 1, 2].map(|rank| cluster.attach(rank).world());
+    for count in [10, 127, 300, 1000, 5000] {
+        std::thread::scope(|scope| {
+            for world in &worlds {
+                scope.spawn(move || {
+                    let mut cast = world.bcast_init::<u64>(count, 0).unwrap();
+                    for round in 0..20 {
+                        match world.rank() {
+                            0 => {
+                                cast.output_mut().fill(round);
+                                let casting = cast.start().unwrap();
+                                (1..3).for_each(|rank| drop(world.recv(&mut [0u8], rank, 0).unwrap()));
+                                casting.wait().unwrap();
+                            }
+                            rank => {
+                                let mode =
+                                    [WaitMode::Blocking, WaitMode::Adaptive][(u64::from(rank) + round) as usize % 2];
+                                let casting = cast.start().unwrap();
+                                soon(|| casting.wait_with(mode).unwrap());
+                                assert!(cast.output().iter().all(|&found| found == round));
+                                world.send(&[1u8], 0, 0).unwrap();
+                            }
+                        }
+                    }
+                });
+            }
+        });
     }
 }
 

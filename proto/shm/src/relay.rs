@@ -4,6 +4,8 @@
 //! has not been emptied the root *parks*: the message stays in its buffer until whoever empties the cell last moves it there.
 //! So the root is not needed for that, and nobody waits for a root that computes.
 //!
+//! Larger messages the root always parks, so that its start copies nothing: whoever waits first, a receiver or the root, moves them.
+//!
 //! Each word has one writer, but for `parked`, which is claimed by compare-and-swap. The races, and why they are none:
 //! README.md, "Relay".
 
@@ -32,6 +34,8 @@ pub trait RelayMemory {
     fn words(&self) -> &RelayWords;
     /// How many cells there are: so far ahead may the root be.
     fn cells(&self) -> u32;
+    /// Whether the root parks all messages.
+    fn parks(&self) -> bool;
     /// The word of the cell that message `number` uses.
     fn cell(&self, number: u32) -> &CellWord;
     /// The words of all receivers.
@@ -90,7 +94,7 @@ impl TakenWord {
 
 /// The root sends message `number`, as far as that is possible now.
 pub fn send(memory: &impl RelayMemory, number: u32) -> Progress {
-    if has_room(memory, number) {
+    if !memory.parks() && has_room(memory, number) {
         if memory.fill(number) {
             memory.cell(number).put(number);
             memory.wake_all();
@@ -102,21 +106,56 @@ pub fn send(memory: &impl RelayMemory, number: u32) -> Progress {
     // SYNC relay-full: the phase before `taken` here, `taken` before the phase in `receive`; with both fences either we see
     // that the cell was emptied, or who empties it last sees that we have parked.
     fence(Ordering::SeqCst);
+    if memory.parks() {
+        memory.wake_all();
+        return Progress::Pending;
+    }
     move_parked(memory, number);
+    sent(memory, number)
+}
+
+/// The root waits for message `number` to leave its buffer.
+#[inline]
+pub fn settle(memory: &impl RelayMemory, number: u32) -> Progress {
+    if is_parked(memory, number) {
+        move_parked(memory, number);
+    }
+    sent(memory, number)
+}
+
+/// Whether [`settle`] would get further.
+#[inline]
+pub fn is_settled(memory: &impl RelayMemory, number: u32) -> bool {
+    memory.words().is_sent(number) || (is_parked(memory, number) && has_room(memory, number))
+}
+
+fn sent(memory: &impl RelayMemory, number: u32) -> Progress {
     if memory.words().is_sent(number) { Progress::Done } else { Progress::Pending }
 }
 
 /// Whether message `number` is there.
 #[inline]
 pub fn has_come(memory: &impl RelayMemory, number: u32) -> bool {
-    memory.cell(number).has(number)
+    memory.cell(number).has(number) || (is_parked(memory, number) && has_room(memory, number))
+}
+
+/// Whether message `number` is parked for whoever waits first.
+#[inline]
+fn is_parked(memory: &impl RelayMemory, number: u32) -> bool {
+    memory.parks() && memory.words().parked.load(Ordering::Relaxed) == phase(number, WAITING)
 }
 
 /// A receiver, whose word is `own`, takes message `number` if it is there.
 #[inline]
 pub fn receive(memory: &impl RelayMemory, own: &TakenWord, number: u32) -> Progress {
-    if !has_come(memory, number) {
-        return Progress::Pending;
+    if !memory.cell(number).has(number) {
+        if !is_parked(memory, number) {
+            return Progress::Pending;
+        }
+        move_parked(memory, number);
+        if !memory.cell(number).has(number) {
+            return Progress::Pending;
+        }
     }
     memory.empty(number);
     // SYNC relay-taken (store): the cell is read before it is given back.

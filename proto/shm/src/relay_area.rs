@@ -20,6 +20,8 @@ use crate::relay::{self, RelayMemory, RelayWords, TakenWord};
 
 /// Larger messages are copied from the root's buffer when all have come.
 const RELAYED_BYTES_MAX: u64 = 8 << 10;
+/// Larger ones the root's start leaves in its buffer: copying them takes longer than a start may.
+const PUT_BYTES_MAX: usize = 1 << 10;
 /// What all cells take together, if their number is not limited otherwise.
 const CELLS_BYTES: u64 = 4 << 10;
 /// Of large messages fewer would make a root wait.
@@ -123,15 +125,14 @@ impl Relayed<'_> {
     /// Whether [`poll`](Self::poll) would get further.
     #[inline]
     pub(crate) fn is_due(&self, number: u32) -> bool {
-        if self.is_root() { self.words().is_sent(number) } else { self.has_come(number) }
+        if self.is_root() { relay::is_settled(self, number) } else { self.has_come(number) }
     }
 
     /// Goes on.
     #[inline]
     pub(crate) fn poll(&self, number: u32) -> Progress {
         match self.is_root() {
-            true if self.words().is_sent(number) => Progress::Done,
-            true => Progress::Pending,
+            true => relay::settle(self, number),
             false => self.receive(number),
         }
     }
@@ -152,6 +153,10 @@ impl RelayMemory for Relayed<'_> {
 
     fn cells(&self) -> u32 {
         self.area.count
+    }
+
+    fn parks(&self) -> bool {
+        self.area.bytes > PUT_BYTES_MAX
     }
 
     fn cell(&self, number: u32) -> &CellWord {

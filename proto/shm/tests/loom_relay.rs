@@ -19,6 +19,8 @@ struct Shared {
     cell: CellWord,
     root_buffer: UnsafeCell<u32>,
     cell_bytes: UnsafeCell<u32>,
+    /// The root's starts copy nothing.
+    parks: bool,
     /// How often somebody was woken.
     wake_ups: Mutex<u32>,
     changed: Condvar,
@@ -32,8 +34,9 @@ struct View<'a> {
 }
 
 impl Shared {
-    fn new(receivers: usize) -> Arc<Self> {
+    fn new(receivers: usize, parks: bool) -> Arc<Self> {
         Arc::new(Self {
+            parks,
             words: RelayWords::new(),
             taken: (0..receivers).map(|_| TakenWord::new()).collect(),
             cell: CellWord::new(),
@@ -65,21 +68,31 @@ impl Shared {
     fn send_all(&self) {
         let view = View { shared: self, buffer: UnsafeCell::new(0), taken_seen: AtomicU32::new(0) };
         for number in 0..MESSAGES {
-            // SAFETY: the model checker reports a race.
-            self.root_buffer.with_mut(|buffer| unsafe { *buffer = number + 1 });
-            if relay::send(&view, number) == Progress::Pending {
-                self.sleep_until(|| self.words.is_sent(number));
+            self.write(number);
+            let mut progress = relay::send(&view, number);
+            while progress == Progress::Pending {
+                self.sleep_until(|| relay::is_settled(&view, number));
+                progress = relay::settle(&view, number);
             }
         }
     }
 
+    fn write(&self, number: u32) {
+        // SAFETY: the model checker reports a race.
+        self.root_buffer.with_mut(|buffer| unsafe { *buffer = number + 1 });
+    }
+
     fn receive_all(&self, receiver: usize) {
+        (0..MESSAGES).for_each(|number| self.receive(receiver, number));
+    }
+
+    fn receive(&self, receiver: usize, number: u32) {
         let view = View { shared: self, buffer: UnsafeCell::new(0), taken_seen: AtomicU32::new(0) };
-        for number in 0..MESSAGES {
-            self.sleep_until(|| relay::receive(&view, &self.taken[receiver], number) == Progress::Done);
-            // SAFETY: as above.
-            assert_eq!(view.buffer.with(|buffer| unsafe { *buffer }), number + 1);
+        while relay::receive(&view, &self.taken[receiver], number) == Progress::Pending {
+            self.sleep_until(|| relay::has_come(&view, number));
         }
+        // SAFETY: as above.
+        assert_eq!(view.buffer.with(|buffer| unsafe { *buffer }), number + 1);
     }
 }
 
@@ -90,6 +103,10 @@ impl RelayMemory for View<'_> {
 
     fn cells(&self) -> u32 {
         1
+    }
+
+    fn parks(&self) -> bool {
+        self.shared.parks
     }
 
     fn cell(&self, _: u32) -> &CellWord {
@@ -124,10 +141,9 @@ impl RelayMemory for View<'_> {
     }
 }
 
-#[test]
-fn everybody_gets_each_message_of_a_root_that_gets_ahead() {
-    loom::model(|| {
-        let shared = Shared::new(2);
+fn everybody_gets_each_message(parks: bool) {
+    loom::model(move || {
+        let shared = Shared::new(2, parks);
         let receivers = [0, 1].map(|receiver| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.receive_all(receiver))
@@ -136,5 +152,34 @@ fn everybody_gets_each_message_of_a_root_that_gets_ahead() {
         for receiver in receivers {
             receiver.join().unwrap();
         }
+    });
+}
+
+#[test]
+fn everybody_gets_each_message_of_a_root_that_gets_ahead() {
+    everybody_gets_each_message(false);
+}
+
+#[test]
+fn everybody_gets_each_message_of_a_root_that_leaves_them_in_its_buffer() {
+    everybody_gets_each_message(true);
+}
+
+/// Its start was all it did.
+#[test]
+fn everybody_gets_the_message_of_a_root_that_computes() {
+    loom::model(|| {
+        let shared = Shared::new(2, true);
+        let receivers = [0, 1].map(|receiver| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.receive(receiver, 0))
+        });
+        let view = View { shared: &shared, buffer: UnsafeCell::new(0), taken_seen: AtomicU32::new(0) };
+        shared.write(0);
+        assert_eq!(relay::send(&view, 0), Progress::Pending);
+        for receiver in receivers {
+            receiver.join().unwrap();
+        }
+        assert_eq!(relay::settle(&view, 0), Progress::Done);
     });
 }
