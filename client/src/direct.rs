@@ -28,6 +28,19 @@ enum Way {
     Large(Transfer),
 }
 
+impl Way {
+    /// Whether a message has ended that is none of the small ones.
+    #[inline(never)]
+    fn has_ended(&mut self, memory: &OpenChannel, end: End, pieces: u32) -> bool {
+        match self {
+            Self::OfferedSend(sender) => sender.meet(memory) == Progress::Done,
+            Self::OfferedRecv(receiver) => receiver.meet(memory) == Progress::Done,
+            Self::Large(transfer) => has_ended(transfer, memory, end, pieces),
+            Self::Send(_) | Self::Recv(_) => false,
+        }
+    }
+}
+
 /// What became of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Started {
@@ -104,13 +117,20 @@ impl DirectEnd {
 
     /// Starts the next message. `Err` says why there will never be one.
     pub(crate) fn start(&mut self, presence: &Presence, favor: Favor) -> Result<Started, Status> {
-        let Way::Large(_) = self.way else {
+        if let Way::Send(_) | Way::Recv(_) = self.way {
             return self.start_small();
-        };
-        match self.memory.closed(self.end) {
-            Some(why) if self.end == End::Send => Err(why),
-            _ => Ok(self.start_large(presence, favor)),
         }
+        match self.memory.closed(self.end) {
+            Some(why) if self.end == End::Send => return Err(why),
+            _ => {}
+        }
+        let words = EagerMemory::words(&self.memory);
+        match &self.way {
+            Way::OfferedSend(sender) => sender.offer(words),
+            Way::OfferedRecv(receiver) => receiver.offer(words),
+            _ => return Ok(self.start_large(presence, favor)),
+        }
+        Ok(Started::Pending)
     }
 
     /// The same for small messages.
@@ -125,18 +145,7 @@ impl DirectEnd {
             },
             // It may still take what was sent before its sender ended; `poll` sees to that.
             Way::Recv(receiver) => receiver.start(memory),
-            Way::OfferedSend(sender) => match memory.closed(End::Send) {
-                None => {
-                    sender.offer(EagerMemory::words(memory));
-                    Progress::Pending
-                }
-                Some(why) => return Err(why),
-            },
-            Way::OfferedRecv(receiver) => {
-                receiver.offer(EagerMemory::words(memory));
-                Progress::Pending
-            }
-            Way::Large(_) => Progress::Pending,
+            Way::OfferedSend(_) | Way::OfferedRecv(_) | Way::Large(_) => Progress::Pending,
         };
         Ok(if progress == Progress::Done { Started::Done } else { Started::Pending })
     }
@@ -181,9 +190,7 @@ impl DirectEnd {
         match &mut self.way {
             Way::Send(sender) => sender.poll(memory) == Progress::Done,
             Way::Recv(receiver) => receiver.poll(memory) == Progress::Done,
-            Way::OfferedSend(sender) => sender.meet(memory) == Progress::Done,
-            Way::OfferedRecv(receiver) => receiver.meet(memory) == Progress::Done,
-            Way::Large(transfer) => has_ended(transfer, memory, self.end, pieces),
+            other => other.has_ended(memory, self.end, pieces),
         }
     }
 
@@ -254,7 +261,6 @@ impl DirectEnd {
 /// end alone touches stays in its core's cache; what a receiver has fetched from there, the sender has to get back before it writes again.
 const COURTESY: Duration = Duration::from_micros(1);
 
-#[inline(never)]
 fn has_ended(transfer: &mut Transfer, memory: &OpenChannel, end: End, pieces: u32) -> bool {
     let is_left = |until| now_ns() < until;
     if pieces > 0 && !transfer.is_left_to(end.peer(), TransferMemory::words(memory)).is_some_and(is_left) {

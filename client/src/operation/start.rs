@@ -212,7 +212,7 @@ impl Operation {
             }
             let wired = self.direct.as_ref().and_then(|direct| direct.wired());
             let is_small = self.direct.as_ref().is_some_and(DirectEnd::is_small);
-            self.is_short = is_small && wired.is_none() && !self.attachment.log().is_kept();
+            self.is_short = is_small && wired.is_none() && !self.is_offered && !self.attachment.log().is_kept();
             self.wire = wired.and_then(|wired| self.attachment.wires().of(wired));
             self.arrived = self.direct_outcome(completion::Status::Success).ok();
         }
