@@ -398,7 +398,7 @@ impl OpenChannel {
         }
     }
 
-    /// As [`wake_end`](Self::wake_end), for what was said of several channels before one SeqCst fence.
+    /// Wakes an end, if it sleeps, for what was said of several channels before one SeqCst fence.
     #[inline]
     pub fn wake_end_behind_fence(&self, end: End) {
         // SAFETY: as for the block.
