@@ -21,8 +21,8 @@ use crate::{Error, Favor, Neighborhood, Plain, Strided};
 /// started in any order. It ends when this rank's messages have come and gone; nobody waits for ranks that are no neighbours.
 ///
 /// Input and output are made of blocks, in the order of destinations and sources. Each block travels from the sender's input
-/// to the receiver's output as a message of a persistent channel. On a node a start copies no more than a few words: whoever waits
-/// first does, for neighbours who compute, too.
+/// to the receiver's output as a message of a persistent channel, early bound between nodes. On a node whoever waits first copies
+/// it, for neighbours who compute, too; what a start copies fits in a cache line.
 ///
 /// ```no_run
 /// # fn example() -> Result<(), ropeway::Error> {

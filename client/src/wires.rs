@@ -20,8 +20,6 @@ pub(crate) struct Wires {
     list: RwLock<Vec<Arc<Wire>>>,
     job: Arc<JobSegment>,
     local_rank: u32,
-    /// Of the node's ranks.
-    half: u32,
     commands: Arc<Commands>,
     /// Bytes of what the program has started since it last waited, with headers.
     begun: AtomicU64,
@@ -73,8 +71,8 @@ impl Reach<'_> {
 
 impl Wires {
     pub(crate) fn new(job: Arc<JobSegment>, local_rank: u32, commands: Arc<Commands>) -> Self {
-        let (owes, lacks, half) = (Default::default(), Default::default(), job.geometry().local_ranks / 2);
-        Self { list: RwLock::default(), job, local_rank, half, commands, begun: AtomicU64::new(0), owes, lacks }
+        let (owes, lacks) = Default::default();
+        Self { list: RwLock::default(), job, local_rank, commands, begun: AtomicU64::new(0), owes, lacks }
     }
 
     /// The wire of a channel. `None` if what the channel says of it can't be.
@@ -136,7 +134,8 @@ impl Wires {
             are_expected |= wire.wire.come(self.local_rank);
             due += wire.wire.due();
         });
-        let is_enough = self.begun.load(Ordering::Relaxed) >= SENT_IN_HALVES_BYTES && due >= self.half;
+        let is_half = due >= self.job.geometry().local_ranks / 2;
+        let is_enough = is_half && self.begun.load(Ordering::Relaxed) >= SENT_IN_HALVES_BYTES;
         are_expected && !is_enough
     }
 

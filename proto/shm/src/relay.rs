@@ -125,7 +125,7 @@ pub fn settle(memory: &impl RelayMemory, number: u32) -> Progress {
 
 /// Whether [`settle`] would get further.
 #[inline]
-pub fn is_settled(memory: &impl RelayMemory, number: u32) -> bool {
+pub fn can_settle(memory: &impl RelayMemory, number: u32) -> bool {
     memory.words().is_sent(number) || (is_parked(memory, number) && has_room(memory, number))
 }
 
@@ -133,7 +133,7 @@ fn sent(memory: &impl RelayMemory, number: u32) -> Progress {
     if memory.words().is_sent(number) { Progress::Done } else { Progress::Pending }
 }
 
-/// Whether message `number` is there.
+/// Whether message `number` is there, or whoever receives it may fetch it.
 #[inline]
 pub fn has_come(memory: &impl RelayMemory, number: u32) -> bool {
     memory.cell(number).has(number) || (is_parked(memory, number) && has_room(memory, number))
@@ -148,14 +148,11 @@ fn is_parked(memory: &impl RelayMemory, number: u32) -> bool {
 /// A receiver, whose word is `own`, takes message `number` if it is there.
 #[inline]
 pub fn receive(memory: &impl RelayMemory, own: &TakenWord, number: u32) -> Progress {
-    if !memory.cell(number).has(number) {
-        if !is_parked(memory, number) {
-            return Progress::Pending;
-        }
+    if is_parked(memory, number) {
         move_parked(memory, number);
-        if !memory.cell(number).has(number) {
-            return Progress::Pending;
-        }
+    }
+    if !memory.cell(number).has(number) {
+        return Progress::Pending;
     }
     memory.empty(number);
     // SYNC relay-taken (store): the cell is read before it is given back.

@@ -18,9 +18,9 @@ use crate::mapped;
 use crate::meeting::{Meeting, MeetingPlan};
 use crate::relay::{self, RelayMemory, RelayWords, TakenWord};
 
-/// Larger messages are copied from the root's buffer when all have come.
+/// Larger messages are not relayed: they are copied from the root's buffer when all have come.
 const RELAYED_BYTES_MAX: u64 = 8 << 10;
-/// Larger ones the root's start leaves in its buffer: copying them takes longer than a start may.
+/// Of those that are relayed the root's start leaves larger ones in its buffer: it would take longer than a start may to copy them.
 const PUT_BYTES_MAX: usize = 1 << 10;
 /// What all cells take together, if their number is not limited otherwise.
 const CELLS_BYTES: u64 = 4 << 10;
@@ -125,7 +125,7 @@ impl Relayed<'_> {
     /// Whether [`poll`](Self::poll) would get further.
     #[inline]
     pub(crate) fn is_due(&self, number: u32) -> bool {
-        if self.is_root() { relay::is_settled(self, number) } else { self.has_come(number) }
+        if self.is_root() { relay::can_settle(self, number) } else { self.has_come(number) }
     }
 
     /// Goes on.

@@ -71,7 +71,7 @@ impl Shared {
             self.write(number);
             let mut progress = relay::send(&view, number);
             while progress == Progress::Pending {
-                self.sleep_until(|| relay::is_settled(&view, number));
+                self.sleep_until(|| relay::can_settle(&view, number));
                 progress = relay::settle(&view, number);
             }
         }
