@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ropeway_engine::DirectId;
 use ropeway_proto::{ChannelId, End, NodeId, Status};
-use ropeway_shm::eager::{EagerReceiver, Progress};
+use ropeway_shm::eager::{EagerMemory, EagerReceiver, Progress};
 use ropeway_shm::transfer::Transfer;
 use ropeway_shm::{Channel, EndOfChannel, JobSegment, Thresholds, WiredEnd};
 use slab::Slab;
@@ -159,8 +159,14 @@ impl Channels {
             End::Send => entry.channel.sender(0).start(&open),
             End::Recv => EagerReceiver::default().start(&open),
         };
-        if progress == Progress::Done && end == End::Recv {
-            open.note_taken();
+        if end == End::Recv {
+            match progress {
+                Progress::Done => {
+                    open.note_taken();
+                }
+                // SYNC slot-waiter: a sender that has only offered its message may sleep until its receiver has come.
+                Progress::Pending => open.wake_sender(),
+            }
         }
         let own = entry.channel.end(end);
         if let Some(slot) = job.slot(own.local_rank, own.slot) {
