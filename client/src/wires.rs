@@ -144,7 +144,7 @@ impl Wires {
         self.each(Reach::All, |wire| wire.wire.expect_nobody());
     }
 
-    /// The program comes to wait, or at least looks: what it has started leaves.
+    /// The program comes to wait, or at least looks, or has started what nobody else is to send: what it has started leaves.
     pub(crate) fn come(&self) {
         self.begun.store(0, Ordering::Relaxed);
         self.each(Reach::All, |wire| {

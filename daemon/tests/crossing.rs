@@ -3,7 +3,8 @@
 mod common;
 
 use std::sync::Barrier;
-use std::time::Duration;
+use std::thread::yield_now;
+use std::time::{Duration, Instant};
 
 use common::{Cluster, config, everybody_of, kill_amid, pair, soon};
 use nix::sys::signal::{Signal, raise};
@@ -13,6 +14,9 @@ use ropeway_daemon::Config;
 /// The largest sum of so many numbers that goes straight, and one that does not.
 const LARGEST: usize = 1024;
 const COUNTS: [usize; 4] = [0, 1, LARGEST, LARGEST + 1];
+
+/// Ten times what a program that comes to wait at once takes for it.
+const COMPUTING: Duration = Duration::from_micros(200);
 
 fn sum_of(world: &Communicator, count: usize) -> Collective<u64> {
     world.allreduce_init(count, Operator::Sum).unwrap()
@@ -68,6 +72,37 @@ fn from_the_second_round_on_ranks_that_wait_need_no_daemon() {
             let asked = commands() - before;
             // Whoever has not used a wire for a while tells the daemon that it does again.
             assert_eq!(asked <= 40, count <= LARGEST, "{count}: {asked} commands");
+            counted.wait();
+        }
+    });
+}
+
+#[test]
+fn who_computes_sends_in_its_start_and_has_the_daemon_do_it_only_if_told_to() {
+    let cluster = Cluster::start(2, 2);
+    let commands = || (0..2).map(|node| cluster.counter(node, "commands")).sum::<u64>();
+    let counted = Barrier::new(2);
+    everybody_of(&cluster, 2, |world| {
+        for favor in [Favor::Learnt, Favor::Overlap] {
+            let mut sum = sum_of(&world, 8).favor(favor);
+            let mut round = |number: u64| {
+                sum.input_mut().fill(number);
+                let running = sum.start().unwrap();
+                let begin = Instant::now();
+                while begin.elapsed() < COMPUTING {
+                    yield_now();
+                }
+                soon(|| running.wait().unwrap());
+                assert!(sum.output().iter().all(|&total| total == 2 * number));
+            };
+            (0..3).for_each(&mut round);
+            counted.wait();
+            let before = commands();
+            counted.wait();
+            (0..100).for_each(&mut round);
+            counted.wait();
+            let asked = commands() - before;
+            assert_eq!(asked <= 40, favor == Favor::Learnt, "{favor:?}: {asked} commands");
             counted.wait();
         }
     });

@@ -117,12 +117,17 @@ impl Crossed {
         Ok(true)
     }
 
-    /// Sends what others need in this round.
+    /// Sends what others need in this round. Of a program that is not likely to come to wait at once it leaves here and now: a system call
+    /// for each wire takes no longer than waking the daemon, which takes the core for several times as long.
     fn start(&mut self, attachment: &Attachment) {
         self.is_receiving = false;
         let is_prompt = self.habit.begin(attachment.presence(), self.favor);
-        if start_all(&mut self.sends, is_prompt, attachment) {
+        let leaves_now = !is_prompt && self.favor != Favor::Overlap;
+        if start_all(&mut self.sends, is_prompt || leaves_now, attachment) {
             self.habit.told();
+        }
+        if leaves_now {
+            attachment.wires().come();
         }
     }
 
