@@ -55,6 +55,11 @@ impl Commands {
         false
     }
 
+    /// Whether the daemon sleeps, so that whatever it is told costs a system call.
+    pub(crate) fn is_daemon_asleep(&self) -> bool {
+        self.producer.lock().expect(NO_PANIC).is_asleep()
+    }
+
     /// Asks the daemon to look after something. Without a daemon nothing can be done, and waiting will tell.
     pub(crate) fn call(&self, command: Command) {
         let mut tries = CALL_TRIES;

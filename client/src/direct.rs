@@ -8,7 +8,7 @@ use ropeway_shm::eager::{EagerMemory, EagerReceiver, EagerSender, Progress};
 use ropeway_shm::transfer::{Transfer, TransferMemory};
 use ropeway_shm::{Channel, JobSegment, OpenChannel, WiredEnd};
 
-use crate::presence::{Favor, Habit, Presence, now_ns};
+use crate::presence::{Favor, Habit, Presence, Sender, now_ns};
 
 /// One end, and where it stands.
 pub(crate) struct DirectEnd {
@@ -234,9 +234,9 @@ impl DirectEnd {
         if needs_copy { Started::NeedsCopy } else { Started::Pending }
     }
 
-    /// After the start of a send over a wire: whether the program is likely to come and work the wire.
-    pub(crate) fn is_prompt(&mut self, presence: &Presence, favor: Favor) -> bool {
-        self.habit.begin(presence, favor)
+    /// After the start of a send over a wire: who is to send what it has left there.
+    pub(crate) fn begin_on_wire(&mut self, presence: &Presence, favor: Favor) -> Sender {
+        self.habit.begin_on_wire(presence, favor)
     }
 
     /// The daemon was told of the start.

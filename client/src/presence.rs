@@ -33,6 +33,17 @@ pub enum Favor {
     Overlap,
 }
 
+/// Who is to send what a start leaves on a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// The program, which is likely to come to wait at once.
+    Waiter,
+    /// Whoever does it soonest, as the program is likely to compute.
+    Anybody,
+    /// The daemon, as the program wishes.
+    Daemon,
+}
+
 /// When the program came to wait, for whatever it was, after it had started something.
 #[derive(Default)]
 pub(crate) struct Presence {
@@ -118,6 +129,15 @@ impl Habit {
             Favor::Learnt => self.waits_promptly,
             Favor::Latency => true,
             Favor::Overlap => false,
+        }
+    }
+
+    /// The request is started, and leaves something on a wire. Says who is to send it.
+    pub(crate) fn begin_on_wire(&mut self, presence: &Presence, favor: Favor) -> Sender {
+        match self.begin(presence, favor) {
+            true => Sender::Waiter,
+            false if favor == Favor::Overlap => Sender::Daemon,
+            false => Sender::Anybody,
         }
     }
 

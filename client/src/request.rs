@@ -197,13 +197,18 @@ impl Persistent {
 
     #[inline(never)]
     fn start_elsewhere(&mut self) -> Result<(), Error> {
-        let Some(entry) = self.operation.start_elsewhere() else { return Ok(()) };
-        let published = self.operation.attachment().publish(&[entry]);
-        match &published {
-            Ok(()) => self.operation.told(),
-            Err(_) => self.operation.retract(),
+        let entry = self.operation.start_elsewhere();
+        let is_told = entry.is_some();
+        if let Some(entry) = entry
+            && let Err(error) = self.operation.attachment().publish(&[entry])
+        {
+            self.operation.retract();
+            return Err(error);
         }
-        published
+        if self.operation.attachment().wires().leave_now() || is_told {
+            self.operation.told();
+        }
+        Ok(())
     }
 
     /// The buffer. Only [`into_memory`](Self::into_memory) takes it away, and the request with it.

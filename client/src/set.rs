@@ -41,8 +41,12 @@ fn start_each<R: Request>(requests: &mut [R]) -> Result<(), Error> {
     for batch in requests.chunks_mut(BATCH) {
         has_staged |= stage_batch(batch)?;
     }
-    if let Some(first) = requests.first().filter(|_| has_staged) {
-        first.persistent().operation().attachment().publish(&[])?;
+    let Some(first) = requests.first() else { return Ok(()) };
+    let attachment = first.persistent().operation().attachment();
+    if has_staged {
+        attachment.publish(&[])?;
+    }
+    if attachment.wires().leave_now() || has_staged {
         requests.iter_mut().for_each(|request| request.persistent_mut().operation_mut().told());
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Connections to other nodes that ranks work themselves while they wait: small messages without the daemon.
 //!
 //! A start leaves its message in the channel. It is sent by the program's next wait if the program is likely to come to wait
-//! at once (`presence`); else the daemon is asked to send it. What was judged wrongly leaves when the daemon looks, within a
-//! millisecond or two.
+//! at once (`presence`); else by the daemon, or by the start itself if the daemon sleeps and the message is small. What was judged wrongly
+//! leaves when the daemon looks, within a millisecond or two.
 
 use std::os::fd::OwnedFd;
 use std::ptr;
@@ -14,6 +14,7 @@ use ropeway_proto::wire::WIRE_HEADER_BYTES;
 use ropeway_shm::{JobSegment, KnownChannels, Received, Sent, WiredEnd};
 
 use crate::commands::Commands;
+use crate::presence::Sender;
 
 /// All wires of a session.
 pub(crate) struct Wires {
@@ -23,6 +24,8 @@ pub(crate) struct Wires {
     commands: Arc<Commands>,
     /// Bytes of what the program has started since it last waited, with headers.
     begun: AtomicU64,
+    /// Some of that is to leave when everything is started.
+    leaves_now: AtomicBool,
     /// Credit is due for what the program has taken.
     owes: AtomicBool,
     /// Messages of this node may wait for credit, which comes over whatever wire it was.
@@ -71,8 +74,8 @@ impl Reach<'_> {
 
 impl Wires {
     pub(crate) fn new(job: Arc<JobSegment>, local_rank: u32, commands: Arc<Commands>) -> Self {
-        let (owes, lacks) = Default::default();
-        Self { list: RwLock::default(), job, local_rank, commands, begun: AtomicU64::new(0), owes, lacks }
+        let (begun, leaves_now, owes, lacks) = Default::default();
+        Self { list: RwLock::default(), job, local_rank, commands, begun, leaves_now, owes, lacks }
     }
 
     /// The wire of a channel. `None` if what the channel says of it can't be.
@@ -103,13 +106,40 @@ impl Wires {
         list.last().map(Arc::clone)
     }
 
-    /// Something was started that leaves a message of so many bytes to be sent; the program is likely to come at once, or not. If the
-    /// daemon has to be told, this is how.
+    /// Something was started that leaves a message of so many bytes to be sent by `sender`. If the daemon has to be told, this is how.
+    /// Whoever has started it calls [`leave_now`](Self::leave_now) when everything is started.
     #[inline]
-    pub(crate) fn begin(&self, wire: &Wire, bytes: u64, is_prompt: bool) -> Option<Command> {
+    pub(crate) fn begin(&self, wire: &Wire, bytes: u64, sender: Sender) -> Option<Command> {
         self.begun.store(self.begun.load(Ordering::Relaxed) + WIRE_HEADER_BYTES as u64 + bytes, Ordering::Relaxed);
-        let is_seen_to = is_prompt && wire.wire.is_guarded();
+        let is_seen_to = wire.wire.is_guarded()
+            && match sender {
+                Sender::Waiter => true,
+                Sender::Anybody => self.leaves_now(bytes),
+                Sender::Daemon => false,
+            };
         (!is_seen_to && wire.wire.must_call()).then_some(Command::Tend { node: wire.node })
+    }
+
+    /// Whether what is started for a program that computes leaves in the start: to send little takes no longer than to wake the daemon, which
+    /// then takes the core for several times as long.
+    #[inline]
+    fn leaves_now(&self, bytes: u64) -> bool {
+        let leaves = bytes <= SENT_BY_STARTS_BYTES && self.commands.is_daemon_asleep();
+        if leaves {
+            self.leaves_now.store(true, Ordering::Relaxed);
+        }
+        leaves
+    }
+
+    /// Sends what was started and is to leave now. Says whether there was anything.
+    #[inline]
+    pub(crate) fn leave_now(&self) -> bool {
+        let leaves = self.leaves_now.load(Ordering::Relaxed);
+        if leaves {
+            self.leaves_now.store(false, Ordering::Relaxed);
+            self.come();
+        }
+        leaves
     }
 
     /// A message was taken and credit is due, which has time until the program sends or waits, or the daemon looks.
@@ -144,7 +174,7 @@ impl Wires {
         self.each(Reach::All, |wire| wire.wire.expect_nobody());
     }
 
-    /// The program comes to wait, or at least looks, or has started what nobody else is to send: what it has started leaves.
+    /// The program comes to wait, or at least looks, or has started what is to leave now: what it has started leaves.
     pub(crate) fn come(&self) {
         self.begun.store(0, Ordering::Relaxed);
         self.each(Reach::All, |wire| {
@@ -289,6 +319,8 @@ impl Wire {
     }
 }
 
+/// Sending more takes longer than waking the daemon.
+const SENT_BY_STARTS_BYTES: u64 = 8 << 10;
 /// Preparing and receiving so many takes as long as a system call.
 const SENT_IN_HALVES_BYTES: u64 = 4 << 10;
 

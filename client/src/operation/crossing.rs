@@ -20,7 +20,7 @@ use crate::attendance::Attendance;
 use crate::collective::{Crossing, Part};
 use crate::commands::Entry;
 use crate::memory::Shelf;
-use crate::presence::{Favor, Habit};
+use crate::presence::{Favor, Habit, Sender};
 use crate::request::Persistent;
 use crate::terms::Terms;
 use crate::wait::Event;
@@ -117,18 +117,18 @@ impl Crossed {
         Ok(true)
     }
 
-    /// Sends what others need in this round. Of a program that is not likely to come to wait at once it leaves here and now: a system call
-    /// for each wire takes no longer than waking the daemon, which takes the core for several times as long.
+    /// Sends what others need in this round.
     fn start(&mut self, attachment: &Attachment) {
         self.is_receiving = false;
-        let is_prompt = self.habit.begin(attachment.presence(), self.favor);
-        let leaves_now = !is_prompt && self.favor != Favor::Overlap;
-        if start_all(&mut self.sends, is_prompt || leaves_now, attachment) {
+        let sender = self.habit.begin_on_wire(attachment.presence(), self.favor);
+        if start_all(&mut self.sends, sender, attachment) {
             self.habit.told();
         }
-        if leaves_now {
-            attachment.wires().come();
-        }
+    }
+
+    /// What it has started has left, which took a while.
+    pub(super) fn told(&mut self) {
+        self.habit.told();
     }
 
     /// The program waits for the round.
@@ -142,7 +142,7 @@ impl Crossed {
             return None;
         }
         if !std::mem::replace(&mut self.is_receiving, true) {
-            start_all(&mut self.receives, true, attachment);
+            start_all(&mut self.receives, Sender::Waiter, attachment);
         }
         let mut is_over = true;
         for operation in self.running_mut() {
@@ -239,11 +239,11 @@ fn reason(error: &Error, group: &Group) -> Completion {
 }
 
 /// Starts all of them. Says whether the daemon had to be told.
-fn start_all(requests: &mut [Persistent], is_prompt: bool, attachment: &Attachment) -> bool {
+fn start_all(requests: &mut [Persistent], sender: Sender, attachment: &Attachment) -> bool {
     let mut entries: [Entry; CROSSING_MEMBERS_MAX] = [[0; _]; CROSSING_MEMBERS_MAX];
     let mut count = 0;
     for request in requests {
-        if let Some(entry) = request.operation_mut().start_part(is_prompt) {
+        if let Some(entry) = request.operation_mut().start_part(sender) {
             entries[count] = entry;
             count += 1;
         }

@@ -10,6 +10,7 @@ use crate::commands::Entry;
 use crate::computing::Ways;
 use crate::direct::{DirectEnd, Started};
 use crate::log;
+use crate::presence::Sender;
 use crate::terms::Terms;
 
 impl Operation {
@@ -73,6 +74,7 @@ impl Operation {
     pub(crate) fn told(&mut self) {
         self.direct.iter_mut().for_each(DirectEnd::told);
         self.attendance.iter_mut().for_each(Attendance::told);
+        self.crossed.iter_mut().for_each(|crossed| crossed.told());
     }
 
     fn start_direct(&mut self) -> Option<Entry> {
@@ -118,15 +120,15 @@ impl Operation {
         if self.wire.is_some() { self.start_on_wire() } else { entry }
     }
 
-    /// Begins a part of a collective, whose program is likely to come to wait at once, or not.
-    pub(super) fn start_part(&mut self, is_prompt: bool) -> Option<Entry> {
+    /// Begins a part of a collective. `sender` sends what it leaves on a wire.
+    pub(super) fn start_part(&mut self, sender: Sender) -> Option<Entry> {
         if self.direct.is_none() && !self.finds_channel() {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
         }
         self.enter(Run::Direct);
         let started = self.direct.as_mut()?.start_small();
         self.note_started(started);
-        self.leave_to_wire(is_prompt)
+        self.leave_to_wire(sender)
     }
 
     #[inline]
@@ -163,10 +165,11 @@ impl Operation {
 
     /// A start may leave something for the wire. If the daemon has to be told, the entry.
     fn start_on_wire(&mut self) -> Option<Entry> {
+        let (presence, favor) = (self.attachment.presence(), self.favor);
         let direct = self.direct.as_mut().filter(|_| matches!(self.end, Some((End::Send, _))));
         let is_send = direct.is_some();
-        let is_prompt = direct.is_some_and(|direct| direct.is_prompt(self.attachment.presence(), self.favor));
-        let entry = self.leave_to_wire(is_prompt);
+        let sender = direct.map_or(Sender::Waiter, |direct| direct.begin_on_wire(presence, favor));
+        let entry = self.leave_to_wire(sender);
         if entry.is_some() && is_send {
             self.note_start();
         }
@@ -174,10 +177,10 @@ impl Operation {
     }
 
     #[inline]
-    fn leave_to_wire(&self, is_prompt: bool) -> Option<Entry> {
+    fn leave_to_wire(&self, sender: Sender) -> Option<Entry> {
         let (wire, direct) = (self.wire.as_ref()?, self.direct.as_ref()?);
         let command = match self.end? {
-            (End::Send, _) => self.attachment.wires().begin(wire, direct.bytes(), is_prompt),
+            (End::Send, _) => self.attachment.wires().begin(wire, direct.bytes(), sender),
             (End::Recv, _) if self.run == Run::Direct => None,
             (End::Recv, _) => self.credit(),
         };

@@ -101,6 +101,11 @@ impl<const N: usize, R: Deref<Target = RingWords<N>>> RingProducer<R> {
         count
     }
 
+    /// Whether the consumer sleeps, so that it would have to be woken. A hint.
+    pub fn is_asleep(&self) -> bool {
+        self.ring.asleep.0.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether the consumer has to be woken for what was pushed. Asked after every push; true once for each sleep.
     pub fn must_wake(&self) -> bool {
         // SYNC ring-asleep: the index before the flag here, the flag before the index in `RingConsumer::arm`; with
