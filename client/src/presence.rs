@@ -7,7 +7,7 @@
 //! is. So where ranks compute on all cores it is left to whoever comes to wait first; the daemon is asked if a core is free, because
 //! there are fewer ranks than cores or because the program sleeps instead of computing.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
@@ -16,6 +16,8 @@ use ropeway_shm::EventLog;
 /// A program that comes to wait within this time after a start has computed nothing to speak of. In tests that is more than losing the core
 /// takes.
 const PROMPT: Duration = if cfg!(test) { Duration::from_millis(10) } else { Duration::from_micros(20) };
+/// More for each request it has started since it last waited: starting is not computing.
+const START: Duration = Duration::from_micros(1);
 /// A program that stays away for less is back before a daemon on another core has woken up and done much.
 const LONG: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_micros(500) };
 
@@ -25,6 +27,7 @@ const LONG: Duration = if cfg!(test) { Duration::from_millis(20) } else { Durati
 pub enum Favor {
     /// Whatever the program did last time: moves it itself if it waited right after it had started, else leaves it to the
     /// daemon, which takes a core that is free: on a node whose ranks compute on all of them, whoever waits first moves what stays there.
+    /// Little that goes to other nodes leaves in the start, if the daemon would have to be woken for it.
     #[default]
     Learnt,
     /// An early end: whoever waits moves it, and the daemon, which would take a core from the two, is not woken.
@@ -39,7 +42,10 @@ pub(crate) enum Sender {
     /// The program, which is likely to come to wait at once.
     Waiter,
     /// Whoever does it soonest, as the program is likely to compute.
-    Anybody,
+    Anybody {
+        /// How often the program has come to wait and gone on before.
+        turn: u64,
+    },
     /// The daemon, as the program wishes.
     Daemon,
 }
@@ -52,6 +58,8 @@ pub(crate) struct Presence {
     /// When it came in each of the last turns; zero until it has. It may come for other things many times before it waits for what was
     /// started first.
     came_ns: [AtomicU64; TURNS],
+    /// How many requests were started in each.
+    starts: [AtomicU32; TURNS],
     /// When the last wait ended that the program came to after long, and how long its process had run by then; zero before. It takes a
     /// system call to find out, so other waits don't count.
     left_ns: AtomicU64,
@@ -86,20 +94,23 @@ impl Presence {
 
     /// The program starts something. Says in which turn.
     fn begin(&self) -> u64 {
-        let turn = self.turn.load(Ordering::Relaxed);
-        if self.came_in(turn).load(Ordering::Relaxed) == 0 {
-            return turn;
+        let mut turn = self.turn.load(Ordering::Relaxed);
+        if self.came_in(turn).load(Ordering::Relaxed) > 0 {
+            turn += 1;
+            self.came_in(turn).store(0, Ordering::Relaxed);
+            self.starts_in(turn).store(0, Ordering::Relaxed);
+            self.turn.store(turn, Ordering::Relaxed);
         }
-        self.came_in(turn + 1).store(0, Ordering::Relaxed);
-        self.turn.store(turn + 1, Ordering::Relaxed);
-        turn + 1
+        let starts = self.starts_in(turn);
+        starts.store(starts.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        turn
     }
 
-    /// When it came after a start in that turn. `None` if that is long forgotten.
-    fn came_after(&self, turn: u64) -> Option<u64> {
+    /// When it came after a start in that turn, and how many starts there were. `None` if that is long forgotten.
+    fn came_after(&self, turn: u64) -> Option<(u64, u32)> {
         // Threads that start at once may set the turn back.
         let is_known = self.turn.load(Ordering::Relaxed).wrapping_sub(turn) < TURNS as u64;
-        is_known.then(|| self.came_in(turn).load(Ordering::Relaxed))
+        is_known.then(|| (self.came_in(turn).load(Ordering::Relaxed), self.starts_in(turn).load(Ordering::Relaxed)))
     }
 
     /// A wait begins that the program came to after long.
@@ -117,6 +128,10 @@ impl Presence {
 
     fn came_in(&self, turn: u64) -> &AtomicU64 {
         &self.came_ns[turn as usize % TURNS]
+    }
+
+    fn starts_in(&self, turn: u64) -> &AtomicU32 {
+        &self.starts[turn as usize % TURNS]
     }
 }
 
@@ -137,7 +152,7 @@ impl Habit {
         match self.begin(presence, favor) {
             true => Sender::Waiter,
             false if favor == Favor::Overlap => Sender::Daemon,
-            false => Sender::Anybody,
+            false => Sender::Anybody { turn: self.turn },
         }
     }
 
@@ -159,10 +174,10 @@ impl Habit {
 
     /// The program waits for the request, and maybe waited for others before.
     pub(crate) fn learn(&mut self, presence: &Presence) {
-        if let Some(came_ns) = presence.came_after(self.turn) {
-            let away_ns = came_ns.saturating_sub(self.started_ns);
-            self.waits_promptly = away_ns < PROMPT.as_nanos() as u64;
-            self.is_long = away_ns >= LONG.as_nanos() as u64;
+        if let Some((came_ns, starts)) = presence.came_after(self.turn) {
+            let away = Duration::from_nanos(came_ns.saturating_sub(self.started_ns));
+            self.waits_promptly = away < PROMPT + START * starts;
+            self.is_long = away >= LONG;
         }
     }
 
@@ -234,6 +249,22 @@ mod tests {
         assert!(learns(&|| exchange(TURNS - 1)), "it came at once, for something else");
         assert!(!learns(&compute));
         assert!(!learns(&|| exchange(TURNS + 1)), "nobody knows any more");
+    }
+
+    #[test]
+    fn who_starts_many_requests_has_not_computed() {
+        let presence = Presence::default();
+        let turn = presence.begin();
+        presence.note();
+        let started_ns = now_ns() - (PROMPT + PROMPT / 2).as_nanos() as u64;
+        let waits_promptly = |starts| {
+            presence.starts_in(turn).store(starts, Ordering::Relaxed);
+            let mut habit = Habit { started_ns, turn, ..Habit::default() };
+            habit.learn(&presence);
+            habit.waits_promptly
+        };
+        assert!(!waits_promptly(1));
+        assert!(waits_promptly(PROMPT.as_micros() as u32));
     }
 
     #[test]

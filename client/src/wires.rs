@@ -24,8 +24,10 @@ pub(crate) struct Wires {
     commands: Arc<Commands>,
     /// Bytes of what the program has started since it last waited, with headers.
     begun: AtomicU64,
-    /// Some of that is to leave when everything is started.
-    leaves_now: AtomicBool,
+    /// Some of that is to leave when everything is started: what `spent` is then. Zero if not.
+    leaves_now: AtomicU64,
+    /// How many starts have sent themselves since the program last waited, and in which turn that is.
+    spent: AtomicU64,
     /// Credit is due for what the program has taken.
     owes: AtomicBool,
     /// Messages of this node may wait for credit, which comes over whatever wire it was.
@@ -74,8 +76,9 @@ impl Reach<'_> {
 
 impl Wires {
     pub(crate) fn new(job: Arc<JobSegment>, local_rank: u32, commands: Arc<Commands>) -> Self {
-        let (begun, leaves_now, owes, lacks) = Default::default();
-        Self { list: RwLock::default(), job, local_rank, commands, begun, leaves_now, owes, lacks }
+        let (begun, leaves_now, spent) = Default::default();
+        let (owes, lacks) = Default::default();
+        Self { list: RwLock::default(), job, local_rank, commands, begun, leaves_now, spent, owes, lacks }
     }
 
     /// The wire of a channel. `None` if what the channel says of it can't be.
@@ -114,19 +117,21 @@ impl Wires {
         let is_seen_to = wire.wire.is_guarded()
             && match sender {
                 Sender::Waiter => true,
-                Sender::Anybody => self.leaves_now(bytes),
+                Sender::Anybody { turn } => self.leaves_now(bytes, turn),
                 Sender::Daemon => false,
             };
         (!is_seen_to && wire.wire.must_call()).then_some(Command::Tend { node: wire.node })
     }
 
     /// Whether what is started for a program that computes leaves in the start: to send little takes no longer than to wake the daemon, which
-    /// then takes the core for several times as long.
+    /// then takes the core for several times as long. Who has spent as much as that on starts of their own wakes it.
     #[inline]
-    fn leaves_now(&self, bytes: u64) -> bool {
-        let leaves = bytes <= SENT_BY_STARTS_BYTES && self.commands.is_daemon_asleep();
+    fn leaves_now(&self, bytes: u64, turn: u64) -> bool {
+        let spent = self.spent.load(Ordering::Relaxed);
+        let starts = if spent / SENDING_STARTS == turn { spent % SENDING_STARTS } else { 0 };
+        let leaves = bytes <= SENT_BY_STARTS_BYTES && starts + 1 < SENDING_STARTS && self.commands.is_daemon_asleep();
         if leaves {
-            self.leaves_now.store(true, Ordering::Relaxed);
+            self.leaves_now.store(turn * SENDING_STARTS + starts + 1, Ordering::Relaxed);
         }
         leaves
     }
@@ -134,12 +139,13 @@ impl Wires {
     /// Sends what was started and is to leave now. Says whether there was anything.
     #[inline]
     pub(crate) fn leave_now(&self) -> bool {
-        let leaves = self.leaves_now.load(Ordering::Relaxed);
-        if leaves {
-            self.leaves_now.store(false, Ordering::Relaxed);
+        let spent = self.leaves_now.load(Ordering::Relaxed);
+        if spent > 0 {
+            self.leaves_now.store(0, Ordering::Relaxed);
+            self.spent.store(spent, Ordering::Relaxed);
             self.come();
         }
-        leaves
+        spent > 0
     }
 
     /// A message was taken and credit is due, which has time until the program sends or waits, or the daemon looks.
@@ -321,6 +327,9 @@ impl Wire {
 
 /// Sending more takes longer than waking the daemon.
 const SENT_BY_STARTS_BYTES: u64 = 8 << 10;
+/// One more than the starts that send themselves before a program waits: with a system call or a few each they take as long as a daemon that is
+/// woken.
+const SENDING_STARTS: u64 = 5;
 /// Preparing and receiving so many takes as long as a system call.
 const SENT_IN_HALVES_BYTES: u64 = 4 << 10;
 
