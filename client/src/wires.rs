@@ -6,7 +6,7 @@
 
 use std::os::fd::OwnedFd;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, TryLockError};
 
 use ropeway_proto::Command;
@@ -24,10 +24,12 @@ pub(crate) struct Wires {
     commands: Arc<Commands>,
     /// Bytes of what the program has started since it last waited, with headers.
     begun: AtomicU64,
-    /// Some of that is to leave when everything is started: what `spent` is then. Zero if not.
-    leaves_now: AtomicU64,
-    /// How many starts have sent themselves since the program last waited, and in which turn that is.
-    spent: AtomicU64,
+    /// Some of that is to leave when everything is started.
+    leaves_now: AtomicBool,
+    /// In which turn the program last started something that could.
+    turn: AtomicU64,
+    /// How many starts have sent in that turn.
+    sent_starts: AtomicU32,
     /// Credit is due for what the program has taken.
     owes: AtomicBool,
     /// Messages of this node may wait for credit, which comes over whatever wire it was.
@@ -76,9 +78,9 @@ impl Reach<'_> {
 
 impl Wires {
     pub(crate) fn new(job: Arc<JobSegment>, local_rank: u32, commands: Arc<Commands>) -> Self {
-        let (begun, leaves_now, spent) = Default::default();
-        let (owes, lacks) = Default::default();
-        Self { list: RwLock::default(), job, local_rank, commands, begun, leaves_now, spent, owes, lacks }
+        let (list, begun, turn, sent_starts) = Default::default();
+        let (leaves_now, owes, lacks) = Default::default();
+        Self { list, job, local_rank, commands, begun, leaves_now, turn, sent_starts, owes, lacks }
     }
 
     /// The wire of a channel. `None` if what the channel says of it can't be.
@@ -127,11 +129,13 @@ impl Wires {
     /// then takes the core for several times as long. Who has spent as much as that on starts of their own wakes it.
     #[inline]
     fn leaves_now(&self, bytes: u64, turn: u64) -> bool {
-        let spent = self.spent.load(Ordering::Relaxed);
-        let starts = if spent / SENDING_STARTS == turn { spent % SENDING_STARTS } else { 0 };
-        let leaves = bytes <= SENT_BY_STARTS_BYTES && starts + 1 < SENDING_STARTS && self.commands.is_daemon_asleep();
+        if self.turn.swap(turn, Ordering::Relaxed) != turn {
+            self.sent_starts.store(0, Ordering::Relaxed);
+        }
+        let has_spent = self.sent_starts.load(Ordering::Relaxed) >= SENT_STARTS_MAX;
+        let leaves = !has_spent && bytes <= SENT_BY_STARTS_BYTES && self.commands.is_daemon_asleep();
         if leaves {
-            self.leaves_now.store(turn * SENDING_STARTS + starts + 1, Ordering::Relaxed);
+            self.leaves_now.store(true, Ordering::Relaxed);
         }
         leaves
     }
@@ -139,13 +143,13 @@ impl Wires {
     /// Sends what was started and is to leave now. Says whether there was anything.
     #[inline]
     pub(crate) fn leave_now(&self) -> bool {
-        let spent = self.leaves_now.load(Ordering::Relaxed);
-        if spent > 0 {
-            self.leaves_now.store(0, Ordering::Relaxed);
-            self.spent.store(spent, Ordering::Relaxed);
+        let leaves = self.leaves_now.load(Ordering::Relaxed);
+        if leaves {
+            self.leaves_now.store(false, Ordering::Relaxed);
+            self.sent_starts.fetch_add(1, Ordering::Relaxed);
             self.come();
         }
-        spent > 0
+        leaves
     }
 
     /// A message was taken and credit is due, which has time until the program sends or waits, or the daemon looks.
@@ -327,10 +331,44 @@ impl Wire {
 
 /// Sending more takes longer than waking the daemon.
 const SENT_BY_STARTS_BYTES: u64 = 8 << 10;
-/// One more than the starts that send themselves before a program waits: with a system call or a few each they take as long as a daemon that is
-/// woken.
-const SENDING_STARTS: u64 = 5;
+/// With a system call or a few each, so many starts take as long as a daemon that is woken.
+const SENT_STARTS_MAX: u32 = 4;
 /// Preparing and receiving so many takes as long as a system call.
 const SENT_IN_HALVES_BYTES: u64 = 4 << 10;
 
 const NO_PANIC: &str = "nothing panics under this lock";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::tests::wires;
+    use ropeway_shm::JobGeometry;
+
+    #[test]
+    fn few_starts_send_before_a_daemon_that_sleeps_is_woken() {
+        let geometry = JobGeometry { local_ranks: 1, arena_bytes_max: 1 << 20 };
+        let job = Arc::new(JobSegment::create(geometry).unwrap());
+        let block = job.arena(0).start;
+        let daemon = ropeway_shm::Wire::open(&job, block, None).unwrap();
+        daemon.write();
+        daemon.set_guarded(true);
+        let (control, wires) = wires(&job);
+        let wire = wires.find(1, block).unwrap();
+        let tells = |bytes, sender| {
+            let command = wires.begin(&wire, bytes, sender);
+            daemon.hear();
+            wires.leave_now();
+            command.is_some()
+        };
+        assert!(tells(8, Sender::Anybody { turn: 1 }), "it is awake");
+        assert!(control.consumer().arm());
+        for turn in 2..4 {
+            assert!(tells(SENT_BY_STARTS_BYTES + 1, Sender::Anybody { turn }));
+            let starts = [(); SENT_STARTS_MAX as usize].map(|()| tells(8, Sender::Anybody { turn }));
+            assert!(!starts.contains(&true), "{turn}: {starts:?}");
+            assert!(tells(8, Sender::Anybody { turn }));
+        }
+        assert!(!tells(8, Sender::Waiter));
+        assert!(tells(8, Sender::Daemon));
+    }
+}
