@@ -163,127 +163,119 @@ mod tests {
         }
     }
 
+    /// A thread whose home is the first of all cores, unless that is the only one; afterwards it may be anywhere again.
+    fn at_home(test: impl FnOnce(Home, &[usize])) {
+        let everywhere = allowed();
+        let all = cores(&everywhere);
+        if all.len() > 1 {
+            test(Home::new(&all[..1]).unwrap(), &all);
+            sched_setaffinity(THIS_THREAD, &everywhere).unwrap();
+        }
+    }
+
     #[test]
     fn it_is_at_home_while_ranks_wait_and_anywhere_while_they_compute() {
-        let all = allowed();
-        let [first, _, ..] = cores(&all)[..] else { return };
-        let mut home = Home::new(&[first]).unwrap();
-        assert_eq!(allowed(), all);
-        let start = Instant::now();
-        let at = |ms| start + Duration::from_millis(ms);
-        let steps = [
-            (0, false, false, true),
-            // A rank that is seen between two waits does not compute.
-            (1, false, true, true),
-            // Not for long, as is seen when the daemon has slept, which is wary the next time.
-            (2, true, true, false),
-            (3, true, false, true),
-            (4, true, true, true),
-            (5, true, true, false),
-            (6, true, false, false),
-            (104, false, false, false),
-            (105, false, false, true),
-            (106, true, true, true),
-            (107, true, true, false),
-        ];
-        for (ms, sleeps, compute, is_home) in steps {
-            let around = Around { compute, ..Around::default() };
-            home.wake(at(ms), &Habits::default(), &around);
-            home.rest(sleeps, at(ms), &Habits::default(), &around);
-            assert_eq!(cores(&allowed()), if is_home { vec![first] } else { cores(&all) }, "after {ms} ms");
-        }
-        sched_setaffinity(THIS_THREAD, &all).unwrap();
+        at_home(|mut home, all| {
+            assert_eq!(cores(&allowed()), all);
+            let start = Instant::now();
+            let at = |ms| start + Duration::from_millis(ms);
+            let steps = [
+                (0, false, false, true),
+                // A rank that is seen between two waits does not compute.
+                (1, false, true, true),
+                // Not for long, as is seen when the daemon has slept, which is wary the next time.
+                (2, true, true, false),
+                (3, true, false, true),
+                (4, true, true, true),
+                (5, true, true, false),
+                (6, true, false, false),
+                (104, false, false, false),
+                (105, false, false, true),
+                (106, true, true, true),
+                (107, true, true, false),
+            ];
+            for (ms, sleeps, compute, is_home) in steps {
+                let around = Around { compute, ..Around::default() };
+                home.wake(at(ms), &Habits::default(), &around);
+                home.rest(sleeps, at(ms), &Habits::default(), &around);
+                assert_eq!(cores(&allowed()), if is_home { &all[..1] } else { all }, "after {ms} ms");
+            }
+        });
     }
 
     #[test]
     fn who_is_awake_for_a_moment_between_two_waits_does_not_compute() {
-        let all = allowed();
-        let [first, _, ..] = cores(&all)[..] else { return };
-        let mut home = Home::new(&[first]).unwrap();
-        let (start, around) = (Instant::now(), Around { compute: true, ..Around::default() });
-        let mut cores_after = |us| {
-            home.wake(start + Duration::from_micros(us), &Habits::default(), &around);
-            home.rest(true, start + Duration::from_micros(us), &Habits::default(), &around);
-            cores(&allowed())
-        };
-        assert_eq!(cores_after(0), cores(&all));
-        assert_eq!([10, 20, 30].map(&mut cores_after), [vec![first], vec![first], vec![first]]);
-        assert_eq!(cores_after(80), cores(&all), "it has slept for long");
-        sched_setaffinity(THIS_THREAD, &all).unwrap();
+        at_home(|mut home, all| {
+            let (start, around) = (Instant::now(), Around { compute: true, ..Around::default() });
+            let mut cores_after = |us| {
+                home.wake(start + Duration::from_micros(us), &Habits::default(), &around);
+                home.rest(true, start + Duration::from_micros(us), &Habits::default(), &around);
+                cores(&allowed())
+            };
+            assert_eq!(cores_after(0), all);
+            assert_eq!([10, 20, 30].map(&mut cores_after), [&all[..1]; 3]);
+            assert_eq!(cores_after(80), all, "it has slept for long");
+        });
     }
 
     #[test]
     fn ranks_that_wait_for_one_message_after_another_bring_it_home() {
-        let all = allowed();
-        let [first, _, ..] = cores(&all)[..] else { return };
-        let mut home = Home::new(&[first]).unwrap();
-        let (start, mut habits) = (Instant::now(), Habits::default());
-        let computing = Around { compute: true, ..Around::default() };
-        habits.learn([7, 0, 0, 0]);
-        home.rest(true, start, &habits, &computing);
-        home.wake(start + LONG, &habits, &computing);
-        let mut cores_after = |waits| {
-            habits.learn([7 + waits, 0, 0, 0]);
-            home.rest(false, start + LONG, &habits, &Around::default());
-            cores(&allowed())
-        };
-        assert_eq!(cores_after(PROMPT_WAITS - 1), cores(&all));
-        assert_eq!(cores_after(PROMPT_WAITS), [first]);
-        sched_setaffinity(THIS_THREAD, &all).unwrap();
+        at_home(|mut home, all| {
+            let (start, mut habits) = (Instant::now(), Habits::default());
+            let computing = Around { compute: true, ..Around::default() };
+            habits.learn([7, 0, 0, 0]);
+            home.rest(true, start, &habits, &computing);
+            home.wake(start + LONG, &habits, &computing);
+            let mut cores_after = |waits| {
+                habits.learn([7 + waits, 0, 0, 0]);
+                home.rest(false, start + LONG, &habits, &Around::default());
+                cores(&allowed())
+            };
+            assert_eq!(cores_after(PROMPT_WAITS - 1), all);
+            assert_eq!(cores_after(PROMPT_WAITS), all[..1]);
+        });
     }
 
     #[test]
     fn who_computes_after_a_receive_says_so_even_if_the_daemon_never_slept() {
-        let all = allowed();
-        let [first, ref others @ ..] = cores(&all)[..] else { return };
-        if others.is_empty() {
-            return;
-        }
-        let mut home = Home::new(&[first]).unwrap();
-        let mut habits = Habits::default();
-        let mut cores_after = |prompt_waits, late_receives| {
-            habits.learn([prompt_waits, 0, 0, late_receives]);
-            home.rest(false, Instant::now(), &habits, &Around::default());
-            cores(&allowed())
-        };
-        assert_eq!(cores_after(1, 0), [first]);
-        assert_eq!(cores_after(2, 1), others);
-        assert_eq!(cores_after(2 + PROMPT_WAITS, 1), [first]);
-        sched_setaffinity(THIS_THREAD, &all).unwrap();
+        at_home(|mut home, all| {
+            let mut habits = Habits::default();
+            let mut cores_after = |prompt_waits, late_receives| {
+                habits.learn([prompt_waits, 0, 0, late_receives]);
+                home.rest(false, Instant::now(), &habits, &Around::default());
+                cores(&allowed())
+            };
+            assert_eq!(cores_after(1, 0), all[..1]);
+            assert_eq!(cores_after(2, 1), all[1..]);
+            assert_eq!(cores_after(2 + PROMPT_WAITS, 1), all[..1]);
+        });
     }
 
     #[test]
     fn it_keeps_off_who_starts_and_computes_until_something_comes() {
-        let all = allowed();
-        let [first, ref others @ ..] = cores(&all)[..] else { return };
-        if others.is_empty() {
-            return;
-        }
-        let mut home = Home::new(&[first]).unwrap();
-        let mut habits = Habits::default();
-        let mut cores_after = |waits, awaits| {
-            habits.learn(waits);
-            home.rest(false, Instant::now(), &habits, &Around { awaits, ..Around::default() });
-            cores(&allowed())
-        };
-        assert_eq!(cores_after([0, 0, 0, 0], true), [first]);
-        assert_eq!(cores_after([0, 5, 0, 0], false), others);
-        assert_eq!(cores_after([0, 5, 0, 0], true), cores(&all));
-        assert_eq!(cores_after([5, 5, 0, 0], true), [first]);
-        sched_setaffinity(THIS_THREAD, &all).unwrap();
+        at_home(|mut home, all| {
+            let mut habits = Habits::default();
+            let mut cores_after = |waits, awaits| {
+                habits.learn(waits);
+                home.rest(false, Instant::now(), &habits, &Around { awaits, ..Around::default() });
+                cores(&allowed())
+            };
+            assert_eq!(cores_after([0, 0, 0, 0], true), all[..1]);
+            assert_eq!(cores_after([0, 5, 0, 0], false), all[1..]);
+            assert_eq!(cores_after([0, 5, 0, 0], true), all);
+            assert_eq!(cores_after([5, 5, 0, 0], true), all[..1]);
+        });
     }
 
     #[test]
     fn it_stays_at_home_when_all_seem_to_compute() {
-        let all = allowed();
-        let [first, _, ..] = cores(&all)[..] else { return };
-        let mut home = Home::new(&[first]).unwrap();
-        let mut habits = Habits::default();
-        habits.learn([0, 0, 100, 0]);
-        let around = Around { compute: true, ..Around::default() };
-        home.rest(true, Instant::now(), &habits, &around);
-        assert_eq!(cores(&allowed()), [first]);
-        sched_setaffinity(THIS_THREAD, &all).unwrap();
+        at_home(|mut home, all| {
+            let mut habits = Habits::default();
+            habits.learn([0, 0, 100, 0]);
+            let around = Around { compute: true, ..Around::default() };
+            home.rest(true, Instant::now(), &habits, &around);
+            assert_eq!(cores(&allowed()), all[..1]);
+        });
     }
 
     #[test]

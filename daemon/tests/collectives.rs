@@ -4,9 +4,9 @@ mod common;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Barrier, Mutex, mpsc};
-use std::time::Duration;
 
-use common::{Cluster, everybody, everybody_of, follows_a_kill, kill_amid, soon, uneven, until_asleep};
+use common::storm::{Storm, kill_in_storms};
+use common::{Cluster, everybody, everybody_of, soon, uneven, until_asleep};
 use nix::unistd::gettid;
 use ropeway::{Collective, Communicator, Difference, Error, Favor, Operator, Session, WaitMode, start_all};
 
@@ -555,47 +555,14 @@ fn rank_role() {
     let Ok(role) = std::env::var("TEST_ROLE") else { return };
     assert_eq!(role, "storm");
     let session = ropeway::init().unwrap();
-    let mut storm = Storm::new(&session.world());
-    println!("ready");
-    while storm.round().is_ok() {}
+    storm(&session.world()).rage();
 }
 
-struct Storm {
-    small: Collective<u64>,
-    large: Collective<u64>,
-}
-
-impl Storm {
-    fn new(world: &Communicator) -> Self {
-        Self {
-            small: world.allreduce_init(7, Operator::Sum).unwrap(),
-            large: world.allreduce_init(100_000, Operator::Sum).unwrap(),
-        }
-    }
-
-    fn round(&mut self) -> Result<(), Error> {
-        for sum in [&mut self.small, &mut self.large] {
-            sum.input_mut().fill(1);
-            sum.start()?.wait()?;
-            assert!(sum.output().iter().all(|&total| total == 3));
-        }
-        Ok(())
-    }
+fn storm(world: &Communicator) -> Storm {
+    Storm::new([7, 100_000].map(|count| world.allreduce_init(count, Operator::Sum).unwrap()), 3)
 }
 
 #[test]
 fn a_rank_killed_in_the_middle_harms_nobody() {
-    for round in 0..30u64 {
-        let cluster = Cluster::start(1 + round as usize % 3, 3);
-        let session = cluster.attach(0);
-        let init = std::thread::spawn({
-            let world = session.world();
-            move || Storm::new(&world)
-        });
-        let mut storm = init.join().unwrap();
-        let (_neighbour, victim) = (cluster.spawn(1, "storm"), cluster.spawn(2, "storm"));
-        (0..round % 5).for_each(|_| storm.round().unwrap());
-        let error = kill_amid(victim, Duration::from_micros(50 + round * 331 % 2000), || storm.round());
-        assert!(follows_a_kill(&cluster, &error), "{error}");
-    }
+    kill_in_storms(30, storm);
 }

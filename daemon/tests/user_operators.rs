@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
-use common::{Cluster, asleep_in, everybody, everybody_of, follows_a_kill, kill_amid, soon, uneven};
+use common::storm::{Storm, kill_in_storms};
+use common::{Cluster, asleep_in, everybody, everybody_of, soon, uneven};
 use nix::sys::signal::{Signal, raise};
 use ropeway::{
     Collective, Combine, Communicator, Error, Favor, Operator, Plain, Reproducible, Session, UserOperator, WaitMode,
@@ -366,11 +366,7 @@ fn rank_role() {
     let session = ropeway::init().unwrap();
     let world = session.world();
     match role.as_str() {
-        "storm" => {
-            let mut storm = Storm::new(&world);
-            println!("ready");
-            while storm.round().is_ok() {}
-        }
+        "storm" => storm(&world).rage(),
         "stop" => {
             let mut sum = world.allreduce_init::<u64>(STOPPED_COUNT, &counted(0).0).unwrap();
             sum.input_mut().fill(1);
@@ -474,43 +470,12 @@ fn an_operator_that_panics_ends_its_process() {
     }
 }
 
-struct Storm {
-    small: Collective<u64>,
-    large: Collective<u64>,
-}
-
-impl Storm {
-    fn new(world: &Communicator) -> Self {
-        let operator = UserOperator::new(chain);
-        Self {
-            small: world.allreduce_init(7, &operator).unwrap(),
-            large: world.allreduce_init(50_000, &operator).unwrap(),
-        }
-    }
-
-    fn round(&mut self) -> Result<(), Error> {
-        for sum in [&mut self.small, &mut self.large] {
-            sum.input_mut().fill(1);
-            sum.start()?.wait()?;
-            assert!(sum.output().iter().all(|&total| total == (31 + 1) * 31 + 1));
-        }
-        Ok(())
-    }
+fn storm(world: &Communicator) -> Storm {
+    let operator = UserOperator::new(chain);
+    Storm::new([7, 50_000].map(|count| world.allreduce_init(count, &operator).unwrap()), (31 + 1) * 31 + 1)
 }
 
 #[test]
 fn a_rank_killed_in_the_middle_harms_nobody() {
-    for round in 0..20u64 {
-        let cluster = Cluster::start(1 + round as usize % 3, 3);
-        let session = cluster.attach(0);
-        let init = thread::spawn({
-            let world = session.world();
-            move || Storm::new(&world)
-        });
-        let mut storm = init.join().unwrap();
-        let (_neighbour, victim) = (cluster.spawn(1, "storm"), cluster.spawn(2, "storm"));
-        (0..round % 5).for_each(|_| storm.round().unwrap());
-        let error = kill_amid(victim, Duration::from_micros(50 + round * 331 % 2000), || storm.round());
-        assert!(follows_a_kill(&cluster, &error), "{error}");
-    }
+    kill_in_storms(20, storm);
 }
