@@ -119,16 +119,17 @@ impl Wires {
         let is_seen_to = wire.wire.is_guarded()
             && match sender {
                 Sender::Waiter => true,
-                Sender::Anybody { turn } => self.leaves_now(bytes, turn),
+                Sender::Anybody { turn } => self.may_leave_now(bytes, turn),
                 Sender::Daemon => false,
             };
         (!is_seen_to && wire.wire.must_call()).then_some(Command::Tend { node: wire.node })
     }
 
-    /// Whether what is started for a program that computes leaves in the start: to send little takes no longer than to wake the daemon, which
-    /// then takes the core for several times as long. Who has spent as much as that on starts of their own wakes it.
+    /// Whether what is started for a program that computes may leave in the start; if so, that is noted for `leave_now`. To send little takes
+    /// no longer than to wake the daemon, which then takes the core for several times as long. Who has spent as much as that on starts of
+    /// their own wakes it.
     #[inline]
-    fn leaves_now(&self, bytes: u64, turn: u64) -> bool {
+    fn may_leave_now(&self, bytes: u64, turn: u64) -> bool {
         if self.turn.swap(turn, Ordering::Relaxed) != turn {
             self.sent_starts.store(0, Ordering::Relaxed);
         }
