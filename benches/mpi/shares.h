@@ -376,6 +376,12 @@ static double receive(struct transfer *t, uint64_t amount, double tick) {
     return (start_s < 1e-9 ? 1e-9 : start_s) + (wait_s < 1e-9 ? 1e-9 : wait_s);
 }
 
+/* The second of two receives that are alike. */
+static double receive_repeated(struct transfer *t, uint64_t amount, double tick) {
+    receive(t, amount, tick);
+    return receive(t, amount, tick);
+}
+
 /* Prints d_a, t_comm and t_async, both in microseconds. */
 static void receive_beside_work(struct transfer *t, double time_s) {
     struct samples ticks = { 0 }, times = { 0 }, d_a = { 0 }, t_comm = { 0 }, t_async = { 0 };
@@ -397,7 +403,10 @@ static void receive_beside_work(struct transfer *t, double time_s) {
     long in_batch = (long)decision[2], batches = ((long)decision[1] + in_batch - 1) / in_batch;
     for (long batch = 0; batch < batches; batch++) {
         struct samples alone = { 0 }, with = { 0 };
-        for (long r = 0; r < in_batch; r++) add(&alone, receive(t, 0, tick)), add(&with, receive(t, decision[0], tick));
+        for (long r = 0; r < in_batch; r++) {
+            add(&alone, receive_repeated(t, 0, tick));
+            add(&with, receive_repeated(t, decision[0], tick));
+        }
         double alone_s = median(&alone), with_s = median(&with);
         add(&d_a, 1 - with_s / alone_s), add(&t_comm, alone_s * 1e6), add(&t_async, with_s * 1e6);
     }

@@ -156,13 +156,19 @@ impl Receiver {
             [worker.amount(computation), rounds, in_batch]
         })?;
         for _ in 0..rounds.div_ceil(in_batch) {
-            let round = |_| Ok([self.receive(None)?, self.receive(Some(amount))?]);
+            let round = |_| Ok([self.repeated(None)?, self.repeated(Some(amount))?]);
             let rounds: Vec<_> = (0..in_batch).map(round).collect::<Result<_, BenchError>>()?;
             if self.pair.leads {
                 self.batches.add(&rounds);
             }
         }
         Ok(())
+    }
+
+    /// The second of two receives that are alike, as [`Hiding`](crate::hiding::Hiding) does it.
+    fn repeated(&mut self, amount: Option<u64>) -> Result<Parts, BenchError> {
+        self.receive(amount)?;
+        self.receive(amount)
     }
 
     /// Time inside of the library, with this computation between start and wait.

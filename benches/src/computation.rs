@@ -64,6 +64,8 @@ impl Worker {
         }
     }
 
+    // Copies of it in several places take more or less time, by where they come to lie, and one is compared with another.
+    #[inline(never)]
     pub(crate) fn work(&mut self, amount: u64) {
         match self.compute {
             _ if amount == 0 => {}
