@@ -232,6 +232,12 @@ impl Attachment {
         }
     }
 
+    /// It has been, and the daemon need not be told.
+    #[inline]
+    pub(crate) fn end_start(&self) {
+        self.computing.iter().for_each(Computing::end_start);
+    }
+
     /// The program waits, or at least looks: what it has started on wires leaves.
     pub(crate) fn come(&self) {
         self.note_presence();
@@ -251,7 +257,11 @@ impl Attachment {
 
     pub(crate) fn wait(&self, event: &impl Event, mode: WaitMode) -> Result<(), Error> {
         self.note_presence();
+        let had_left = self.wires.take_back(event.reach());
         let waited = self.waiting.wait(event, mode, self.line.watch());
+        if had_left && !event.was_left() {
+            self.wires.leave_again();
+        }
         self.computing.iter().for_each(Computing::leave);
         waited
     }

@@ -234,9 +234,14 @@ impl DirectEnd {
         if needs_copy { Started::NeedsCopy } else { Started::Pending }
     }
 
-    /// After the start of a send over a wire: who is to send what it has left there.
+    /// After a start that leaves something on a wire: who is to send that.
     pub(crate) fn begin_on_wire(&mut self, presence: &Presence, favor: Favor) -> Sender {
         self.habit.begin_on_wire(presence, favor)
+    }
+
+    /// After the start of a receive over a wire: whether its sender has to be told.
+    pub(crate) fn announces_receive(&self) -> bool {
+        self.memory.note_started()
     }
 
     /// The daemon was told of the start.

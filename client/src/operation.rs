@@ -63,6 +63,8 @@ pub(crate) struct Operation {
     is_offered: bool,
     /// Over which it goes to another node.
     wire: Option<Arc<Wire>>,
+    /// The daemon receives it while the program computes.
+    is_left: bool,
     /// How every message of the direct channel ends that arrives.
     arrived: Option<Status>,
     favor: Favor,
@@ -118,6 +120,7 @@ impl Operation {
             is_part: false,
             is_offered: false,
             wire: None,
+            is_left: false,
             arrived: None,
             favor: Favor::default(),
             patience: Patience::default(),
@@ -527,6 +530,9 @@ impl Operation {
 impl Drop for Operation {
     fn drop(&mut self) {
         self.attachment.log().freed(self.slot);
+        if self.is_left {
+            self.take_receive();
+        }
         let (mut memory, detour) = (std::mem::take(&mut self.memory), self.detour.take());
         if let Some(crossed) = &self.crossed {
             memory = memory.leave_to(crossed.shelf());

@@ -122,6 +122,10 @@ impl Event for AnyOf<'_, '_> {
         self.events().map(Event::reach).fold(Reach::Nowhere, Reach::and)
     }
 
+    fn was_left(&self) -> bool {
+        self.events().any(Event::was_left)
+    }
+
     fn needs_daemon(&self) -> bool {
         self.events().any(Event::needs_daemon)
     }

@@ -233,6 +233,10 @@ impl<R: Request> Event for ActiveSet<'_, R> {
         self.running().for_each(|request| request.persistent().operation().disarm());
     }
 
+    fn was_left(&self) -> bool {
+        self.running().any(|request| request.persistent().operation().was_left())
+    }
+
     fn reach(&self) -> Reach<'_> {
         let reaches = self.running().map(|request| request.persistent().operation().reach());
         reaches.fold(Reach::Nowhere, Reach::and)

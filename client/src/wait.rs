@@ -89,6 +89,10 @@ pub(crate) trait Event {
     fn reach(&self) -> Reach<'_> {
         Reach::Nowhere
     }
+    /// Whether it was left to the daemon to receive what it needs.
+    fn was_left(&self) -> bool {
+        false
+    }
     /// Whether the daemon may have something to do for it.
     fn needs_daemon(&self) -> bool {
         true

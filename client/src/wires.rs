@@ -3,6 +3,9 @@
 //! A start leaves its message in the channel. It is sent by the program's next wait if the program is likely to come to wait
 //! at once (`presence`); else by the daemon, or by the start itself if the daemon sleeps and the message is small. What was judged wrongly
 //! leaves when the daemon looks, within a millisecond or two.
+//!
+//! The largest messages leave when their receive has started, which announces itself as a message does. If the program computes, the daemon
+//! announces it, and receives, until the program waits for what comes over this wire.
 
 use std::os::fd::OwnedFd;
 use std::ptr;
@@ -24,6 +27,8 @@ pub(crate) struct Wires {
     commands: Arc<Commands>,
     /// Bytes of what the program has started since it last waited, with headers.
     begun: AtomicU64,
+    /// The daemon receives on some wires while the program computes.
+    has_left: AtomicBool,
     /// Some of that is to leave when everything is started.
     leaves_now: AtomicBool,
     /// In which turn the program last started something that could.
@@ -44,6 +49,10 @@ pub(crate) struct Wire {
     input: Mutex<KnownChannels>,
     /// An event loop waits for something on it, so the daemon works it.
     is_left: AtomicBool,
+    /// Receives that were left to the daemon while the program computes, and were not taken yet.
+    left_receives: AtomicU32,
+    /// The daemon receives for them: until the program waits.
+    is_left_awhile: AtomicBool,
 }
 
 /// Which wires an event needs to be worked.
@@ -79,8 +88,8 @@ impl Reach<'_> {
 impl Wires {
     pub(crate) fn new(job: Arc<JobSegment>, local_rank: u32, commands: Arc<Commands>) -> Self {
         let (list, begun, turn, sent_starts) = Default::default();
-        let (leaves_now, owes, lacks) = Default::default();
-        Self { list, job, local_rank, commands, begun, leaves_now, turn, sent_starts, owes, lacks }
+        let (has_left, leaves_now, owes, lacks) = Default::default();
+        Self { list, job, local_rank, commands, begun, has_left, leaves_now, turn, sent_starts, owes, lacks }
     }
 
     /// The wire of a channel. `None` if what the channel says of it can't be.
@@ -107,7 +116,8 @@ impl Wires {
         let wire = Arc::new(ropeway_shm::Wire::open(&self.job, block, Some(self.local_rank))?);
         let known = || Mutex::new(KnownChannels::new(Arc::clone(&wire)));
         let (out, input) = (known(), known());
-        list.push(Arc::new(Wire { wire, node, out, input, is_left: AtomicBool::new(false) }));
+        let (is_left, left_receives, is_left_awhile) = Default::default();
+        list.push(Arc::new(Wire { wire, node, out, input, is_left, left_receives, is_left_awhile }));
         list.last().map(Arc::clone)
     }
 
@@ -153,6 +163,25 @@ impl Wires {
         leaves
     }
 
+    /// A receive was started that its sender has to be told of, and the program computes: the daemon tells it, and receives until the program
+    /// waits. This is how to ask for that; [`take_receive`](Self::take_receive) follows.
+    pub(crate) fn leave_receive(&self, wire: &Wire) -> Command {
+        wire.left_receives.fetch_add(1, Ordering::Relaxed);
+        self.leave_awhile(wire);
+        Command::Tend { node: wire.node }
+    }
+
+    /// It has ended, or was given up.
+    pub(crate) fn take_receive(&self, wire: &Wire) {
+        wire.left_receives.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// True if the daemon has to be told.
+    fn leave_awhile(&self, wire: &Wire) -> bool {
+        self.has_left.store(true, Ordering::Relaxed);
+        !wire.is_left_awhile.swap(true, Ordering::Relaxed) && wire.wire.begin_sleep()
+    }
+
     /// A message was taken and credit is due, which has time until the program sends or waits, or the daemon looks.
     pub(crate) fn owe(&self, wire: &Wire) -> Option<Command> {
         self.owes.store(true, Ordering::Relaxed);
@@ -163,6 +192,30 @@ impl Wires {
     #[inline]
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed) > 0
+    }
+
+    /// The program waits for what comes over these wires, and receives for itself again what it had left to the daemon there.
+    /// Says whether there was anything.
+    pub(crate) fn take_back(&self, reach: Reach<'_>) -> bool {
+        let has_left = self.has_left.load(Ordering::Relaxed);
+        if has_left {
+            let mut still_has = false;
+            self.each(Reach::All, |wire| match reach.has(wire) {
+                true => wire.take_back(),
+                false => still_has |= wire.is_left_awhile.load(Ordering::Relaxed),
+            });
+            self.has_left.store(still_has, Ordering::Relaxed);
+        }
+        has_left
+    }
+
+    /// It has waited for something else, and may compute again before it waits for what it had left.
+    pub(crate) fn leave_again(&self) {
+        self.each(Reach::All, |wire| {
+            if wire.left_receives.load(Ordering::Relaxed) > 0 && self.leave_awhile(wire) {
+                self.call(wire);
+            }
+        });
     }
 
     /// Whether neighbours that got a message from another's hand have not come since: they may have an answer for the same wire, and
@@ -306,11 +359,20 @@ impl Wires {
 impl Drop for Wires {
     fn drop(&mut self) {
         let left = |wire: &&Arc<Wire>| wire.is_left.load(Ordering::Relaxed);
-        self.list.get_mut().expect(NO_PANIC).iter().filter(left).for_each(|wire| wire.wire.end_sleep());
+        let list = self.list.get_mut().expect(NO_PANIC);
+        list.iter().filter(left).for_each(|wire| wire.wire.end_sleep());
+        list.iter().for_each(|wire| wire.take_back());
     }
 }
 
 impl Wire {
+    /// The daemon no longer receives instead of the program that computes.
+    fn take_back(&self) {
+        if self.is_left_awhile.load(Ordering::Relaxed) && self.is_left_awhile.swap(false, Ordering::Relaxed) {
+            self.wire.end_sleep();
+        }
+    }
+
     /// Sends what is due, unless another thread is at it.
     fn send(&self) -> Sent {
         match self.out.try_lock() {
@@ -371,5 +433,30 @@ mod tests {
         }
         assert!(!tells(8, Sender::Waiter));
         assert!(tells(8, Sender::Daemon));
+    }
+
+    #[test]
+    fn what_is_left_to_the_daemon_is_so_while_nobody_waits_for_the_wire() {
+        let geometry = JobGeometry { local_ranks: 1, arena_bytes_max: 1 << 20 };
+        let job = Arc::new(JobSegment::create(geometry).unwrap());
+        let block = job.arena(0).start;
+        let daemon = ropeway_shm::Wire::open(&job, block, None).unwrap();
+        daemon.write();
+        let (_, wires) = wires(&job);
+        let wire = wires.find(1, block).unwrap();
+        assert!(!wires.take_back(Reach::All));
+        [(); 2].iter().for_each(|()| assert_eq!(wires.leave_receive(&wire), Command::Tend { node: 1 }));
+        assert!(wires.take_back(Reach::Nowhere) && daemon.has_sleepers());
+        assert!(wires.take_back(Reach::One(&wire)) && !daemon.has_sleepers());
+        wires.take_receive(&wire);
+        wires.leave_again();
+        assert!(daemon.has_sleepers(), "the other one has not ended");
+        wires.take_receive(&wire);
+        assert!(wires.take_back(Reach::All) && !daemon.has_sleepers());
+        wires.leave_again();
+        assert!(!daemon.has_sleepers());
+        wires.leave_receive(&wire);
+        drop(wires);
+        assert!(!daemon.has_sleepers());
     }
 }

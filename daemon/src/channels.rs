@@ -165,7 +165,10 @@ impl Channels {
                     open.note_taken();
                 }
                 // SYNC slot-waiter: a sender that has only offered its message may sleep until its receiver has come.
-                Progress::Pending => open.wake_sender(),
+                Progress::Pending => {
+                    open.note_started();
+                    open.wake_sender();
+                }
             }
         }
         let own = entry.channel.end(end);

@@ -10,6 +10,7 @@ use ropeway::{Error, Favor, RecvRequest, SendRequest, Session, WaitMode};
 use ropeway_daemon::Config;
 use ropeway_proto::limits::{WIRE_BYTES_MAX, WIRE_CHANNELS};
 
+/// The last one leaves when its receive has started.
 const SIZES: [usize; 5] = [0, 8, 4096, 8192, WIRE_BYTES_MAX as usize];
 
 fn exchange(send: &mut SendRequest<u8>, recv: &mut RecvRequest<u8>, byte: u8) {
@@ -47,14 +48,18 @@ fn while_ranks_wait_the_daemons_are_left_alone() {
     let cluster = Cluster::start(2, 2);
     let (zero, one) = pair(&cluster);
     for bytes in SIZES {
-        let (send, mut recv) = channel(&zero.world(), &one.world(), bytes);
-        let mut send = send.favor(Favor::Latency);
+        let (send, recv) = channel(&zero.world(), &one.world(), bytes);
+        let (mut send, mut recv) = (send.favor(Favor::Latency), recv.favor(Favor::Latency));
         exchange(&mut send, &mut recv, 1);
         exchange(&mut send, &mut recv, 2);
         let commands = |node| cluster.counter(node, "commands");
         let before = [commands(0), commands(1)];
         let frames = cluster.counter(0, "frames_sent");
-        (0..100).for_each(|byte| exchange(&mut send, &mut recv, byte));
+        std::thread::scope(|scope| {
+            // Where the receive has to start first, nothing would leave while nobody waits for it.
+            scope.spawn(|| (0..100).all(|_| recv.start().unwrap().wait().is_ok()));
+            assert!((0..100).all(|_| send.start().unwrap().wait().is_ok()));
+        });
         // Whoever has not used a wire for a while tells the daemon that it does again.
         let asked: u64 = (0..2).map(|node| commands(node) - before[node]).sum();
         assert!(asked <= 20, "{bytes} bytes: {asked} commands");
@@ -123,6 +128,45 @@ fn a_sender_gets_ahead_and_its_messages_follow_while_it_computes() {
             }
             tell.send(()).unwrap();
         });
+    }
+}
+
+/// A receive that its program does not wait for is announced, and its message received, by the daemon.
+#[test]
+fn what_leaves_late_arrives_while_its_receiver_computes() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    for favor in [Favor::Learnt, Favor::Overlap, Favor::Latency] {
+        let (mut send, recv) = channel(&zero.world(), &one.world(), WIRE_BYTES_MAX as usize);
+        let mut recv = recv.favor(favor);
+        let received = || cluster.counter(1, "bytes_received");
+        for byte in 0..10 {
+            send.buffer_mut().fill(byte);
+            let before = received();
+            let receiving = recv.start().unwrap();
+            // The send ends when its message has left, so the receive has been announced, though nobody waits for it.
+            soon(|| send.start().unwrap().wait().unwrap());
+            if favor == Favor::Overlap {
+                soon(|| while received() - before < WIRE_BYTES_MAX {});
+            }
+            soon(|| receiving.wait().unwrap());
+            assert!(recv.buffer().iter().all(|&other| other == byte));
+        }
+    }
+}
+
+#[test]
+fn a_receive_that_is_given_up_leaves_its_message_to_the_next() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    for (bytes, favor) in SIZES.into_iter().flat_map(|bytes| [(bytes, Favor::Overlap), (bytes, Favor::Latency)]) {
+        let (mut send, recv) = channel(&zero.world(), &one.world(), bytes);
+        let mut recv = recv.favor(favor);
+        exchange(&mut send, &mut recv, 1);
+        for byte in 2..20 {
+            assert!(recv.start().unwrap().cancel().unwrap().is_none());
+            exchange(&mut send, &mut recv, byte);
+        }
     }
 }
 
@@ -248,7 +292,7 @@ const ROUNDS: u32 = 200;
 fn who_waits_for_the_link_gives_and_gets_credit_on_wires() {
     let cluster = Cluster::start(2, 2);
     let (zero, one) = pair(&cluster);
-    let (mut send, mut recv) = channel(&zero.world(), &one.world(), 1 << 16);
+    let (mut send, mut recv) = channel(&zero.world(), &one.world(), 1 << 17);
     let (mut wired, mut of_wired) = channel(&one.world(), &zero.world(), 1);
     let (mut linked, mut of_linked) = channel(&one.world(), &zero.world(), WIRE_BYTES_MAX as usize + 1);
     // In turns, so that both meet the same machine; looks of the daemon, at most one a millisecond, would be an order of magnitude more.

@@ -36,10 +36,13 @@ pub const EAGER_BYTES_LIMIT: u64 = 64 << 10;
 /// Eager messages a channel's sender may have outstanding before the receiver has taken them.
 pub const CHANNEL_CREDITS: u16 = 16;
 
-/// The largest message of a channel that goes over a wire instead of the daemons' link. Larger ones daemons move while programs compute: of a
-/// receive of 64 KiB 0.97–0.99 goes on by itself (`d_a`), over wires 0.66–0.79, since ranks read those when they wait; of what is sent at 1
-/// Gbit/s 0.84–0.99 hides, over wires 0.34–0.62. Alone they would take as long, or half, depending on the machine.
-pub const WIRE_BYTES_MAX: u64 = 48 << 10;
+/// The largest message of a channel that goes over a wire instead of the daemons' link. A part of it waits in one of the wire's buffers until
+/// the rest has come.
+pub const WIRE_BYTES_MAX: u64 = 64 << 10;
+
+/// The largest of these that is sent before its receive has started. Larger ones leave when it has, and find their buffer: copying one out of a
+/// cell would take longer than asking first.
+pub const WIRE_EAGER_BYTES_MAX: u64 = 48 << 10;
 
 /// Channel ends of a job that one wire can serve on one node. Further ones use the link.
 pub const WIRE_CHANNELS: usize = 1024;

@@ -43,6 +43,10 @@ impl Event for Operation {
         }
     }
 
+    fn was_left(&self) -> bool {
+        self.is_left
+    }
+
     fn needs_daemon(&self) -> bool {
         match self.run {
             Run::Meeting => self.attendance.as_ref().is_some_and(Attendance::is_spanning),

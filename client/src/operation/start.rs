@@ -166,14 +166,33 @@ impl Operation {
     /// A start may leave something for the wire. If the daemon has to be told, the entry.
     fn start_on_wire(&mut self) -> Option<Entry> {
         let (presence, favor) = (self.attachment.presence(), self.favor);
-        let direct = self.direct.as_mut().filter(|_| matches!(self.end, Some((End::Send, _))));
-        let is_send = direct.is_some();
-        let sender = direct.map_or(Sender::Waiter, |direct| direct.begin_on_wire(presence, favor));
-        let entry = self.leave_to_wire(sender);
-        if entry.is_some() && is_send {
+        let direct = self.direct.as_mut()?;
+        let is_recv = matches!(self.end, Some((End::Recv, _)));
+        let announces = is_recv && self.run == Run::Direct && direct.announces_receive();
+        let sender = if !is_recv || announces { direct.begin_on_wire(presence, favor) } else { Sender::Waiter };
+        let entry = if announces { self.announce_receive(sender) } else { self.leave_to_wire(sender) };
+        if sender != Sender::Waiter {
             self.note_start();
+            if entry.is_none() {
+                self.attachment.end_start();
+            }
         }
         entry
+    }
+
+    /// A receive was started of which its sender is to know. If the program computes, the daemon tells it, and receives.
+    fn announce_receive(&mut self, sender: Sender) -> Option<Entry> {
+        let (wires, wire) = (self.attachment.wires(), self.wire.as_ref()?);
+        self.is_left = sender != Sender::Waiter;
+        let command = if self.is_left { Some(wires.leave_receive(wire)) } else { wires.begin(wire, 0, sender) };
+        command.map(|command| command.encode())
+    }
+
+    /// A receive that was left to the daemon has ended, or is given up.
+    #[cold]
+    pub(super) fn take_receive(&mut self) {
+        self.is_left = false;
+        self.wire.iter().for_each(|wire| self.attachment.wires().take_receive(wire));
     }
 
     #[inline]
@@ -236,6 +255,9 @@ impl Operation {
 
     #[inline]
     pub(super) fn let_go(&mut self) {
+        if self.is_left {
+            self.take_receive();
+        }
         self.memory.reclaim();
         self.run = Run::Inactive;
     }

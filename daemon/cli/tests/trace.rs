@@ -88,7 +88,7 @@ fn lonely(world: &Communicator) -> Result<(), Error> {
     receiving.wait().map(drop)
 }
 
-const LARGE: usize = 64 << 10;
+const LARGE: usize = 128 << 10;
 const REGISTERED: usize = 10;
 const ONE_SHOT: usize = 5;
 const COLLECTIVE: usize = 3;
@@ -216,7 +216,7 @@ fn a_timeline_has_each_operation_from_its_start_to_its_end() {
             }
         }
         let calls = of_kind(&trace, "X", "call");
-        for (what, count) in [("init send to 1, tag 3, 64K", 1), ("start send to 1, tag 3, 64K", REGISTERED)] {
+        for (what, count) in [("init send to 1, tag 3, 128K", 1), ("start send to 1, tag 3, 128K", REGISTERED)] {
             let named: Vec<_> = calls.iter().filter(|call| call["name"] == what).collect();
             assert_eq!(named.len(), count, "{what}");
             assert!(named.iter().all(|call| call["pid"] == pid(0) && call["dur"].as_f64().unwrap() >= 0.0));
@@ -243,7 +243,7 @@ fn ranks_compute_and_wait_and_daemons_are_awake() {
 #[test]
 fn messages_between_nodes_have_a_first_and_a_last_byte() {
     let trace = Kept::run("exchange", 2).trace();
-    let large = |event: &&Value| event["name"].as_str().unwrap().ends_with("64K");
+    let large = |event: &&Value| event["name"].as_str().unwrap().ends_with("128K");
     let messages: Vec<&Value> = of_kind(&trace, "b", "message").into_iter().filter(large).collect();
     assert_eq!(messages.len(), 2 * REGISTERED);
     for message in messages {
@@ -252,8 +252,8 @@ fn messages_between_nodes_have_a_first_and_a_last_byte() {
         assert_eq!(names, ["first byte", "last byte"]);
     }
     let pieces = of_kind(&trace, "b", "piece");
-    assert!(pieces.iter().any(|piece| piece["name"] == "64K to node 1, of rank 0"), "{pieces:?}");
-    assert!(pieces.iter().any(|piece| piece["name"] == "64K from node 0, of rank 1"), "{pieces:?}");
+    assert!(pieces.iter().any(|piece| piece["name"] == "128K to node 1, of rank 0"), "{pieces:?}");
+    assert!(pieces.iter().any(|piece| piece["name"] == "128K from node 0, of rank 1"), "{pieces:?}");
 }
 
 #[test]

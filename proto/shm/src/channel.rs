@@ -18,6 +18,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use ropeway_proto::limits::WIRE_EAGER_BYTES_MAX;
 use ropeway_proto::{End, Layout, NodeId, Slot, Status};
 
 use crate::eager::{CELLS, CellWord, EagerMemory, EagerSender, EagerWords};
@@ -91,6 +92,7 @@ const WORD_BYTES: u64 = 8;
 const PUT_BYTES_MAX: u64 = 2 << 10;
 /// Payload that lies in the same cache line as the cell's word.
 pub(crate) const INLINE_BYTES: u64 = 64 - WORD_BYTES;
+const _: () = assert!(CELLS.is_power_of_two());
 
 /// Sizes that decide how a channel's messages travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +115,7 @@ impl Channel {
 
     /// What this end of a channel for such messages needs if the other one is on another node.
     pub fn wired_footprint(bytes: u64, end: End) -> u64 {
-        BLOCK_BYTES + WIRED_BYTES + u64::from(CELLS) * wired_cell_bytes(bytes, end)
+        BLOCK_BYTES + WIRED_BYTES + u64::from(wired_cells(bytes)) * wired_cell_bytes(bytes, end)
     }
 
     /// A channel at `block` for messages of `bytes` bytes whose other end is on another node.
@@ -154,7 +156,7 @@ impl Channel {
         block.eager.reset();
         block.transfer.reset();
         if self.is_small() {
-            (0..CELLS).try_for_each(|number| self.cell_word(job, number).map(CellWord::reset))?;
+            (0..self.cells()).try_for_each(|number| self.cell_word(job, number).map(CellWord::reset))?;
         }
         Some(())
     }
@@ -205,6 +207,16 @@ impl Channel {
         self.wired.is_some_and(|wired| parks(self.bytes, wired.end))
     }
 
+    /// Whether its messages go over a wire and leave when their receive has started.
+    pub fn is_rendezvous(&self) -> bool {
+        self.wired.is_some() && self.bytes > WIRE_EAGER_BYTES_MAX
+    }
+
+    /// How many messages it has cells for.
+    fn cells(&self) -> u32 {
+        if self.wired.is_some() { wired_cells(self.bytes) } else { CELLS }
+    }
+
     /// Its sending end, whose next small message has this number.
     pub fn sender(&self, number: u32) -> EagerSender {
         let sender = EagerSender::at(number);
@@ -242,7 +254,7 @@ impl Channel {
     pub fn on(&self, job: &Arc<JobSegment>) -> Option<OpenChannel> {
         let words = NonNull::from(self.words(job)?);
         let slot = |end: &EndOfChannel| Some(NonNull::from(job.slot(end.local_rank, end.slot)?));
-        let cells = job.range(self.cell(0), u64::from(CELLS) * self.cell_bytes)?;
+        let cells = job.range(self.cell(0), u64::from(self.cells()) * self.cell_bytes)?;
         let flat = |end: &EndOfChannel| match end.layout {
             Layout { blocks: 1, offset, .. } => job.range(offset, self.bytes),
             _ => None,
@@ -257,6 +269,7 @@ impl Channel {
             words,
             wired,
             cells,
+            last_cell: self.cells() - 1,
             slots: [slot(&self.send)?, slot(&self.recv)?],
             flat: flat(&self.send).zip(flat(&self.recv)),
             channel: *self,
@@ -271,7 +284,7 @@ impl Channel {
 
     fn cell(&self, number: u32) -> u64 {
         let before = BLOCK_BYTES + if self.wired.is_some() { WIRED_BYTES } else { 0 };
-        self.block + before + u64::from(number % CELLS) * self.cell_bytes
+        self.block + before + u64::from(number % self.cells()) * self.cell_bytes
     }
 
     fn wired_words<'a>(&self, job: &'a JobSegment) -> Option<&'a WiredWords> {
@@ -303,8 +316,10 @@ pub struct OpenChannel {
     words: NonNull<Block>,
     /// The channel's and the wire's, in `job`, if the other end is on another node.
     wired: Option<(NonNull<WiredWords>, NonNull<WireWords>)>,
-    /// `CELLS` cells of `channel.cell_bytes`, in `job`.
+    /// The cells, of `channel.cell_bytes` each, in `job`.
     cells: NonNull<u8>,
+    /// Index of the last one; there are a power of two.
+    last_cell: u32,
     /// The request slots of both ends, in `job`.
     slots: [NonNull<RequestSlot>; 2],
     /// The buffers of both ends, `channel.bytes` each, in `job`, if neither is strided.
@@ -380,8 +395,8 @@ impl OpenChannel {
 
     #[inline]
     fn cell_at(&self, number: u32) -> NonNull<u8> {
-        // SAFETY: there are `CELLS` cells.
-        unsafe { self.cells.add(((number % CELLS) as u64 * self.channel.cell_bytes) as usize) }
+        // SAFETY: the index is at most that of the last cell.
+        unsafe { self.cells.add(((number & self.last_cell) as u64 * self.channel.cell_bytes) as usize) }
     }
 
     #[inline]
@@ -535,6 +550,11 @@ fn cell_bytes(bytes: u64) -> u64 {
 
 fn wired_cell_bytes(bytes: u64, end: End) -> u64 {
     cell_bytes(if parks(bytes, end) { 0 } else { bytes })
+}
+
+/// What comes when its receive has started needs a cell only if that was given up meanwhile.
+fn wired_cells(bytes: u64) -> u32 {
+    if bytes > WIRE_EAGER_BYTES_MAX { 1 } else { CELLS }
 }
 
 fn parks(bytes: u64, end: End) -> bool {

@@ -114,6 +114,14 @@ impl EagerWords {
         self.receiver.taken.load(Ordering::Acquire)
     }
 
+    /// How many messages the receiver has started to receive, of which it may have given up the last.
+    pub(crate) fn started(&self) -> u32 {
+        let taken = self.taken();
+        let armed = self.receiver.armed.load(Ordering::Relaxed);
+        let is_started = armed & 3 != 0 && armed >> 2 == phase(taken, 0) >> 2;
+        taken.wrapping_add(u32::from(is_started))
+    }
+
     /// Takes an end's buffer out of use, for a daemon whose client gives it up. False while the other end is copying.
     pub fn withdraw(&self, end: End) -> bool {
         let (word, offered, claimed) = match end {
@@ -339,6 +347,10 @@ impl EagerReceiver {
     /// Takes the message, if it is there.
     #[inline]
     pub fn poll(&mut self, memory: &impl EagerMemory) -> Progress {
+        if memory.is_placed() && self.is_placed(memory.words()) {
+            self.taken(memory.words());
+            return Progress::Done;
+        }
         if memory.cell(self.number).has(self.number) {
             // The sender has chosen the cell, so it will never claim our buffer for this number; after 2³⁰ messages the
             // number comes again, and must not find us armed.
@@ -346,10 +358,6 @@ impl EagerReceiver {
                 memory.words().receiver.armed.store(phase(self.number, 0), Ordering::Relaxed);
             }
             return self.take(memory);
-        }
-        if memory.is_placed() && self.is_placed(memory.words()) {
-            self.taken(memory.words());
-            return Progress::Done;
         }
         Progress::Pending
     }

@@ -20,7 +20,7 @@ mod watch;
 use std::hint;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -34,6 +34,7 @@ use crate::channel::{Channel, OpenChannel};
 use crate::job::JobSegment;
 use crate::mapped;
 use crate::turn::{Due, Guard, Turn, Went};
+use crate::vectored::set_receive_low_water;
 use crate::wired::WireViolation;
 
 use load::{Lent, Load};
@@ -78,6 +79,8 @@ struct WatchWords {
     is_called: AtomicU32,
     /// The connection is lost, or one side has said what can't be.
     is_broken: AtomicU32,
+    /// Bytes that have to be there before the daemon is woken; zero for any.
+    low_water: AtomicU32,
     /// Ranks that others have received for and that have not come since: bits of their indices modulo 64.
     expected: AtomicU64,
 }
@@ -88,6 +91,8 @@ const BUFFER_BYTES: u32 = 128 << 10;
 const BUFFERS: u32 = 2;
 const BUFFERS_BYTES: u64 = BUFFERS as u64 * BUFFER_BYTES as u64;
 const HEADER_BYTES: u32 = WIRE_HEADER_BYTES as u32;
+/// Of less the rest has most often come when the daemon is awake.
+const LOW_WATER_MIN: u32 = 4 << 10;
 /// Looks at somebody who receives; longer than that takes unless his core is taken away.
 const RECEIVE_SPINS: u32 = 40;
 /// Offsets in a segment are below 2⁴⁷ and those of channels multiples of 64.
@@ -214,10 +219,10 @@ impl Wire {
         input.reset();
         due.reset();
         starving.reset();
-        let WatchWords { sleepers, watch, guard, is_called, is_broken, expected } = watch;
+        let WatchWords { sleepers, watch, guard, is_called, is_broken, low_water, expected } = watch;
         watch.reset();
         guard.reset();
-        [sleepers, is_called, is_broken].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        [sleepers, is_called, is_broken, low_water].iter().for_each(|word| word.store(0, Ordering::Relaxed));
         expected.store(0, Ordering::Relaxed);
         channels.iter().for_each(|channel| channel.store(0, Ordering::Relaxed));
     }
@@ -455,6 +460,11 @@ impl Wire {
                 _ => Err(WireViolation),
             },
         };
+        if let Ok(received) = &result
+            && received.frames + received.missing > 0
+        {
+            self.settle_low_water(socket, received.missing);
+        }
         input.turn.give_back();
         result.unwrap_or_else(|_| {
             self.break_off();
@@ -476,7 +486,10 @@ impl Wire {
             let payload = at + HEADER_BYTES;
             let before = at;
             match WireFrame::decode(&header).map_err(|_| WireViolation)? {
-                WireFrame::Message { bytes, .. } if end - payload < bytes => break,
+                WireFrame::Message { bytes, .. } if end - payload < bytes => {
+                    received.missing = bytes - (end - payload);
+                    break;
+                }
                 WireFrame::Message { channel, number, bytes } => {
                     // SAFETY: the message is all there.
                     let from = unsafe { self.input.add(payload as usize) };
@@ -507,6 +520,19 @@ impl Wire {
         Ok(received)
     }
 
+    /// After receiving: while much of a message is missing the daemon is woken when it is there, and not for every packet, as each
+    /// wake-up takes the core from a rank that computes. Ranks look without being woken, and may go on with what the daemon had begun.
+    fn settle_low_water(&self, socket: &OwnedFd, missing: u32) {
+        let is_daemon = self.holder == holder(None);
+        let wanted = if is_daemon && missing >= LOW_WATER_MIN { missing } else { 0 };
+        let low_water = &self.words().watch.low_water;
+        if low_water.load(Ordering::Relaxed) != wanted {
+            low_water.store(wanted, Ordering::Relaxed);
+            // If that can't be, the daemon is woken more often, or too late for what its ranks wait for: it looks after a while.
+            let _ = set_receive_low_water(socket.as_fd(), wanted.max(1));
+        }
+    }
+
     fn words(&self) -> &WireWords {
         // SAFETY: checked when the wire was opened, and mapped as long as `job` lives; `WireWords` consists of atomics.
         unsafe { self.words.as_ref() }
@@ -531,6 +557,8 @@ pub struct Received {
     pub has_credit: bool,
     /// Somebody else was at it.
     pub is_busy: bool,
+    /// Bytes that are missing of a message of which a part has come.
+    pub missing: u32,
     /// The buffer was full: there may be more.
     pub is_full: bool,
     /// The other side has ended a channel, or the connection is lost: the daemon has something to do.

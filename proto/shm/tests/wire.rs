@@ -2,11 +2,14 @@
 #![cfg(not(loom))]
 
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use proptest::prelude::*;
-use ropeway_proto::limits::WIRE_BYTES_MAX;
+use ropeway_proto::limits::{WIRE_BYTES_MAX, WIRE_EAGER_BYTES_MAX};
 use ropeway_proto::{End, Layout, NodeId, Status, WireFrame};
 use ropeway_shm::eager::{CELLS, EagerMemory, EagerReceiver, EagerSender, Progress};
 use ropeway_shm::{
@@ -15,9 +18,10 @@ use ropeway_shm::{
 
 const ARENA_BYTES: u64 = 2 << 20;
 const CHANNEL_BYTES: u64 = 256 << 10;
-/// Empty, beside a cell's word, in a cell or the receiver's buffer, and the largest.
-const SIZES: [u64; 6] = [0, 8, 56, 57, 4096, WIRE_BYTES_MAX];
-const LARGEST: usize = SIZES.len() - 1;
+/// Empty, beside a cell's word, in a cell or the receiver's buffer, the largest of those, and what leaves only when its receive has started.
+const SIZES: [u64; 7] = [0, 8, 56, 57, 4096, WIRE_EAGER_BYTES_MAX, WIRE_BYTES_MAX];
+const LARGEST: usize = 5;
+const RENDEZVOUS: usize = 6;
 
 /// One node: a rank, a wire, and channels of the sizes above.
 struct Side {
@@ -38,6 +42,10 @@ impl Side {
 
     /// With buffers of this kind, of which it is said where they begin and how many bytes they have.
     fn laid_out(end: End, socket: UnixStream, sizes: &[u64], layout: impl Fn(u64, u64) -> Layout) -> Self {
+        Self::with_socket(end, socket.into(), sizes, layout)
+    }
+
+    fn with_socket(end: End, socket: OwnedFd, sizes: &[u64], layout: impl Fn(u64, u64) -> Layout) -> Self {
         let geometry = JobGeometry { local_ranks: 1, arena_bytes_max: ARENA_BYTES };
         let job = Arc::new(JobSegment::create(geometry).unwrap());
         job.reserve_slots(0, 64).unwrap();
@@ -46,7 +54,7 @@ impl Side {
         let block = job.channels().start;
         let wire = Arc::new(Wire::open(&job, block, None).unwrap());
         wire.write();
-        wire.set_socket(socket.into());
+        wire.set_socket(socket);
         let channel = |(index, bytes): (usize, u64)| {
             let layout = layout(job.arena(0).start + index as u64 * WIRE_BYTES_MAX, bytes);
             let own = EndOfChannel { local_rank: 0, slot: index as u32, layout };
@@ -94,7 +102,7 @@ fn pair() -> (Side, Side) {
 fn messages_arrive_whether_they_are_awaited_or_not() {
     for is_awaited in [true, false] {
         let (mut near, mut far) = pair();
-        for (index, bytes) in SIZES.into_iter().enumerate() {
+        for (index, bytes) in SIZES[..=LARGEST].iter().enumerate() {
             let (mut sender, mut receiver) = (near.channels[index].channel().sender(0), EagerReceiver::default());
             for byte in 0..20 {
                 let mut progress = Progress::Pending;
@@ -149,6 +157,102 @@ fn what_has_no_credit_waits_and_is_known_to_starve() {
     assert_eq!(sender.poll(channel), Progress::Done);
     far.wire.receive(&mut far.known);
     assert_eq!(receiver.poll(taking), Progress::Done);
+}
+
+#[test]
+fn what_is_largest_leaves_when_its_receive_has_started() {
+    let (mut near, mut far) = pair();
+    let mut sender = near.channels[RENDEZVOUS].channel().sender(0);
+    let mut receiver = EagerReceiver::default();
+    let frames_sent = |side: &Side| side.wire.traffic()[0].frames;
+    for byte in 0..20 {
+        let (sends_first, sent) = (byte % 2 == 0, frames_sent(&near));
+        near.fill(RENDEZVOUS, byte);
+        if sends_first {
+            assert_eq!(sender.start(&near.channels[RENDEZVOUS]), Progress::Pending);
+            near.send();
+            assert!(near.wire.is_starving());
+            assert_eq!(frames_sent(&near), sent);
+        }
+        assert_eq!(receiver.start(&far.channels[RENDEZVOUS]), Progress::Pending);
+        assert!(far.channels[RENDEZVOUS].note_started());
+        far.send();
+        near.receive();
+        assert!(!near.wire.is_starving());
+        if !sends_first {
+            assert_eq!(sender.start(&near.channels[RENDEZVOUS]), Progress::Pending);
+        }
+        near.send();
+        assert_eq!(sender.poll(&near.channels[RENDEZVOUS]), Progress::Done);
+        far.receive();
+        assert_eq!(receiver.poll(&far.channels[RENDEZVOUS]), Progress::Done);
+        assert!(far.has(RENDEZVOUS, byte), "message {byte}");
+        assert!(!far.channels[RENDEZVOUS].note_taken(), "it says all when it starts");
+    }
+    assert_eq!(frames_sent(&near), 20);
+    assert_eq!(frames_sent(&far), 20);
+}
+
+#[test]
+fn who_gives_up_a_receive_that_was_announced_gets_the_message_with_the_next() {
+    let (mut near, mut far) = pair();
+    let mut sender = near.channels[RENDEZVOUS].channel().sender(0);
+    let mut receiver = EagerReceiver::default();
+    let announce = |far: &mut Side| {
+        far.channels[RENDEZVOUS].note_started();
+        far.send();
+        far.wire.traffic()[0].frames
+    };
+    near.fill(RENDEZVOUS, 5);
+    for _ in 0..3 {
+        assert_eq!(receiver.start(&far.channels[RENDEZVOUS]), Progress::Pending);
+        assert_eq!(announce(&mut far), 1, "once for each message");
+        assert!(receiver.cancel(&far.channels[RENDEZVOUS]));
+        assert_eq!(announce(&mut far), 1);
+    }
+    near.receive();
+    sender.start(&near.channels[RENDEZVOUS]);
+    near.send();
+    far.receive();
+    assert!(!far.has(RENDEZVOUS, 5), "its buffer is the program's");
+    assert_eq!(receiver.start(&far.channels[RENDEZVOUS]), Progress::Done);
+    assert!(far.has(RENDEZVOUS, 5));
+}
+
+/// Ranks look without being woken. What the daemon waits for is no longer what is missing when they have received.
+#[test]
+fn the_daemon_is_woken_when_much_of_a_message_is_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut feed = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    feed.set_nodelay(true).unwrap();
+    let socket = listener.accept().unwrap().0;
+    let looks = socket.try_clone().unwrap();
+    let is_readable = |within_ms: u16| {
+        let mut looked = [PollFd::new(looks.as_fd(), PollFlags::POLLIN)];
+        poll(&mut looked, PollTimeout::from(within_ms)).unwrap() > 0
+    };
+    let mut far = Side::with_socket(End::Recv, socket.into(), &SIZES, Layout::contiguous);
+    let rank = Arc::new(Wire::open(&far.job, far.wire.block(), Some(0)).unwrap());
+    rank.set_socket(looks.try_clone().unwrap().into());
+    let message = |number| {
+        let header = WireFrame::Message { channel: LARGEST as u16, number, bytes: SIZES[LARGEST] as u32 }.encode();
+        [&header[..], &vec![number as u8; SIZES[LARGEST] as usize]].concat()
+    };
+    let [first, second] = [0, 1].map(message);
+    let mut is_woken_by = |part: &[u8]| {
+        feed.write_all(part).unwrap();
+        is_readable(50)
+    };
+    assert!(is_woken_by(&first[..100]));
+    far.receive();
+    assert!(!is_woken_by(&first[100..1000]));
+    assert!(is_woken_by(&first[1000..]));
+    far.receive();
+    assert!(is_woken_by(&second[..100]));
+    far.receive();
+    assert!(!is_woken_by(&second[100..1000]));
+    while rank.receive(&mut KnownChannels::new(Arc::clone(&rank))).missing as usize != second.len() - 1000 {}
+    assert!(is_woken_by(&second[1000..1001]));
 }
 
 #[test]
@@ -284,10 +388,11 @@ fn a_full_connection_is_news_once_and_goes_on_when_it_has_room() {
 fn what_leaves_in_pieces_arrives_whole() {
     const CHANNELS: usize = 24;
     let message = |index: usize, bytes: u64| (0..bytes).map(|at| (at % 251) as u8 ^ index as u8).collect::<Vec<_>>();
-    for piece in [1, 15, 16, 17, 1000, WIRE_BYTES_MAX as usize, WIRE_BYTES_MAX as usize + 15, 100_000] {
+    const LARGE: usize = WIRE_EAGER_BYTES_MAX as usize;
+    for piece in [1, 15, 16, 17, 1000, LARGE, LARGE + 15, 100_000] {
         let (mut tap, socket) = UnixStream::pair().unwrap();
         tap.set_nonblocking(true).unwrap();
-        let sizes = [WIRE_BYTES_MAX, 16 << 10, 8, 3000].repeat(CHANNELS / 4);
+        let sizes = [WIRE_EAGER_BYTES_MAX, 16 << 10, 8, 3000].repeat(CHANNELS / 4);
         let mut near = Side::with(End::Send, socket, &sizes);
         let mut senders: Vec<_> = near.channels.iter().map(|channel| channel.channel().sender(0)).collect();
         for (index, sender) in senders.iter_mut().enumerate() {
@@ -420,7 +525,7 @@ fn channels_share_a_wire_that_is_too_slow() {
 fn frames() -> impl Strategy<Value = WireFrame> {
     let channel = 0u16..10;
     prop_oneof![
-        (channel.clone(), 0u32..6, prop_oneof![Just(0u32), Just(8), Just(57), Just(8192)])
+        (channel.clone(), 0u32..6, prop_oneof![Just(0u32), Just(8), Just(57), Just(8192), Just(WIRE_BYTES_MAX as u32)])
             .prop_map(|(channel, number, bytes)| WireFrame::Message { channel, number, bytes }),
         (channel.clone(), 0u32..9).prop_map(|(channel, count)| WireFrame::Taken { channel, count }),
         channel.prop_map(|channel| WireFrame::End { channel, why: Status::RankFailed }),
@@ -433,6 +538,8 @@ proptest! {
     #[test]
     fn a_liar_breaks_the_wire_and_nothing_else(frames in proptest::collection::vec(frames(), 1..20), end in any::<bool>()) {
         let (mut liar, socket) = UnixStream::pair().unwrap();
+        // Nobody reads from a broken wire.
+        liar.set_nonblocking(true).unwrap();
         let mut side = Side::new(if end { End::Send } else { End::Recv }, socket);
         for frame in frames {
             let mut bytes = frame.encode().to_vec();

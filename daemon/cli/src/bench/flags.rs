@@ -78,7 +78,7 @@ pub(crate) struct Flags {
     /// Bits a second from and to each node, for example 1gbit, with --netns.
     #[arg(long, value_name = "RATE")]
     pub(super) rate: Option<Rate>,
-    /// Measure in turns also beside links of the node's daemon: one over which 64 KiB messages stream to another node without a
+    /// Measure in turns also beside links of the node's daemon: one over which 128 KiB messages stream to another node without a
     /// pause, and so many to nodes that are silent. Says how many times as long that takes (slowdown), and the same of the floor.
     /// All nodes are on this machine, and share its cores.
     #[arg(long, value_name = "IDLE", conflicts_with_all = ["nodes", "netns", "attach"], value_parser = clap::value_parser!(u32).range(0..=IDLE_LINKS_MAX))]

@@ -1,7 +1,7 @@
 //! Links of the measured node's daemon, for `latency --beside-links`: one that streams, and others to nodes that are silent.
 //!
 //! ```text
-//!   ranks that measure ── daemon ══ windows of 64 KiB messages ══► daemon     a job of two nodes, whose ranks are threads of the tool
+//!   ranks that measure ── daemon ══ windows of 128 KiB messages ═► daemon     a job of two nodes, whose ranks are threads of the tool
 //!                            ├───── daemon                                    a job of two nodes each, that nobody attaches to
 //!                            └───── daemon …
 //! ```
@@ -131,5 +131,6 @@ fn receive(session: &Session, tell: Sender<()>) -> Result<(), Error> {
 }
 
 const STREAM: i32 = 1;
-const BYTES: usize = 64 << 10;
+/// More than a wire takes, so that the daemons are busy with it.
+const BYTES: usize = 128 << 10;
 const WINDOW: usize = 16;
