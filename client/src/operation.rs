@@ -240,7 +240,7 @@ impl Operation {
         if !is_over {
             return None;
         }
-        self.let_go();
+        self.let_go_short();
         self.arrived
     }
 

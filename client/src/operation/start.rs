@@ -258,6 +258,12 @@ impl Operation {
         if self.is_left {
             self.take_receive();
         }
+        self.let_go_short();
+    }
+
+    /// The same of a short operation, which is never left to the daemon.
+    #[inline]
+    pub(super) fn let_go_short(&mut self) {
         self.memory.reclaim();
         self.run = Run::Inactive;
     }

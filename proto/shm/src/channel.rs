@@ -92,7 +92,6 @@ const WORD_BYTES: u64 = 8;
 const PUT_BYTES_MAX: u64 = 2 << 10;
 /// Payload that lies in the same cache line as the cell's word.
 pub(crate) const INLINE_BYTES: u64 = 64 - WORD_BYTES;
-const _: () = assert!(CELLS.is_power_of_two());
 
 /// Sizes that decide how a channel's messages travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,7 +268,7 @@ impl Channel {
             words,
             wired,
             cells,
-            last_cell: self.cells() - 1,
+            stride_bytes: if self.cells() > 1 { self.cell_bytes } else { 0 },
             slots: [slot(&self.send)?, slot(&self.recv)?],
             flat: flat(&self.send).zip(flat(&self.recv)),
             channel: *self,
@@ -318,8 +317,8 @@ pub struct OpenChannel {
     wired: Option<(NonNull<WiredWords>, NonNull<WireWords>)>,
     /// The cells, of `channel.cell_bytes` each, in `job`.
     cells: NonNull<u8>,
-    /// Index of the last one; there are a power of two.
-    last_cell: u32,
+    /// From one to the next: none if there is only one, which all messages use.
+    stride_bytes: u64,
     /// The request slots of both ends, in `job`.
     slots: [NonNull<RequestSlot>; 2],
     /// The buffers of both ends, `channel.bytes` each, in `job`, if neither is strided.
@@ -395,8 +394,8 @@ impl OpenChannel {
 
     #[inline]
     fn cell_at(&self, number: u32) -> NonNull<u8> {
-        // SAFETY: the index is at most that of the last cell.
-        unsafe { self.cells.add(((number & self.last_cell) as u64 * self.channel.cell_bytes) as usize) }
+        // SAFETY: there are `CELLS` cells, or one and no stride.
+        unsafe { self.cells.add(((number % CELLS) as u64 * self.stride_bytes) as usize) }
     }
 
     #[inline]
