@@ -405,18 +405,24 @@ const NO_PANIC: &str = "nothing panics under this lock";
 mod tests {
     use super::*;
     use crate::watch::tests::wires;
-    use ropeway_shm::JobGeometry;
+    use ropeway_shm::{ControlSegment, JobGeometry};
 
-    #[test]
-    fn few_starts_send_before_a_daemon_that_sleeps_is_woken() {
+    /// A wire as its daemon has it, and a rank's wires, among them this one.
+    fn wire_of_a_rank() -> (ropeway_shm::Wire, Arc<ControlSegment>, Arc<Wires>, Arc<Wire>) {
         let geometry = JobGeometry { local_ranks: 1, arena_bytes_max: 1 << 20 };
         let job = Arc::new(JobSegment::create(geometry).unwrap());
         let block = job.arena(0).start;
         let daemon = ropeway_shm::Wire::open(&job, block, None).unwrap();
         daemon.write();
-        daemon.set_guarded(true);
         let (control, wires) = wires(&job);
         let wire = wires.find(1, block).unwrap();
+        (daemon, control, wires, wire)
+    }
+
+    #[test]
+    fn few_starts_send_before_a_daemon_that_sleeps_is_woken() {
+        let (daemon, control, wires, wire) = wire_of_a_rank();
+        daemon.set_guarded(true);
         let tells = |bytes, sender| {
             let command = wires.begin(&wire, bytes, sender);
             daemon.hear();
@@ -437,13 +443,7 @@ mod tests {
 
     #[test]
     fn what_is_left_to_the_daemon_is_so_while_nobody_waits_for_the_wire() {
-        let geometry = JobGeometry { local_ranks: 1, arena_bytes_max: 1 << 20 };
-        let job = Arc::new(JobSegment::create(geometry).unwrap());
-        let block = job.arena(0).start;
-        let daemon = ropeway_shm::Wire::open(&job, block, None).unwrap();
-        daemon.write();
-        let (_, wires) = wires(&job);
-        let wire = wires.find(1, block).unwrap();
+        let (daemon, _, wires, wire) = wire_of_a_rank();
         assert!(!wires.take_back(Reach::All));
         [(); 2].iter().for_each(|()| assert_eq!(wires.leave_receive(&wire), Command::Tend { node: 1 }));
         assert!(wires.take_back(Reach::Nowhere) && daemon.has_sleepers());

@@ -1,8 +1,8 @@
 //! The wires of a job on this node: the daemon's part in them.
 //!
 //! Ranks that wait work their wires themselves (`ropeway_shm::Wire`). The daemon sends for ranks that compute, receives for
-//! ranks that sleep or have left a large receive to it, says the last word about channels whose end is gone, and now and then looks for what a rank has left
-//! lying that was expected to wait and does not.
+//! ranks that sleep or have left a large receive to it, says the last word about channels whose end is gone, and now and then looks
+//! for what a rank has left lying that was expected to wait and does not.
 
 use std::io;
 use std::net::Shutdown;

@@ -528,7 +528,7 @@ impl Wire {
         let low_water = &self.words().watch.low_water;
         if low_water.load(Ordering::Relaxed) != wanted {
             low_water.store(wanted, Ordering::Relaxed);
-            // If that can't be, the daemon is woken more often, or too late for what its ranks wait for: it looks after a while.
+            // A connection that is there takes any; that one is lost is found by who receives.
             let _ = set_receive_low_water(socket.as_fd(), wanted.max(1));
         }
     }
