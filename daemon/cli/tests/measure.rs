@@ -295,8 +295,11 @@ fn persistence_is_a_share() {
 #[test]
 fn cpu_time_is_that_of_ranks_and_of_daemons() {
     let expected = ["client_s_per_gib", "daemon_s_per_gib", "client_s_per_gib", "daemon_s_per_gib"];
-    measures(&["cpu", "--sizes", "64K", "--iters", "3"], &expected.map(|metric| (metric, "s/GiB")), |record| {
-        assert!(record["min"].as_f64().unwrap() > 0.0);
+    let expected = expected.map(|metric| (metric, "s/GiB"));
+    measures(&["cpu", "--sizes", "1M", "--iters", "3"], &expected, |record| {
+        // Within a node ranks may have copied all of it themselves.
+        let may_be_none = record["metric"] == "daemon_s_per_gib" && record["nodes"] == 1;
+        assert!(record["min"].as_f64().unwrap() > 0.0 || may_be_none, "{record}");
     });
 }
 
