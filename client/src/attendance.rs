@@ -8,7 +8,7 @@ use ropeway_shm::{Arrival, JobSegment, Meeting};
 use crate::collective::Function;
 use crate::direct::Started;
 use crate::neighbourhood::Neighbourhood;
-use crate::presence::{Favor, Habit, Presence};
+use crate::presence::{Favor, Habit, Moment, Presence};
 
 /// A member of a collective.
 pub(crate) struct Member {
@@ -58,7 +58,7 @@ impl Attendance {
             Arrival::Passed => return Ok(Started::NeedsCopy),
             Arrival::Pending | Arrival::HasWork => {}
         }
-        let is_prompt = !self.meeting.has_much_work() || self.habit.begin(presence, favor);
+        let is_prompt = !self.meeting.has_much_work() || self.habit.begin(presence, favor, &Moment::default());
         let is_left = arrival == Arrival::HasWork && !is_prompt && !self.meeting.is_watched();
         Ok(if is_left && self.asks_daemon(presence, favor) { Started::NeedsCopy } else { Started::Pending })
     }
@@ -69,8 +69,8 @@ impl Attendance {
     }
 
     /// The daemon was told of the start.
-    pub(crate) fn told(&mut self) {
-        self.habit.told();
+    pub(crate) fn told(&mut self, moment: &Moment) {
+        self.habit.told(moment);
     }
 
     /// Whether [`poll`](Self::poll) would get further.

@@ -1,14 +1,13 @@
 //! A request's end of a direct channel: messages without the daemon, between two ranks of one node or over a wire.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ropeway_proto::{End, Status};
 use ropeway_shm::eager::{EagerMemory, EagerReceiver, EagerSender, Progress};
 use ropeway_shm::transfer::{Transfer, TransferMemory};
 use ropeway_shm::{Channel, JobSegment, OpenChannel, WiredEnd};
 
-use crate::presence::{Favor, Habit, Presence, Sender, now_ns};
+use crate::presence::{Favor, Habit, Moment, Presence, Sender, now_ns};
 
 /// One end, and where it stands.
 pub(crate) struct DirectEnd {
@@ -26,6 +25,7 @@ enum Way {
     OfferedSend(EagerSender),
     OfferedRecv(EagerReceiver),
     Large(Transfer),
+    OfferedLarge(Transfer),
 }
 
 impl Way {
@@ -36,6 +36,12 @@ impl Way {
             Self::OfferedSend(sender) => sender.meet(memory) == Progress::Done,
             Self::OfferedRecv(receiver) => receiver.meet(memory) == Progress::Done,
             Self::Large(transfer) => has_ended(transfer, memory, end, pieces),
+            Self::OfferedLarge(transfer) => {
+                if pieces > 0 {
+                    meet(transfer, memory, end);
+                }
+                has_ended(transfer, memory, end, pieces)
+            }
             Self::Send(_) | Self::Recv(_) => false,
         }
     }
@@ -74,8 +80,8 @@ impl DirectEnd {
         }
     }
 
-    /// Its starts copy nothing, as those of its other end: whoever waits first does. Whoever starts it calls [`call_peer`](Self::call_peer)
-    /// behind a fence. Messages that fit beside a word are sent with it all the same, and large ones wait anyway.
+    /// Its starts do no work, as those of its other end: whoever waits first does. Whoever starts it calls [`call_peer`](Self::call_peer)
+    /// behind a fence. Messages that fit beside a word are sent with it all the same.
     pub(crate) fn offer(&mut self) {
         if self.wired().is_some() || !self.memory.is_placed() {
             return;
@@ -83,16 +89,33 @@ impl DirectEnd {
         self.way = match self.way {
             Way::Send(sender) => Way::OfferedSend(sender.parking()),
             Way::Recv(receiver) => Way::OfferedRecv(receiver),
+            Way::Large(transfer) => Way::OfferedLarge(transfer),
             _ => return,
         };
     }
 
-    /// Wakes the other end if it sleeps and this one has been offered to it.
+    /// Whether a start only offers the message.
+    pub(crate) fn is_offered(&self) -> bool {
+        matches!(self.way, Way::OfferedSend(_) | Way::OfferedRecv(_) | Way::OfferedLarge(_))
+    }
+
+    /// Wakes the other end if it sleeps and this one has been offered to it. Whether the daemon is to be asked to move the message.
     #[inline]
-    pub(crate) fn call_peer(&self) {
-        if let Way::OfferedSend(_) | Way::OfferedRecv(_) = self.way {
-            self.memory.wake_end_behind_fence(self.end.peer());
+    pub(crate) fn call_peer(&self, presence: &Presence, favor: Favor) -> bool {
+        match self.way {
+            Way::OfferedSend(_) | Way::OfferedRecv(_) => {}
+            Way::OfferedLarge(transfer) => {
+                let memory = &self.memory;
+                memory.wake_end_behind_fence(self.end.peer());
+                return !self.habit.is_prompt(favor)
+                    && transfer.is_met(TransferMemory::words(memory), self.end)
+                    && self.needs_daemon(presence, favor)
+                    && transfer.meet(memory);
+            }
+            _ => return false,
         }
+        self.memory.wake_end_behind_fence(self.end.peer());
+        false
     }
 
     /// Bytes of its messages.
@@ -116,19 +139,35 @@ impl DirectEnd {
     }
 
     /// Starts the next message. `Err` says why there will never be one.
-    pub(crate) fn start(&mut self, presence: &Presence, favor: Favor) -> Result<Started, Status> {
-        if let Way::Send(_) | Way::Recv(_) = self.way {
-            return self.start_small();
+    pub(crate) fn start(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> Result<Started, Status> {
+        match self.way {
+            Way::Send(_) | Way::Recv(_) => self.start_small(),
+            Way::Large(transfer) => self.start_large(transfer, presence, favor, moment),
+            _ => self.start_offered(presence, favor, moment),
         }
-        match self.memory.closed(self.end) {
-            Some(why) if self.end == End::Send => return Err(why),
-            _ => {}
+    }
+
+    /// The same of what is only offered.
+    #[inline]
+    pub(crate) fn start_offered(
+        &mut self,
+        presence: &Presence,
+        favor: Favor,
+        moment: &Moment,
+    ) -> Result<Started, Status> {
+        if self.end == End::Send
+            && let Some(why) = self.memory.closed(End::Send)
+        {
+            return Err(why);
         }
-        let words = EagerMemory::words(&self.memory);
         match &self.way {
-            Way::OfferedSend(sender) => sender.offer(words),
-            Way::OfferedRecv(receiver) => receiver.offer(words),
-            _ => return Ok(self.start_large(presence, favor)),
+            Way::OfferedSend(sender) => sender.offer(EagerMemory::words(&self.memory)),
+            Way::OfferedRecv(receiver) => receiver.offer(EagerMemory::words(&self.memory)),
+            Way::OfferedLarge(transfer) => {
+                let until = self.habit.begin(presence, favor, moment).then(|| self.habit.started_ns() + COURTESY_NS);
+                transfer.offer(TransferMemory::words(&self.memory), self.end, until);
+            }
+            _ => {}
         }
         Ok(Started::Pending)
     }
@@ -145,7 +184,7 @@ impl DirectEnd {
             },
             // It may still take what was sent before its sender ended; `poll` sees to that.
             Way::Recv(receiver) => receiver.start(memory),
-            Way::OfferedSend(_) | Way::OfferedRecv(_) | Way::Large(_) => Progress::Pending,
+            _ => Progress::Pending,
         };
         Ok(if progress == Progress::Done { Started::Done } else { Started::Pending })
     }
@@ -159,7 +198,10 @@ impl DirectEnd {
             Way::Recv(receiver) => receiver.is_due(memory),
             Way::OfferedSend(sender) => sender.has_met(EagerMemory::words(memory)),
             Way::OfferedRecv(receiver) => receiver.has_met(memory),
-            Way::Large(transfer) => transfer.is_over(TransferMemory::words(memory)) || transfer.has_pieces(memory),
+            Way::Large(transfer) => is_due(transfer, memory),
+            Way::OfferedLarge(transfer) => {
+                is_due(transfer, memory) || transfer.is_met(TransferMemory::words(memory), self.end)
+            }
         };
         is_due || self.memory.closed(self.end).is_some()
     }
@@ -171,13 +213,13 @@ impl DirectEnd {
             return Some(Ok(()));
         }
         let why = self.memory.closed(self.end)?;
-        self.give_up(why, pieces)
+        self.give_up(why)
     }
 
     #[cold]
-    fn give_up(&mut self, why: Status, pieces: u32) -> Option<Result<(), Status>> {
-        // What came before the end counts.
-        if self.has_ended(pieces) {
+    fn give_up(&mut self, why: Status) -> Option<Result<(), Status>> {
+        // What came before the end counts, and what both have started.
+        if self.has_ended(u32::MAX) {
             return Some(Ok(()));
         }
         self.cancel();
@@ -201,12 +243,25 @@ impl DirectEnd {
             Way::Send(sender) | Way::OfferedSend(sender) => sender.cancel(EagerMemory::words(memory)),
             Way::Recv(receiver) | Way::OfferedRecv(receiver) => receiver.cancel(memory),
             Way::Large(transfer) => transfer.cancel(TransferMemory::words(memory), self.end),
+            Way::OfferedLarge(transfer) => transfer.take_back(TransferMemory::words(memory), self.end),
+        }
+    }
+
+    /// The request is given up: what both ends have started travels on, a message that is alone is taken back.
+    pub(crate) fn leave(&mut self) {
+        if let Way::OfferedLarge(transfer) = self.way
+            && transfer.is_met(TransferMemory::words(&self.memory), self.end)
+        {
+            transfer.meet(&self.memory);
+        }
+        if !self.has_ended(0) {
+            self.cancel();
         }
     }
 
     /// The program begins to wait for it.
     pub(crate) fn begin_wait(&self, presence: &Presence) {
-        if let Way::Large(_) = self.way {
+        if let Way::Large(_) | Way::OfferedLarge(_) = self.way {
             self.habit.begin_wait(presence);
             TransferMemory::words(&self.memory).watch(self.end);
         }
@@ -214,29 +269,41 @@ impl DirectEnd {
 
     /// The program waits no more.
     pub(crate) fn end_wait(&self, presence: &Presence) {
-        if let Way::Large(_) = self.way {
+        if let Way::Large(_) | Way::OfferedLarge(_) = self.way {
             self.habit.end_wait(presence);
             TransferMemory::words(&self.memory).look_away(self.end);
         }
     }
 
     #[inline(never)]
-    fn start_large(&mut self, presence: &Presence, favor: Favor) -> Started {
-        let Way::Large(transfer) = &mut self.way else { return Started::Pending };
-        let is_prompt = self.habit.begin(presence, favor);
-        let until = is_prompt.then(|| self.habit.started_ns() + COURTESY.as_nanos() as u64);
-        let is_second = transfer.start(&self.memory, self.end, until);
-        if !is_second || is_prompt {
-            return Started::Pending;
+    fn start_large(
+        &mut self,
+        transfer: Transfer,
+        presence: &Presence,
+        favor: Favor,
+        moment: &Moment,
+    ) -> Result<Started, Status> {
+        if self.end == End::Send
+            && let Some(why) = self.memory.closed(End::Send)
+        {
+            return Err(why);
         }
+        let is_prompt = self.habit.begin(presence, favor, moment);
+        let until = is_prompt.then(|| self.habit.started_ns() + COURTESY_NS);
+        let moves = transfer.start(&self.memory, self.end, until);
+        let needs_copy = moves && !is_prompt && self.needs_daemon(presence, favor);
+        Ok(if needs_copy { Started::NeedsCopy } else { Started::Pending })
+    }
+
+    /// Whether the daemon is to copy a message that moves, for a program that computes.
+    fn needs_daemon(&self, presence: &Presence, favor: Favor) -> bool {
         let is_watched = favor == Favor::Learnt && TransferMemory::words(&self.memory).is_watching(self.end.peer());
-        let needs_copy = !is_watched && self.habit.asks_daemon(presence, favor, self.memory.has_free_core());
-        if needs_copy { Started::NeedsCopy } else { Started::Pending }
+        !is_watched && self.habit.asks_daemon(presence, favor, self.memory.has_free_core())
     }
 
     /// After a start that leaves something on a wire: who is to send that.
-    pub(crate) fn begin_on_wire(&mut self, presence: &Presence, favor: Favor) -> Sender {
-        self.habit.begin_on_wire(presence, favor)
+    pub(crate) fn begin_on_wire(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> Sender {
+        self.habit.begin_on_wire(presence, favor, moment)
     }
 
     /// After the start of a receive over a wire: whether its sender has to be told.
@@ -245,8 +312,8 @@ impl DirectEnd {
     }
 
     /// The daemon was told of the start.
-    pub(crate) fn told(&mut self) {
-        self.habit.told();
+    pub(crate) fn told(&mut self, moment: &Moment) {
+        self.habit.told(moment);
     }
 
     /// After a message was taken: whether its sender is to get credit.
@@ -264,7 +331,20 @@ impl DirectEnd {
 
 /// For how long the first piece is left to the end that comes last and waits: more than a start takes and the way to the wait. What one
 /// end alone touches stays in its core's cache; what a receiver has fetched from there, the sender has to get back before it writes again.
-const COURTESY: Duration = Duration::from_micros(1);
+const COURTESY_NS: u64 = 1000;
+
+fn is_due(transfer: &Transfer, memory: &OpenChannel) -> bool {
+    transfer.is_over(TransferMemory::words(memory)) || transfer.has_pieces(memory)
+}
+
+/// Has the message move if both ends have come, unless it is left to its sender.
+fn meet(transfer: &Transfer, memory: &OpenChannel, end: End) {
+    let words = TransferMemory::words(memory);
+    let is_left = |until| now_ns() < until;
+    if transfer.is_met(words, end) && (end == End::Send || !transfer.is_left_to_sender(words).is_some_and(is_left)) {
+        transfer.meet(memory);
+    }
+}
 
 fn has_ended(transfer: &mut Transfer, memory: &OpenChannel, end: End, pieces: u32) -> bool {
     let is_left = |until| now_ns() < until;

@@ -8,6 +8,7 @@ use std::task::Waker;
 use crate::attachment::Attachment;
 use crate::memory::SharedMemory;
 use crate::operation::Operation;
+use crate::presence::Moment;
 use crate::request::Persistent;
 use crate::set::{ActiveSet, start_idle};
 use crate::{Error, Favor, WaitMode};
@@ -114,8 +115,21 @@ impl Exchange {
         }
         // SYNC slot-waiter: all offers before all waiters.
         fence(Ordering::SeqCst);
-        self.requests.iter().for_each(|request| request.operation().call_peer());
+        self.call_peers();
         Ok(ActiveExchange { exchange: self })
+    }
+
+    /// Those that sleep are woken, and what nobody else would move is left to the daemon.
+    fn call_peers(&mut self) {
+        let mut is_told = false;
+        for entry in self.requests.iter().filter_map(|request| request.operation().call_peer()) {
+            // Without a daemon nothing will come of it, and waiting will tell.
+            is_told |= self.attachment.stage(&[entry]).is_ok();
+        }
+        if is_told && self.attachment.publish(&[]).is_ok() {
+            let moment = Moment::default();
+            self.requests.iter_mut().for_each(|request| request.operation_mut().told(&moment));
+        }
     }
 
     pub(crate) fn active(&mut self) -> Option<ActiveExchange<'_>> {

@@ -15,6 +15,7 @@ use ropeway_shm::ArenaSlot;
 
 use crate::attachment::Attachment;
 use crate::attendance::{Attendance, Member};
+use crate::commands::Entry;
 use crate::communicator::Membership;
 use crate::direct::DirectEnd;
 use crate::log::{self, Begun};
@@ -61,6 +62,8 @@ pub(crate) struct Operation {
     is_part: bool,
     /// It is started with others, and its starts copy nothing.
     is_offered: bool,
+    /// So it is, on its channel, and nobody wants to know when.
+    is_unattended: bool,
     /// Over which it goes to another node.
     wire: Option<Arc<Wire>>,
     /// The daemon receives it while the program computes.
@@ -119,6 +122,7 @@ impl Operation {
             crossed: None,
             is_part: false,
             is_offered: false,
+            is_unattended: false,
             wire: None,
             is_left: false,
             arrived: None,
@@ -155,9 +159,10 @@ impl Operation {
         self.is_offered = true;
     }
 
-    /// Wakes the other end if it waits for this start, which is behind a fence.
-    pub(crate) fn call_peer(&self) {
-        self.direct.iter().for_each(DirectEnd::call_peer);
+    /// Wakes the other end if it waits for this start, which is behind a fence. If the daemon is to move the message, the entry.
+    pub(crate) fn call_peer(&self) -> Option<Entry> {
+        let needs_copy = self.direct.as_ref()?.call_peer(self.attachment.presence(), self.favor);
+        needs_copy.then(|| Command::Move { slot: self.slot }.encode())
     }
 
     /// Its own memory, from now on.
@@ -510,7 +515,7 @@ impl Operation {
     /// Gives the registration up. Slot and buffer are free for others when the daemon has let go of them.
     pub(crate) fn free(&mut self) {
         if self.run == Run::Direct {
-            self.take_back();
+            self.direct.iter_mut().for_each(DirectEnd::leave);
         }
         if self.member.as_ref().is_some_and(|member| member.function.is_some())
             && let Ok(combiner) = self.attachment.combiner()

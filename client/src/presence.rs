@@ -7,6 +7,7 @@
 //! is. So where ranks compute on all cores it is left to whoever comes to wait first; the daemon is asked if a core is free, because
 //! there are fewer ranks than cores or because the program sleeps instead of computing.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -48,6 +49,23 @@ pub(crate) enum Sender {
     },
     /// The daemon, as the program wishes.
     Daemon,
+}
+
+/// When something is started, or what was started has left. The clock is read if somebody wants to know, and once for all that is started
+/// together.
+#[derive(Default)]
+pub(crate) struct Moment {
+    /// Zero until it was read.
+    ns: Cell<u64>,
+}
+
+impl Moment {
+    fn ns(&self) -> u64 {
+        if self.ns.get() == 0 {
+            self.ns.set(now_ns());
+        }
+        self.ns.get()
+    }
 }
 
 /// When the program came to wait, for whatever it was, after it had started something.
@@ -137,9 +155,14 @@ impl Presence {
 
 impl Habit {
     /// The request is started. Says whether the program is likely to come to wait at once.
-    pub(crate) fn begin(&mut self, presence: &Presence, favor: Favor) -> bool {
-        self.started_ns = now_ns();
+    pub(crate) fn begin(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> bool {
+        self.started_ns = moment.ns();
         self.turn = presence.begin();
+        self.is_prompt(favor)
+    }
+
+    /// Whether the program is likely to come to wait at once after a start.
+    pub(crate) fn is_prompt(&self, favor: Favor) -> bool {
         match favor {
             Favor::Learnt => self.waits_promptly,
             Favor::Latency => true,
@@ -148,8 +171,8 @@ impl Habit {
     }
 
     /// The request is started, and leaves something on a wire. Says who is to send it.
-    pub(crate) fn begin_on_wire(&mut self, presence: &Presence, favor: Favor) -> Sender {
-        match self.begin(presence, favor) {
+    pub(crate) fn begin_on_wire(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> Sender {
+        match self.begin(presence, favor, moment) {
             true => Sender::Waiter,
             false if favor == Favor::Overlap => Sender::Daemon,
             false => Sender::Anybody { turn: self.turn },
@@ -163,8 +186,8 @@ impl Habit {
     }
 
     /// The daemon was told of the start, and may have taken the core at once: what the program does next counts from here.
-    pub(crate) fn told(&mut self) {
-        self.started_ns = now_ns();
+    pub(crate) fn told(&mut self, moment: &Moment) {
+        self.started_ns = moment.ns();
     }
 
     /// When the request was last started.
@@ -222,11 +245,11 @@ mod tests {
 
     /// What a request has learnt whose program did this between its start and its wait.
     fn waits_promptly_after(habit: &mut Habit, presence: &Presence, act: impl FnOnce()) -> bool {
-        habit.begin(presence, Favor::Learnt);
+        habit.begin(presence, Favor::Learnt, &Moment::default());
         act();
         presence.note();
         habit.learn(presence);
-        habit.begin(presence, Favor::Learnt)
+        habit.begin(presence, Favor::Learnt, &Moment::default())
     }
 
     fn compute() {
@@ -240,7 +263,7 @@ mod tests {
         let mut learns = |act: &dyn Fn()| waits_promptly_after(&mut habit, &presence, act);
         let exchange = |count| {
             for _ in 0..count {
-                Habit::default().begin(&presence, Favor::Learnt);
+                Habit::default().begin(&presence, Favor::Learnt, &Moment::default());
                 presence.note();
                 compute();
             }

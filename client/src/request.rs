@@ -11,6 +11,7 @@ use crate::collective::Function;
 use crate::communicator::Membership;
 use crate::memory::Memory;
 use crate::operation::{Crossed, Operation};
+use crate::presence::Moment;
 use crate::terms::Terms;
 use crate::wait::WaitMode;
 use crate::{Error, Status};
@@ -197,7 +198,7 @@ impl Persistent {
 
     #[inline(never)]
     fn start_elsewhere(&mut self) -> Result<(), Error> {
-        let entry = self.operation.start_elsewhere();
+        let entry = self.operation.start_elsewhere(&Moment::default());
         let is_told = entry.is_some();
         if let Some(entry) = entry
             && let Err(error) = self.operation.attachment().publish(&[entry])
@@ -206,7 +207,7 @@ impl Persistent {
             return Err(error);
         }
         if self.operation.attachment().wires().leave_now() || is_told {
-            self.operation.told();
+            self.operation.told(&Moment::default());
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::commands::Entry;
 use crate::log::Log;
+use crate::presence::Moment;
 use crate::request::Request;
 use crate::wait::{Event, WaitMode};
 use crate::wires::Reach;
@@ -38,8 +39,9 @@ pub(crate) fn start_idle<R: Request>(requests: &mut [R]) -> Result<(), Error> {
 
 fn start_each<R: Request>(requests: &mut [R]) -> Result<(), Error> {
     let mut has_staged = false;
+    let moment = Moment::default();
     for batch in requests.chunks_mut(BATCH) {
-        has_staged |= stage_batch(batch)?;
+        has_staged |= stage_batch(batch, &moment)?;
     }
     let Some(first) = requests.first() else { return Ok(()) };
     let attachment = first.persistent().operation().attachment();
@@ -47,18 +49,19 @@ fn start_each<R: Request>(requests: &mut [R]) -> Result<(), Error> {
         attachment.publish(&[])?;
     }
     if attachment.wires().leave_now() || has_staged {
-        requests.iter_mut().for_each(|request| request.persistent_mut().operation_mut().told());
+        let moment = Moment::default();
+        requests.iter_mut().for_each(|request| request.persistent_mut().operation_mut().told(&moment));
     }
     Ok(())
 }
 
 /// Starts so many requests. Says whether the daemon has to be told of any.
-fn stage_batch<R: Request>(batch: &mut [R]) -> Result<bool, Error> {
+fn stage_batch<R: Request>(batch: &mut [R], moment: &Moment) -> Result<bool, Error> {
     batch[0].persistent().operation().attachment().check()?;
     let mut entries: [Entry; BATCH] = [[0; _]; BATCH];
     let mut count = 0;
     for request in batch.iter_mut() {
-        if let Some(entry) = request.persistent_mut().operation_mut().start() {
+        if let Some(entry) = request.persistent_mut().operation_mut().start(moment) {
             entries[count] = entry;
             count += 1;
         }
@@ -254,4 +257,4 @@ impl<R: Request> fmt::Debug for ActiveSet<'_, R> {
 }
 
 /// Entries that are written at once.
-const BATCH: usize = 32;
+const BATCH: usize = 8;

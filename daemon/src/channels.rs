@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use ropeway_engine::DirectId;
 use ropeway_proto::{ChannelId, End, NodeId, Status};
-use ropeway_shm::eager::{EagerMemory, EagerReceiver, Progress};
-use ropeway_shm::transfer::Transfer;
-use ropeway_shm::{Channel, EndOfChannel, JobSegment, Thresholds, WiredEnd};
+use ropeway_shm::eager::{self, EagerMemory, EagerReceiver, Progress};
+use ropeway_shm::transfer::{Transfer, TransferMemory};
+use ropeway_shm::{Channel, EndOfChannel, JobSegment, OpenChannel, Thresholds, WiredEnd};
 use slab::Slab;
 
 /// All direct channels of a job.
@@ -150,12 +150,7 @@ impl Channels {
         let Some(entry) = self.table.get(id.0 as usize) else { return };
         let Some(open) = entry.channel.on(job) else { return };
         let progress = match end {
-            _ if !entry.channel.is_small() => {
-                if Transfer::default().start(&open, end, None) {
-                    self.wish_move(id);
-                }
-                return;
-            }
+            _ if !entry.channel.is_small() => return self.start_large(id, &open, end),
             End::Send => entry.channel.sender(0).start(&open),
             End::Recv => EagerReceiver::default().start(&open),
         };
@@ -175,6 +170,16 @@ impl Channels {
         if let Some(slot) = job.slot(own.local_rank, own.slot) {
             slot.set_channel_number(u32::from(progress == Progress::Done));
         }
+    }
+
+    /// The other end may have started, or only have offered to, and sleep.
+    fn start_large(&mut self, id: DirectId, open: &OpenChannel, end: End) {
+        let transfer = Transfer::default();
+        if transfer.start(open, end, None) || transfer.meet(open) {
+            self.wish_move(id);
+        }
+        // SYNC slot-waiter: an end that has only offered its message may sleep until the other one has come.
+        TransferMemory::wake(open, end.peer());
     }
 
     /// An end asks for its message to be copied.
@@ -213,6 +218,7 @@ impl Channels {
         request: Option<ChannelId>,
         why: Status,
     ) -> bool {
+        self.take_offers(job, id, end);
         match request {
             Some(request) if !self.is_out_of_use(job, id, end) => {
                 self.wish_move(id);
@@ -223,6 +229,20 @@ impl Channels {
                 self.finish_close(job, (id.0, end), request, why);
                 true
             }
+        }
+    }
+
+    /// What both ends have offered travels on, though one of them is given up before anybody has come to wait.
+    fn take_offers(&mut self, job: &Arc<JobSegment>, id: DirectId, end: End) {
+        let channel = self.table.get(id.0 as usize).map(|entry| &entry.channel);
+        let Some(channel) = channel.filter(|channel| channel.wired().is_none()) else { return };
+        let Some(open) = channel.on(job) else { return };
+        if channel.is_small() {
+            return eager::settle(&open);
+        }
+        let transfer = Transfer::next_of(TransferMemory::words(&open));
+        if transfer.is_met(TransferMemory::words(&open), end) {
+            transfer.meet(&open);
         }
     }
 
@@ -306,8 +326,7 @@ impl Space {
 mod tests {
     use super::*;
     use ropeway_proto::Layout;
-    use ropeway_shm::transfer::TransferMemory;
-    use ropeway_shm::{JobGeometry, OpenChannel};
+    use ropeway_shm::JobGeometry;
 
     const PIECE: u64 = 64 << 10;
     const SLOTS: u32 = 10;

@@ -5,7 +5,7 @@ mod common;
 use std::thread;
 use std::time::Duration;
 
-use common::{Cluster, everywhere, soon};
+use common::{Cluster, everybody, everywhere, soon};
 use ropeway::{Error, NeighborCollective, WaitMode, wait_all};
 use ropeway_daemon::Config;
 
@@ -303,12 +303,40 @@ fn an_exchange_dropped_while_it_runs_frees_its_memory_in_the_end() {
     }
 }
 
+/// Within a node, small messages and large ones.
+#[test]
+fn what_both_have_started_arrives_though_one_drops_it_before_anybody_waits() {
+    everybody((1, 2), |world| {
+        let ring = world.cartesian(&[2], &[true]).unwrap();
+        let rank = ring.rank();
+        for count in [1, 2000, 40_000] {
+            let mut exchange = ring.neighbor_alltoall_init::<u32>(count).unwrap();
+            // Daemons start the first round; the second is the ranks' own.
+            for round in 0..2 {
+                exchange.input_mut().fill(100 * round + rank);
+                exchange.start().unwrap().wait().unwrap();
+            }
+            exchange.input_mut().fill(7 + rank);
+            let _ = exchange.start().unwrap();
+            ring.barrier().unwrap();
+            if rank == 0 {
+                drop(exchange);
+                ring.barrier().unwrap();
+            } else {
+                ring.barrier().unwrap();
+                soon(|| exchange.active().unwrap().wait()).unwrap();
+                assert!(exchange.output().iter().all(|&element| element == 7));
+            }
+        }
+    });
+}
+
 /// One waits while the other computes, or comes only when the first sleeps already.
 #[test]
 fn who_waits_copies_for_a_neighbour_who_computes() {
     everywhere(2, |world| {
         let ring = world.cartesian(&[2], &[true]).unwrap();
-        for count in [1, 300, 2000] {
+        for count in [1, 300, 2000, 40_000] {
             let mut exchange = ring.neighbor_alltoall_init::<u32>(count).unwrap();
             for round in 0..20 {
                 let (rank, waits) = (ring.rank(), round % 2);
@@ -347,14 +375,44 @@ fn an_exchange_allocates_nothing_once_it_is_registered() {
     });
 }
 
-/// The part of this file that runs in a process of its own: a rank that does nothing until it is killed.
+/// The part of this file that runs in a process of its own: a rank that does nothing until it is killed, at first or after it has
+/// started a third round.
 #[test]
 fn rank_role() {
     let Ok(role) = std::env::var("TEST_ROLE") else { return };
-    assert_eq!(role, "silent");
     let world = ropeway::init().unwrap().world();
     println!("ready");
+    if role != "silent" {
+        let ring = world.cartesian(&[2], &[true]).unwrap();
+        let mut exchange = ring.neighbor_alltoall_init::<u32>(role.parse().unwrap()).unwrap();
+        exchange.start().unwrap().wait().unwrap();
+        exchange.start().unwrap().wait().unwrap();
+        exchange.input_mut().fill(7);
+        let _ = exchange.start().unwrap();
+        world.send(&[1u8], 0, 0).unwrap();
+        // Dropping the exchange would be something else.
+        let _ = world.recv(&mut [0u8], world.rank(), 0);
+    }
     let _ = world.recv(&mut [0u8], world.rank(), 0);
+}
+
+#[test]
+fn what_a_dead_neighbour_had_started_arrives() {
+    for count in [1, 2000, 40_000] {
+        let cluster = Cluster::start(1, 2);
+        let session = cluster.attach(0);
+        let mut neighbour = cluster.spawn(1, &count.to_string());
+        let ring = session.world().cartesian(&[2], &[true]).unwrap();
+        let mut exchange = ring.neighbor_alltoall_init::<u32>(count).unwrap();
+        exchange.start().unwrap().wait().unwrap();
+        exchange.start().unwrap().wait().unwrap();
+        let exchanging = exchange.start().unwrap();
+        session.world().recv(&mut [0u8], 1, 0).unwrap();
+        neighbour.kill();
+        assert!(matches!(session.world().barrier(), Err(Error::RankFailed { rank: 1 })));
+        soon(|| exchanging.wait()).unwrap();
+        assert!(exchange.output().iter().all(|&element| element == 7));
+    }
 }
 
 /// Though the other neighbour, who is alive, never comes.

@@ -20,7 +20,7 @@ use crate::attendance::Attendance;
 use crate::collective::{Crossing, Part};
 use crate::commands::Entry;
 use crate::memory::Shelf;
-use crate::presence::{Favor, Habit, Sender};
+use crate::presence::{Favor, Habit, Moment, Sender};
 use crate::request::Persistent;
 use crate::terms::Terms;
 use crate::wait::Event;
@@ -120,15 +120,15 @@ impl Crossed {
     /// Sends what others need in this round.
     fn start(&mut self, attachment: &Attachment) {
         self.is_receiving = false;
-        let sender = self.habit.begin_on_wire(attachment.presence(), self.favor);
+        let sender = self.habit.begin_on_wire(attachment.presence(), self.favor, &Moment::default());
         if start_all(&mut self.sends, sender, attachment) {
-            self.habit.told();
+            self.habit.told(&Moment::default());
         }
     }
 
     /// What it has started has left, which took a while.
-    pub(super) fn told(&mut self) {
-        self.habit.told();
+    pub(super) fn told(&mut self, moment: &Moment) {
+        self.habit.told(moment);
     }
 
     /// The program waits for the round.

@@ -10,7 +10,7 @@ use crate::commands::Entry;
 use crate::computing::Ways;
 use crate::direct::{DirectEnd, Started};
 use crate::log;
-use crate::presence::Sender;
+use crate::presence::{Moment, Sender};
 use crate::terms::Terms;
 
 impl Operation {
@@ -52,8 +52,8 @@ impl Operation {
     }
 
     /// Begins the registered operation. If the daemon has to be told, the caller publishes the entry, or calls `retract`.
-    pub(crate) fn start(&mut self) -> Option<Entry> {
-        if self.start_short() { None } else { self.start_elsewhere() }
+    pub(crate) fn start(&mut self, moment: &Moment) -> Option<Entry> {
+        if self.start_short() || self.start_offered(moment) { None } else { self.start_elsewhere(moment) }
     }
 
     /// Begins a short operation: the way most starts go. False if it is none.
@@ -70,16 +70,30 @@ impl Operation {
         true
     }
 
-    /// The daemon was told of the start.
-    pub(crate) fn told(&mut self) {
-        self.direct.iter_mut().for_each(DirectEnd::told);
-        self.attendance.iter_mut().for_each(Attendance::told);
-        self.crossed.iter_mut().for_each(|crossed| crossed.told());
+    /// Begins an operation whose start tells nobody. False if it is none.
+    #[inline]
+    fn start_offered(&mut self, moment: &Moment) -> bool {
+        if !self.is_unattended {
+            return false;
+        }
+        self.enter(Run::Direct);
+        if let Some(direct) = &mut self.direct {
+            let started = direct.start_offered(self.attachment.presence(), self.favor, moment);
+            self.note_started(started);
+        }
+        true
     }
 
-    fn start_direct(&mut self) -> Option<Entry> {
+    /// The daemon was told of the start.
+    pub(crate) fn told(&mut self, moment: &Moment) {
+        self.direct.iter_mut().for_each(|direct| direct.told(moment));
+        self.attendance.iter_mut().for_each(|attendance| attendance.told(moment));
+        self.crossed.iter_mut().for_each(|crossed| crossed.told(moment));
+    }
+
+    fn start_direct(&mut self, moment: &Moment) -> Option<Entry> {
         self.enter(Run::Direct);
-        let started = self.direct.as_mut()?.start(self.attachment.presence(), self.favor);
+        let started = self.direct.as_mut()?.start(self.attachment.presence(), self.favor, moment);
         self.note_started(started);
         (started == Ok(Started::NeedsCopy)).then(|| Command::Move { slot: self.slot }.encode())
     }
@@ -96,28 +110,28 @@ impl Operation {
     /// With the daemon, with the other members of a collective, over a wire, or in pieces; or on a channel that has come up
     /// meanwhile.
     #[inline(never)]
-    pub(crate) fn start_elsewhere(&mut self) -> Option<Entry> {
-        if self.attachment.log().is_kept() { self.start_logged() } else { self.start_where_it_goes() }
+    pub(crate) fn start_elsewhere(&mut self, moment: &Moment) -> Option<Entry> {
+        if self.attachment.log().is_kept() { self.start_logged(moment) } else { self.start_where_it_goes(moment) }
     }
 
     #[cold]
-    pub(super) fn start_logged(&mut self) -> Option<Entry> {
+    pub(super) fn start_logged(&mut self, moment: &Moment) -> Option<Entry> {
         let begun = self.attachment.log().begin();
-        let entry = self.start_where_it_goes();
+        let entry = self.start_where_it_goes(moment);
         self.attachment.log().end(begun, || EventKind::Start { slot: self.slot });
         entry
     }
 
     #[inline]
-    pub(super) fn start_where_it_goes(&mut self) -> Option<Entry> {
+    pub(super) fn start_where_it_goes(&mut self, moment: &Moment) -> Option<Entry> {
         if self.member.is_some() {
             return self.start_member();
         }
         if self.direct.is_none() && !self.finds_channel() {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
         }
-        let entry = self.start_direct();
-        if self.wire.is_some() { self.start_on_wire() } else { entry }
+        let entry = self.start_direct(moment);
+        if self.wire.is_some() { self.start_on_wire(moment) } else { entry }
     }
 
     /// Begins a part of a collective. `sender` sends what it leaves on a wire.
@@ -164,12 +178,12 @@ impl Operation {
     }
 
     /// A start may leave something for the wire. If the daemon has to be told, the entry.
-    fn start_on_wire(&mut self) -> Option<Entry> {
+    fn start_on_wire(&mut self, moment: &Moment) -> Option<Entry> {
         let (presence, favor) = (self.attachment.presence(), self.favor);
         let direct = self.direct.as_mut()?;
         let is_recv = matches!(self.end, Some((End::Recv, _)));
         let announces = is_recv && self.run == Run::Direct && direct.announces_receive();
-        let sender = if !is_recv || announces { direct.begin_on_wire(presence, favor) } else { Sender::Waiter };
+        let sender = if !is_recv || announces { direct.begin_on_wire(presence, favor, moment) } else { Sender::Waiter };
         let entry = if announces { self.announce_receive(sender) } else { self.leave_to_wire(sender) };
         if sender != Sender::Waiter {
             self.note_start();
@@ -234,7 +248,9 @@ impl Operation {
             }
             let wired = self.direct.as_ref().and_then(|direct| direct.wired());
             let is_small = self.direct.as_ref().is_some_and(DirectEnd::is_small);
-            self.is_short = is_small && wired.is_none() && !self.is_offered && !self.attachment.log().is_kept();
+            let is_logged = self.attachment.log().is_kept();
+            self.is_short = is_small && wired.is_none() && !self.is_offered && !is_logged;
+            self.is_unattended = self.direct.as_ref().is_some_and(DirectEnd::is_offered) && !is_logged;
             self.wire = wired.and_then(|wired| self.attachment.wires().of(wired));
             self.arrived = self.direct_outcome(completion::Status::Success).ok();
         }

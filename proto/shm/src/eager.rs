@@ -16,6 +16,8 @@ mod offer;
 
 use ropeway_proto::End;
 
+pub use offer::settle;
+
 use crate::primitive::{AtomicU32, Ordering, fence};
 
 /// Messages that may wait in cells. The model checker gets to full cells sooner with fewer.

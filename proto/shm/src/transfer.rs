@@ -4,6 +4,8 @@
 //! the daemon, if it was asked, and to the ends while they wait. Whoever finishes the last piece ends both operations. So
 //! nobody who waits depends on somebody who computes.
 
+mod offer;
+
 use ropeway_proto::End;
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
@@ -21,6 +23,19 @@ pub struct TransferWords {
     watching: AtomicU32,
     /// The end that is to copy first, and until when: nanoseconds of whatever clock the ends share, behind its flag. A hint, too.
     first: AtomicU64,
+    /// Of each end, number of the message and what has become of its offer to start it.
+    offered: [AtomicU32; 2],
+    /// Until when a sender that has offered is likely to come and copy first; else zero. A hint.
+    until_ns: AtomicU64,
+}
+
+const _: () = assert!(cfg!(loom) || size_of::<TransferWords>() == 64);
+
+fn index(end: End) -> usize {
+    match end {
+        End::Send => 0,
+        End::Recv => 1,
+    }
 }
 
 fn flag(end: End) -> u32 {
@@ -52,7 +67,8 @@ impl TransferWords {
     pub fn new() -> Self {
         let word = || AtomicU32::new(0);
         let (cursor, first) = (AtomicU64::new(0), AtomicU64::new(0));
-        let words = Self { state: word(), done: word(), cursor, watching: word(), first };
+        let (offered, until_ns) = ([word(), word()], AtomicU64::new(0));
+        let words = Self { state: word(), done: word(), cursor, watching: word(), first, offered, until_ns };
         words.reset();
         words
     }
@@ -63,6 +79,8 @@ impl TransferWords {
         self.done.store(0, Ordering::Relaxed);
         self.watching.store(0, Ordering::Relaxed);
         self.first.store(0, Ordering::Relaxed);
+        self.offered.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.until_ns.store(0, Ordering::Relaxed);
         // Message 0 has no piece left until both ends have started it.
         self.cursor.store(u64::from(u32::MAX), Ordering::Relaxed);
     }
@@ -80,15 +98,6 @@ impl TransferWords {
     /// Whether an end waits.
     pub fn is_watching(&self, end: End) -> bool {
         self.watching.load(Ordering::Relaxed) & flag(end) != 0
-    }
-
-    /// Takes an end's buffer out of use, for a daemon whose client gives it up. False while the message moves.
-    pub fn withdraw(&self, end: End) -> bool {
-        // SYNC transfer-state (load): after the pieces.
-        let withdrawn = self.state.fetch_update(Ordering::Acquire, Ordering::Acquire, |state| {
-            (state & BOTH != BOTH).then_some(state & !flag(end))
-        });
-        withdrawn.is_ok()
     }
 }
 
@@ -111,9 +120,24 @@ impl Transfer {
         (state & BOTH == BOTH).then_some(Self { number: state >> 2 })
     }
 
+    /// The message that moves or is to move next.
+    pub fn next_of(words: &TransferWords) -> Self {
+        // SYNC transfer-state (load).
+        Self { number: words.state.load(Ordering::Acquire) >> 2 }
+    }
+
     /// One end has started. True if the other had already: then the message moves from now on, and the first piece is
     /// [left](Self::is_left_to) to this end until then, if it is likely to copy it at once.
     pub fn start(self, memory: &impl TransferMemory, end: End, until_ns: Option<u64>) -> bool {
+        let moves = self.register(memory, end, until_ns);
+        if moves {
+            memory.wake(end.peer());
+        }
+        moves
+    }
+
+    /// As [`start`](Self::start), without waking anybody.
+    fn register(self, memory: &impl TransferMemory, end: End, until_ns: Option<u64>) -> bool {
         let words = memory.words();
         // SYNC transfer-state (store, load): our buffer is ready before the flag; the other's is ready after its flag.
         let is_second = words.state.fetch_or(flag(end), Ordering::AcqRel) & BOTH == flag(end.peer());
@@ -122,7 +146,6 @@ impl Transfer {
             words.first.store(until_ns.map_or(0, |until| until << 2 | u64::from(flag(end))), Ordering::Relaxed);
             // SYNC transfer-cursor (store): both buffers are ready before pieces are dealt out.
             words.cursor.store(u64::from(self.number) << 32, Ordering::Release);
-            memory.wake(end.peer());
         }
         is_second
     }

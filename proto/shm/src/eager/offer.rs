@@ -8,7 +8,7 @@
 //! So a start is one store, and many can share the fence and the looks for sleepers that have to follow. Both ends begin with
 //! `parked`: who gets that copies, and the other one waits for him.
 
-use super::{ARMED, EagerMemory, EagerReceiver, EagerSender, EagerWords, PULLED, Progress, WAITING, phase};
+use super::{ARMED, EagerMemory, EagerReceiver, EagerSender, EagerWords, PLACED, PULLED, Progress, WAITING, phase};
 use crate::primitive::Ordering;
 
 impl EagerSender {
@@ -81,4 +81,24 @@ impl EagerReceiver {
     fn is_parked(&self, words: &EagerWords) -> bool {
         words.sender.parked.load(Ordering::Relaxed) == phase(self.number, WAITING)
     }
+}
+
+/// Copies a message that both ends have offered and neither has come to wait for: what a daemon does before an end is given up.
+pub fn settle(memory: &impl EagerMemory) {
+    let words = memory.words();
+    let number = words.taken();
+    let (sender, receiver) = (EagerSender::at(number), EagerReceiver::at(number));
+    if !sender.is_awaited(words) || !receiver.claim(words) {
+        return;
+    }
+    if !sender.claim_buffer(words) {
+        // The receive was taken back just now.
+        return receiver.unclaim(words);
+    }
+    memory.place();
+    // SYNC eager-armed, eager-parked (store): the bytes before the phases.
+    words.receiver.armed.store(phase(number, PLACED), Ordering::Release);
+    words.sender.parked.store(phase(number, PULLED), Ordering::Release);
+    memory.wake_receiver();
+    memory.wake_sender();
 }

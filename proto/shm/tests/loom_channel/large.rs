@@ -49,6 +49,36 @@ impl Large {
             self.sleeper(end).sleep_until(|| transfer.is_over(&self.words) || transfer.has_pieces(self));
         }
     }
+
+    /// A start that is only offered. With many of them one fence and one look at each sleeper follow.
+    fn offer_start(&self, transfer: Transfer, end: End) {
+        transfer.offer(&self.words, end, None);
+        self.sleeper(end.peer()).wake();
+    }
+
+    fn finish_offered(&self, transfer: Transfer, end: End) {
+        while !transfer.is_over(&self.words) {
+            if transfer.is_met(&self.words, end) {
+                transfer.meet(self);
+            }
+            transfer.help(self, u32::MAX);
+            let is_due =
+                || transfer.is_over(&self.words) || transfer.has_pieces(self) || transfer.is_met(&self.words, end);
+            self.sleeper(end).sleep_until(is_due);
+        }
+    }
+
+    fn write(&self, value: u32) {
+        // SAFETY: the model checker reports a race.
+        self.send_buffer.iter().for_each(|piece| piece.with_mut(|bytes| unsafe { *bytes = value }));
+    }
+
+    fn check(&self, value: u32) {
+        for piece in &self.recv_buffer {
+            // SAFETY: the model checker reports a race.
+            assert_eq!(piece.with(|bytes| unsafe { *bytes }), value);
+        }
+    }
 }
 
 impl TransferMemory for Large {
@@ -69,8 +99,7 @@ impl TransferMemory for Large {
 fn send_large(memory: &Large, messages: u32) {
     let mut transfer = Transfer::default();
     for value in 1..=messages {
-        // SAFETY: the model checker reports a race.
-        memory.send_buffer.iter().for_each(|piece| piece.with_mut(|bytes| unsafe { *bytes = value }));
+        memory.write(value);
         memory.run(transfer, End::Send);
         transfer = transfer.next();
     }
@@ -80,10 +109,7 @@ fn receive_large(memory: &Large, messages: u32) {
     let mut transfer = Transfer::default();
     for value in 1..=messages {
         memory.run(transfer, End::Recv);
-        for piece in &memory.recv_buffer {
-            // SAFETY: the model checker reports a race.
-            assert_eq!(piece.with(|bytes| unsafe { *bytes }), value);
-        }
+        memory.check(value);
         transfer = transfer.next();
     }
 }
@@ -156,5 +182,125 @@ fn a_start_that_is_taken_back_moves_nothing() {
             memory.finish(transfer, End::Recv);
         }
         sending.join().unwrap();
+    });
+}
+
+fn send_offered(memory: &Large, messages: u32) {
+    let mut transfer = Transfer::default();
+    for value in 1..=messages {
+        memory.write(value);
+        memory.offer_start(transfer, End::Send);
+        memory.finish_offered(transfer, End::Send);
+        transfer = transfer.next();
+    }
+    memory.write(99);
+}
+
+fn receive_offered(memory: &Large, messages: u32) {
+    let mut transfer = Transfer::default();
+    for value in 1..=messages {
+        memory.offer_start(transfer, End::Recv);
+        memory.finish_offered(transfer, End::Recv);
+        memory.check(value);
+        transfer = transfer.next();
+    }
+}
+
+/// Has another thread do something with the channel.
+fn beside<R: 'static>(memory: &Arc<Large>, act: impl FnOnce(&Large) -> R + 'static) -> thread::JoinHandle<R> {
+    let memory = Arc::clone(memory);
+    thread::spawn(move || act(&memory))
+}
+
+#[test]
+fn offered_messages_arrive_whole_and_in_order() {
+    loom::model(|| {
+        let memory = Large::new();
+        let sending = beside(&memory, |memory| send_offered(memory, 2));
+        receive_offered(&memory, 2);
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn an_offer_moves_though_its_end_computes() {
+    for waits in [End::Send, End::Recv] {
+        loom::model(move || {
+            let (memory, transfer) = (Large::new(), Transfer::default());
+            let sending = beside(&memory, move |memory| {
+                memory.write(1);
+                memory.offer_start(transfer, End::Send);
+                if waits == End::Send {
+                    memory.finish_offered(transfer, End::Send);
+                }
+            });
+            memory.offer_start(transfer, End::Recv);
+            if waits == End::Recv {
+                memory.finish_offered(transfer, End::Recv);
+            }
+            sending.join().unwrap();
+            assert!(transfer.is_over(&memory.words));
+            memory.check(1);
+        });
+    }
+}
+
+#[test]
+fn an_offer_meets_what_somebody_else_has_started() {
+    loom::model(|| {
+        let (memory, transfer) = (Large::new(), Transfer::default());
+        let sending = beside(&memory, move |memory| {
+            memory.write(1);
+            // The daemon, for a client that does not know of the channel yet.
+            if !transfer.start(memory, End::Send, None) {
+                transfer.meet(memory);
+            }
+            memory.wake(End::Recv);
+        });
+        receive_offered(&memory, 1);
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn an_offer_that_is_taken_back_moves_nothing() {
+    loom::model(|| {
+        let memory = Large::new();
+        let sending = beside(&memory, |memory| send_offered(memory, 1));
+        let transfer = Transfer::default();
+        memory.offer_start(transfer, End::Recv);
+        if transfer.take_back(&memory.words, End::Recv) {
+            // SAFETY: the model checker reports a race.
+            memory.recv_buffer[0].with_mut(|bytes| unsafe { *bytes = 7 });
+            receive_offered(&memory, 1);
+        } else {
+            memory.finish_offered(transfer, End::Recv);
+            memory.check(1);
+        }
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn nobody_touches_an_offered_buffer_that_is_withdrawn() {
+    loom::model(|| {
+        let (memory, transfer) = (Large::new(), Transfer::default());
+        let sending = beside(&memory, move |memory| {
+            memory.write(1);
+            memory.offer_start(transfer, End::Send);
+            if transfer.is_met(&memory.words, End::Send) && transfer.meet(memory) {
+                transfer.help(memory, u32::MAX);
+            }
+        });
+        memory.offer_start(transfer, End::Recv);
+        // What the daemon does for a client that gives its buffer up; it looks again later if it may not have it.
+        if memory.words.withdraw(End::Recv) {
+            // SAFETY: the model checker reports a race.
+            memory.recv_buffer[0].with_mut(|bytes| unsafe { *bytes = 7 });
+            sending.join().unwrap();
+        } else {
+            sending.join().unwrap();
+            assert!(memory.words.withdraw(End::Recv));
+        }
     });
 }

@@ -3,7 +3,7 @@
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 use ropeway_proto::End;
-use ropeway_shm::eager::{EagerReceiver, EagerSender, Progress};
+use ropeway_shm::eager::{EagerReceiver, EagerSender, Progress, settle};
 
 use crate::eager::Eager;
 
@@ -136,5 +136,46 @@ fn nobody_touches_an_offered_buffer_whose_owner_is_gone() {
             assert!(receiver.cancel(&*memory));
         }
         sending.join().unwrap();
+    });
+}
+
+#[test]
+fn what_both_have_offered_arrives_though_its_sender_is_given_up() {
+    loom::model(|| {
+        let memory = Eager::new(true);
+        let receiver = EagerReceiver::default();
+        offer_recv(receiver, &memory);
+        let daemon = beside(&memory, |memory| {
+            let sender = EagerSender::default().parking();
+            memory.write(1);
+            offer_send(sender, memory);
+            settle(memory);
+            // Only who is copying keeps the buffer.
+            if memory.words.withdraw(End::Send) {
+                memory.write(99);
+            }
+        });
+        let mut receiver = receiver;
+        assert_eq!(receive_offered(&mut receiver, &memory), 1);
+        daemon.join().unwrap();
+    });
+}
+
+#[test]
+fn a_receive_that_is_taken_back_is_not_settled() {
+    loom::model(|| {
+        let memory = Eager::new(true);
+        let (mut receiver, sender) = (EagerReceiver::default(), EagerSender::default().parking());
+        memory.write(1);
+        offer_send(sender, &memory);
+        offer_recv(receiver, &memory);
+        let daemon = beside(&memory, settle);
+        if receiver.cancel(&*memory) {
+            // SAFETY: the model checker reports a race.
+            memory.recv_buffer.with_mut(|bytes| unsafe { *bytes = 7 });
+        } else {
+            assert_eq!(receive_offered(&mut receiver, &memory), 1);
+        }
+        daemon.join().unwrap();
     });
 }
