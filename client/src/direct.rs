@@ -81,41 +81,39 @@ impl DirectEnd {
     }
 
     /// Its starts do no work, as those of its other end: whoever waits first does. Whoever starts it calls [`call_peer`](Self::call_peer)
-    /// behind a fence. Messages that fit beside a word are sent with it all the same.
+    /// behind a fence. Messages that fit beside a word are sent with it all the same. What has come over a wire stays in its cell until the
+    /// program waits.
     pub(crate) fn offer(&mut self) {
-        if self.wired().is_some() || !self.memory.is_placed() {
+        let is_wired = self.wired().is_some();
+        if !self.memory.is_placed() {
             return;
         }
         self.way = match self.way {
-            Way::Send(sender) => Way::OfferedSend(sender.parking()),
+            Way::Send(sender) if !is_wired => Way::OfferedSend(sender.parking()),
             Way::Recv(receiver) => Way::OfferedRecv(receiver),
             Way::Large(transfer) => Way::OfferedLarge(transfer),
             _ => return,
         };
     }
 
-    /// Whether a start only offers the message.
+    /// Whether a start only offers the message to another rank of this node.
     pub(crate) fn is_offered(&self) -> bool {
-        matches!(self.way, Way::OfferedSend(_) | Way::OfferedRecv(_) | Way::OfferedLarge(_))
+        self.wired().is_none() && matches!(self.way, Way::OfferedSend(_) | Way::OfferedRecv(_) | Way::OfferedLarge(_))
     }
 
     /// Wakes the other end if it sleeps and this one has been offered to it. Whether the daemon is to be asked to move the message.
     #[inline]
     pub(crate) fn call_peer(&self, presence: &Presence, favor: Favor) -> bool {
-        match self.way {
-            Way::OfferedSend(_) | Way::OfferedRecv(_) => {}
-            Way::OfferedLarge(transfer) => {
-                let memory = &self.memory;
-                memory.wake_end_behind_fence(self.end.peer());
-                return !self.habit.is_prompt(favor)
-                    && transfer.is_met(TransferMemory::words(memory), self.end)
-                    && self.needs_daemon(presence, favor)
-                    && transfer.meet(memory);
-            }
-            _ => return false,
+        if !self.is_offered() {
+            return false;
         }
-        self.memory.wake_end_behind_fence(self.end.peer());
-        false
+        let memory = &self.memory;
+        memory.wake_end_behind_fence(self.end.peer());
+        let Way::OfferedLarge(transfer) = self.way else { return false };
+        !self.habit.is_prompt(favor)
+            && transfer.is_met(TransferMemory::words(memory), self.end)
+            && self.needs_daemon(presence, favor)
+            && transfer.meet(memory)
     }
 
     /// Bytes of its messages.
