@@ -87,7 +87,10 @@ const HOT: Duration = Duration::from_micros(200);
 /// How long credit waits for company: longer than a program takes to answer, shorter than it takes to use up the rest.
 const HOLD: Duration = Duration::from_micros(8);
 const QUEUE_FRAMES: usize = 64;
+/// Bytes of frames that are lined up behind others.
 const QUEUE_BYTES: u64 = 512 << 10;
+/// The same if there are none: each call for a part of a large message costs as much as 100 KiB of it.
+const FIRST_BYTES: u64 = 2 << 20;
 /// System calls of one kind in one cycle.
 const CALLS_PER_CYCLE: usize = 4;
 
@@ -205,7 +208,8 @@ impl TcpDevice {
     }
 
     fn fill(&mut self, traffic: &mut dyn Traffic) {
-        while self.out.queue.len() < QUEUE_FRAMES && self.out.queued_bytes < QUEUE_BYTES {
+        let bytes_max = if self.out.queue.is_empty() { FIRST_BYTES } else { QUEUE_BYTES };
+        while self.out.queue.len() < QUEUE_FRAMES && self.out.queued_bytes < bytes_max {
             let Some(outbound) = traffic.poll() else { break };
             if matches!(outbound.frame, Frame::Armed { .. } | Frame::Accept { .. }) {
                 self.input.large_due += 1;
