@@ -89,8 +89,8 @@ const HOLD: Duration = Duration::from_micros(8);
 const QUEUE_FRAMES: usize = 64;
 /// Bytes of frames that are lined up behind others.
 const QUEUE_BYTES: u64 = 512 << 10;
-/// The same if there are none: each call for a part of a large message costs as much as 100 KiB of it.
-const FIRST_BYTES: u64 = 2 << 20;
+/// The same if there are none, and what leaves in one cycle: each call for a part of a large message costs as much as 100 KiB of it.
+const CYCLE_BYTES: u64 = 2 << 20;
 /// System calls of one kind in one cycle.
 const CALLS_PER_CYCLE: usize = 4;
 
@@ -158,10 +158,10 @@ impl TcpDevice {
     }
 
     fn send(&mut self, traffic: &mut dyn Traffic, now: Instant) -> Result<usize, LinkError> {
-        let mut done = 0;
+        let (mut done, mut sent) = (0, 0);
         for _ in 0..CALLS_PER_CYCLE {
             self.fill(traffic);
-            if !self.is_writable || self.out.queue.is_empty() || self.is_held(now) {
+            if !self.is_writable || self.out.queue.is_empty() || self.is_held(now) || sent >= CYCLE_BYTES {
                 break;
             }
             let (wanted, result) = self.out.write(&self.stream)?;
@@ -171,6 +171,7 @@ impl TcpDevice {
                     self.is_writable = written as u64 == wanted;
                     self.last_sent = now;
                     traffic.count(Counter::BytesSent, written as u64);
+                    sent += written as u64;
                     done += self.out.advance(written as u64, traffic);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_writable = false,
@@ -208,7 +209,7 @@ impl TcpDevice {
     }
 
     fn fill(&mut self, traffic: &mut dyn Traffic) {
-        let bytes_max = if self.out.queue.is_empty() { FIRST_BYTES } else { QUEUE_BYTES };
+        let bytes_max = if self.out.queue.is_empty() { CYCLE_BYTES } else { QUEUE_BYTES };
         while self.out.queue.len() < QUEUE_FRAMES && self.out.queued_bytes < bytes_max {
             let Some(outbound) = traffic.poll() else { break };
             if matches!(outbound.frame, Frame::Armed { .. } | Frame::Accept { .. }) {
