@@ -136,6 +136,13 @@ impl DirectEnd {
         self.memory.channel().is_small()
     }
 
+    /// A send to an end that is gone fails. A receive may still take what was sent before; `poll` sees to that.
+    #[inline]
+    fn check_send(&self) -> Result<(), Status> {
+        let closed = if self.end == End::Send { self.memory.closed(End::Send) } else { None };
+        closed.map_or(Ok(()), Err)
+    }
+
     /// Starts the next message. `Err` says why there will never be one.
     pub(crate) fn start(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> Result<Started, Status> {
         match self.way {
@@ -153,11 +160,7 @@ impl DirectEnd {
         favor: Favor,
         moment: &Moment,
     ) -> Result<Started, Status> {
-        if self.end == End::Send
-            && let Some(why) = self.memory.closed(End::Send)
-        {
-            return Err(why);
-        }
+        self.check_send()?;
         match &self.way {
             Way::OfferedSend(sender) => sender.offer(EagerMemory::words(&self.memory)),
             Way::OfferedRecv(receiver) => receiver.offer(EagerMemory::words(&self.memory)),
@@ -281,11 +284,7 @@ impl DirectEnd {
         favor: Favor,
         moment: &Moment,
     ) -> Result<Started, Status> {
-        if self.end == End::Send
-            && let Some(why) = self.memory.closed(End::Send)
-        {
-            return Err(why);
-        }
+        self.check_send()?;
         let is_prompt = self.habit.begin(presence, favor, moment);
         let until = is_prompt.then(|| self.habit.started_ns() + COURTESY_NS);
         let moves = transfer.start(&self.memory, self.end, until);
@@ -339,7 +338,7 @@ fn is_due(transfer: &Transfer, memory: &OpenChannel) -> bool {
 fn meet(transfer: &Transfer, memory: &OpenChannel, end: End) {
     let words = TransferMemory::words(memory);
     let is_left = |until| now_ns() < until;
-    if transfer.is_met(words, end) && (end == End::Send || !transfer.is_left_to_sender(words).is_some_and(is_left)) {
+    if transfer.is_met(words, end) && (end == End::Send || !transfer.left_to_sender_until(words).is_some_and(is_left)) {
         transfer.meet(memory);
     }
 }

@@ -62,8 +62,8 @@ pub(crate) struct Operation {
     is_part: bool,
     /// It is started with others, and its starts copy nothing.
     is_offered: bool,
-    /// So it is, on its channel, and nobody wants to know when.
-    is_unattended: bool,
+    /// Its channel is within the node, so its start is an offer and nothing more, and nobody wants to know when.
+    is_only_offered: bool,
     /// Over which it goes to another node.
     wire: Option<Arc<Wire>>,
     /// The daemon receives it while the program computes.
@@ -122,7 +122,7 @@ impl Operation {
             crossed: None,
             is_part: false,
             is_offered: false,
-            is_unattended: false,
+            is_only_offered: false,
             wire: None,
             is_left: false,
             arrived: None,

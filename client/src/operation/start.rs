@@ -73,7 +73,7 @@ impl Operation {
     /// Begins an operation whose start tells nobody. False if it is none.
     #[inline]
     fn start_offered(&mut self, moment: &Moment) -> bool {
-        if !self.is_unattended {
+        if !self.is_only_offered {
             return false;
         }
         self.enter(Run::Direct);
@@ -250,7 +250,7 @@ impl Operation {
             let is_small = self.direct.as_ref().is_some_and(DirectEnd::is_small);
             let is_logged = self.attachment.log().is_kept();
             self.is_short = is_small && wired.is_none() && !self.is_offered && !is_logged;
-            self.is_unattended = self.direct.as_ref().is_some_and(DirectEnd::is_offered) && !is_logged;
+            self.is_only_offered = self.direct.as_ref().is_some_and(DirectEnd::is_offered) && !is_logged;
             self.wire = wired.and_then(|wired| self.attachment.wires().of(wired));
             self.arrived = self.direct_outcome(completion::Status::Success).ok();
         }

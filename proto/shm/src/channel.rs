@@ -25,7 +25,7 @@ use crate::eager::{CELLS, CellWord, EagerMemory, EagerSender, EagerWords};
 use crate::job::JobSegment;
 use crate::mapped;
 use crate::request::RequestSlot;
-use crate::transfer::{TransferMemory, TransferWords};
+use crate::transfer::{TransferMemory, TransferWords, index};
 use crate::wire::WireWords;
 use crate::wired::{WIRED_BYTES, WiredEnd, WiredWords};
 
@@ -558,11 +558,4 @@ fn wired_cells(bytes: u64) -> u32 {
 
 fn parks(bytes: u64, end: End) -> bool {
     end == End::Send && bytes > PUT_BYTES_MAX
-}
-
-fn index(end: End) -> usize {
-    match end {
-        End::Send => 0,
-        End::Recv => 1,
-    }
 }

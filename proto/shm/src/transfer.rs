@@ -31,7 +31,7 @@ pub struct TransferWords {
 
 const _: () = assert!(cfg!(loom) || size_of::<TransferWords>() == 64);
 
-fn index(end: End) -> usize {
+pub(crate) fn index(end: End) -> usize {
     match end {
         End::Send => 0,
         End::Recv => 1,

@@ -35,7 +35,7 @@ impl Transfer {
 
     /// Until when a receiver leaves what both have offered to the sender, which is likely to come. Where both ends of many messages
     /// wait, each copies what it sends.
-    pub fn is_left_to_sender(self, words: &TransferWords) -> Option<u64> {
+    pub fn left_to_sender_until(self, words: &TransferWords) -> Option<u64> {
         words.is_offered(self.number, End::Send).then(|| words.until_ns.load(Ordering::Relaxed))
     }
 
