@@ -81,6 +81,7 @@ mod one_shot;
 mod operation;
 mod patience;
 mod pending;
+mod place;
 mod plain;
 mod post;
 mod presence;

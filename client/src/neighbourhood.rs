@@ -13,11 +13,12 @@
 //! It takes as long as on the core with most of them. The kernel spreads ranks evenly within some tens of milliseconds; until it has,
 //! one at a time goes from a core to one that has two fewer.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
-use nix::unistd::Pid;
+use nix::sched::sched_getcpu;
 use ropeway_shm::Meeting;
+
+use crate::place::{STAY, go_to_one_of};
 
 /// What a member knows of its core. Nothing but time depends on it.
 pub(crate) struct Neighbourhood {
@@ -83,32 +84,15 @@ impl Neighbourhood {
             return;
         }
         self.tried = Some(now);
-        let Ok(allowed) = sched_getaffinity(THIS_THREAD) else { return };
-        let cores = (0..CpuSet::count()).filter(|&core| allowed.is_set(core).unwrap_or(false));
-        if let Some(core) = self.better(meeting, cores) {
-            go_to(core, &allowed);
-        }
+        go_to_one_of(|cores| self.better(meeting, cores));
     }
 
     /// Of these cores the one with the fewest members, if it has at least two fewer than this one.
-    fn better(&self, meeting: &Meeting, cores: impl Iterator<Item = usize>) -> Option<usize> {
+    fn better(&self, meeting: &Meeting, cores: &mut dyn Iterator<Item = usize>) -> Option<usize> {
         let (members, core) = cores.map(|core| (meeting.on_core(core as u32).count(), core)).min()?;
         (members + 2 <= self.members.len()).then_some(core)
     }
 }
-
-/// Has the kernel run the thread there, and then again wherever it is allowed to.
-fn go_to(core: usize, allowed: &CpuSet) {
-    let mut only = CpuSet::new();
-    if only.set(core).is_ok() && sched_setaffinity(THIS_THREAD, &only).is_ok() {
-        // It was allowed these before.
-        let _ = sched_setaffinity(THIS_THREAD, allowed);
-    }
-}
-
-/// A member that the kernel puts back, for the sake of others who compute, stays there for so long.
-const STAY: Duration = Duration::from_millis(10);
-const THIS_THREAD: Pid = Pid::from_raw(0);
 
 #[cfg(test)]
 mod tests {
@@ -175,16 +159,9 @@ mod tests {
         for (cores, better) in [([0, 0, 0, 0, 0], Some(1)), ([0, 1, 0, 0, 0], Some(1)), ([0, 1, 1, 0, 0], None)] {
             (0..).zip(cores).for_each(|(place, core)| meeting.note_core(place, 0, core));
             last.members = meeting.on_core(0).collect();
-            assert_eq!(last.better(&meeting, CORES.into_iter()), better, "{cores:?}");
+            assert_eq!(last.better(&meeting, &mut CORES.into_iter()), better, "{cores:?}");
         }
         assert_eq!(last.share, 3);
-    }
-
-    #[test]
-    fn whoever_goes_to_a_core_may_leave_it_again() {
-        let allowed = sched_getaffinity(THIS_THREAD).unwrap();
-        go_to(sched_getcpu().unwrap(), &allowed);
-        assert_eq!(sched_getaffinity(THIS_THREAD).unwrap(), allowed);
     }
 
     #[test]

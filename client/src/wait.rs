@@ -17,6 +17,7 @@ use ropeway_shm::{ControlSegment, JobSegment};
 
 use crate::Error;
 use crate::patience::Patience;
+use crate::place::Place;
 use crate::watch::Watch;
 use crate::wires::{Reach, Wires};
 
@@ -109,6 +110,7 @@ pub(crate) struct WaitingRoom {
     pub(crate) control: Arc<ControlSegment>,
     wires: Arc<Wires>,
     pub(crate) local_rank: u32,
+    place: Place,
     /// Of what happens only once.
     patience: Patience,
     /// Somebody else wanted the core when it was last yielded.
@@ -118,7 +120,9 @@ pub(crate) struct WaitingRoom {
 impl WaitingRoom {
     pub(crate) fn new(job: Arc<JobSegment>, control: Arc<ControlSegment>, wires: Arc<Wires>, local_rank: u32) -> Self {
         job.add_cores(own_cores());
-        Self { job, control, wires, local_rank, patience: Patience::default(), is_contended: AtomicBool::new(false) }
+        let place = Place::new(job.clone(), local_rank);
+        let is_contended = AtomicBool::new(false);
+        Self { job, control, wires, local_rank, place, patience: Patience::default(), is_contended }
     }
 
     /// Looks before anything else: none while more ranks are awake than there are cores, and one of them may need ours.
@@ -139,6 +143,11 @@ impl WaitingRoom {
         event.is_direct()
             && matches!(event.reach(), Reach::Nowhere)
             && (!self.outnumbers_cores() || event.is_last_on_core())
+    }
+
+    /// Whether there are cores for all ranks, and yet another one has to wait for ours.
+    fn is_in_the_way(&self) -> bool {
+        !self.outnumbers_cores() && self.place.is_shared()
     }
 
     /// For how long that is better.
@@ -241,7 +250,7 @@ impl WaitingRoom {
             if limit.is_some_and(|limit| waited >= limit) {
                 return Ok(None);
             }
-            if waited < self.kept() && self.keeps_core(event) {
+            if waited < self.kept() && self.keeps_core(event) && !self.is_in_the_way() {
                 (0..DIRECT_SPINS).take_while(|_| !event.has_happened()).for_each(|_| hint::spin_loop());
                 waited = begin.elapsed();
                 continue;
@@ -287,6 +296,7 @@ impl WaitingRoom {
             self.wires.work(reach);
             let ended = has_ended(event, watch);
             if matches!(ended, Ok(false)) {
+                self.place.clear();
                 self.job.count_sleeper(true);
                 doorbell.sleep(seen, None);
                 self.job.count_sleeper(false);

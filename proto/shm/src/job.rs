@@ -1,7 +1,7 @@
 //! The job segment: doorbells, request tables and arenas of a job's ranks on one node, and the channels and lanes between them.
 //!
 //! ```text
-//!  0            4096               + ranks × page     + ranks × table    + ranks × arena    + 16 GiB
+//!  0            + whole pages      + ranks × page     + ranks × table    + ranks × arena    + 16 GiB
 //!  +------------+------------------+------------------+------------------+------------------+-------------+
 //!  | crowd      | doorbells        | request table    | arena            | direct channels  | post lanes  |
 //!  |            | per rank         | per rank         | per rank         |                  | (post_area) |
@@ -15,11 +15,11 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ropeway_proto::limits::{DOORBELLS, SLOTS_PER_RANK};
 use ropeway_proto::{Layout, Slot};
 
+use crate::crowd;
 use crate::doorbell::{Doorbell, DoorbellCalls};
 use crate::mapped;
 use crate::post_area;
@@ -46,7 +46,7 @@ const CHANNELS_BYTES: u64 = 16 << 30;
 
 impl JobGeometry {
     fn doorbells(&self) -> u64 {
-        PAGE_BYTES
+        crowd::bytes(self).next_multiple_of(PAGE_BYTES)
     }
 
     fn tables(&self) -> u64 {
@@ -66,21 +66,6 @@ impl JobGeometry {
         (is_whole && bytes < 1 << 47).then_some(bytes)
     }
 }
-
-/// Who needs the node's cores.
-#[repr(C)]
-struct Crowd {
-    /// Ranks that sleep.
-    sleepers: AtomicU32,
-    daemon_core: AtomicU32,
-    asks_for_computing: AtomicU32,
-    /// Cores that the ranks may run on, all together: the bits that are set below.
-    cores: AtomicU32,
-    is_core: [AtomicU64; CORES_MAX / 64],
-}
-
-/// As many as the kernel's usual set of cores holds.
-const CORES_MAX: usize = 1024;
 
 /// A mapped job segment.
 pub struct JobSegment {
@@ -123,77 +108,6 @@ impl JobSegment {
     /// Where everything lies.
     pub fn geometry(&self) -> JobGeometry {
         self.geometry
-    }
-
-    /// A rank goes to sleep, or wakes up.
-    pub fn count_sleeper(&self, is_asleep: bool) {
-        let change = if is_asleep { 1 } else { u32::MAX };
-        self.crowd().sleepers.fetch_add(change, Ordering::Relaxed);
-    }
-
-    /// The daemon runs on this core.
-    pub fn set_daemon_core(&self, core: u32) {
-        let word = &self.crowd().daemon_core;
-        // Ranks read it; a line that is written wanders.
-        if word.load(Ordering::Relaxed) != core {
-            word.store(core, Ordering::Relaxed);
-        }
-    }
-
-    /// The core the daemon has run on last. A hint.
-    pub fn daemon_core(&self) -> u32 {
-        self.crowd().daemon_core.load(Ordering::Relaxed)
-    }
-
-    /// The daemon wants to know whether ranks compute between starts and waits.
-    pub fn ask_for_computing(&self) {
-        self.crowd().asks_for_computing.store(1, Ordering::Relaxed);
-    }
-
-    /// Whether it does, from the start.
-    pub fn asks_for_computing(&self) -> bool {
-        self.crowd().asks_for_computing.load(Ordering::Relaxed) != 0
-    }
-
-    /// How many ranks are awake, and may want a core. A hint: who dies in its sleep is counted as asleep for ever.
-    #[inline]
-    pub fn awake_ranks(&self) -> u32 {
-        self.geometry.local_ranks.saturating_sub(self.crowd().sleepers.load(Ordering::Relaxed))
-    }
-
-    /// A rank may run on these cores. Those of a rank that has left stay, as it does among those that are awake.
-    pub fn add_cores(&self, cores: impl IntoIterator<Item = usize>) {
-        let crowd = self.crowd();
-        for core in cores.into_iter().filter(|&core| core < CORES_MAX) {
-            let bit = 1 << (core % 64);
-            // Of all ranks that bring a core only one finds it missing, so that it is counted once.
-            if crowd.is_core[core / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-                crowd.cores.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Whether more ranks are awake than there are cores that any of them may run on.
-    #[inline]
-    pub fn outnumbers_cores(&self) -> bool {
-        self.awake_ranks() > self.cores()
-    }
-
-    /// Whether fewer ranks are awake than there are cores.
-    pub fn has_free_core(&self) -> bool {
-        self.awake_ranks() < self.cores()
-    }
-
-    /// How many cores any of the ranks may run on.
-    #[inline]
-    pub fn cores(&self) -> u32 {
-        self.crowd().cores.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    fn crowd(&self) -> &Crowd {
-        // SAFETY: it consists of atomics.
-        unsafe { self.segment.shared(0) }.expect("every job segment has a first page")
     }
 
     /// A rank's doorbell, if there is one with these numbers.

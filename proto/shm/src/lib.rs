@@ -29,6 +29,8 @@ mod control;
 #[cfg(not(loom))]
 mod counters;
 #[cfg(not(loom))]
+mod crowd;
+#[cfg(not(loom))]
 pub mod descriptor;
 #[cfg(not(loom))]
 mod event_log;

@@ -1,0 +1,127 @@
+//! The core a rank waits on: where there are enough for all, one that no other rank is on.
+//!
+//! The kernel sees to it that all cores have equally many threads, whoever they belong to. So it may leave two ranks that exchange messages on
+//! one core, and to the rest of the machine the other; then each looks for what its peer, which is behind it, can't do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
+use ropeway_shm::JobSegment;
+
+use crate::presence::now_ns;
+
+/// Where a rank is. Nothing but time depends on it.
+pub(crate) struct Place {
+    job: Arc<JobSegment>,
+    local_rank: u32,
+    /// When it last tried to go to another core.
+    tried_ns: AtomicU64,
+}
+
+impl Place {
+    pub(crate) fn new(job: Arc<JobSegment>, local_rank: u32) -> Self {
+        Self { job, local_rank, tried_ns: AtomicU64::new(0) }
+    }
+
+    /// Whether another rank is on the core of this one, which waits, and can do nothing before this one gives way. If there is a core without
+    /// ranks it goes there instead, unless it has tried just before.
+    pub(crate) fn is_shared(&self) -> bool {
+        let Ok(core) = sched_getcpu() else { return false };
+        self.job.set_core_of(self.local_rank, Some(core as u32));
+        self.is_taken(core) && !self.leave()
+    }
+
+    /// The rank goes to sleep.
+    pub(crate) fn clear(&self) {
+        self.job.set_core_of(self.local_rank, None);
+    }
+
+    fn is_taken(&self, core: usize) -> bool {
+        self.job.is_shared(core as u32, self.local_rank)
+    }
+
+    #[cold]
+    fn leave(&self) -> bool {
+        let now_ns = now_ns();
+        if Duration::from_nanos(now_ns - self.tried_ns.load(Ordering::Relaxed)) < STAY {
+            return false;
+        }
+        self.tried_ns.store(now_ns, Ordering::Relaxed);
+        let core = go_to_one_of(|cores| self.free(cores));
+        if let Some(core) = core {
+            self.job.set_core_of(self.local_rank, Some(core as u32));
+        }
+        core.is_some()
+    }
+
+    /// Of these cores one without ranks, if possible without the daemon.
+    fn free(&self, cores: &mut dyn Iterator<Item = usize>) -> Option<usize> {
+        let daemon_core = self.job.daemon_core() as usize;
+        cores.filter(|&core| !self.is_taken(core)).min_by_key(|&core| core == daemon_core)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Has the kernel run the thread on that of the cores it may run on which `choose` chooses, and then again wherever it is allowed to. Says which
+/// it is, if one was chosen.
+pub(crate) fn go_to_one_of(choose: impl FnOnce(&mut dyn Iterator<Item = usize>) -> Option<usize>) -> Option<usize> {
+    let allowed = sched_getaffinity(THIS_THREAD).ok()?;
+    let core = choose(&mut (0..CpuSet::count()).filter(|&core| allowed.is_set(core).unwrap_or(false)))?;
+    let mut only = CpuSet::new();
+    only.set(core).ok()?;
+    sched_setaffinity(THIS_THREAD, &only).ok()?;
+    // It was allowed these before.
+    let _ = sched_setaffinity(THIS_THREAD, &allowed);
+    Some(core)
+}
+
+/// Who is put back by the kernel, for the sake of others who compute, stays there for so long.
+pub(crate) const STAY: Duration = Duration::from_millis(10);
+const THIS_THREAD: Pid = Pid::from_raw(0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropeway_shm::JobGeometry;
+
+    fn job(local_ranks: u32) -> Arc<JobSegment> {
+        Arc::new(JobSegment::create(JobGeometry { local_ranks, arena_bytes_max: 4096 }).unwrap())
+    }
+
+    #[test]
+    fn who_waits_beside_another_rank_leaves_and_if_it_has_just_before_gives_way() {
+        let job = job(2);
+        let place = Place::new(job.clone(), 0);
+        assert!(!place.is_shared(), "the other one has waited nowhere");
+        let allowed = sched_getaffinity(THIS_THREAD).unwrap();
+        let may_leave = (0..CpuSet::count()).filter(|&core| allowed.is_set(core).unwrap()).count() > 1;
+        // The kernel may move this thread between any two of these.
+        job.set_core_of(1, Some(sched_getcpu().unwrap() as u32));
+        assert_eq!(place.leave(), may_leave);
+        assert!(!place.leave(), "it has tried just before");
+        assert_eq!(sched_getaffinity(THIS_THREAD).unwrap(), allowed, "it may go where it might before");
+        drop(place);
+        assert!((0..CpuSet::count() as u32).all(|core| !job.is_shared(core, 1)));
+    }
+
+    #[test]
+    fn a_core_without_ranks_is_taken_rather_without_the_daemon() {
+        let job = job(3);
+        let place = Place::new(job.clone(), 0);
+        job.set_core_of(1, Some(0));
+        job.set_core_of(2, Some(1));
+        job.set_daemon_core(2);
+        let free = |cores: &[usize]| place.free(&mut cores.iter().copied());
+        assert_eq!(free(&[0, 1]), None);
+        assert_eq!(free(&[0, 1, 2]), Some(2));
+        assert_eq!(free(&[0, 1, 2, 3]), Some(3));
+    }
+}

@@ -1,0 +1,146 @@
+//! Who needs the node's cores, in the first pages of the job segment. Hints: nothing but time depends on them.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::job::{JobGeometry, JobSegment};
+
+#[repr(C)]
+struct Crowd {
+    /// Ranks that sleep.
+    sleepers: AtomicU32,
+    daemon_core: AtomicU32,
+    asks_for_computing: AtomicU32,
+    /// Cores that the ranks may run on, all together: the bits that are set below.
+    cores: AtomicU32,
+    is_core: [AtomicU64; CORES_MAX / 64],
+}
+
+/// As many as the kernel's usual set of cores holds.
+const CORES_MAX: usize = 1024;
+const CROWD_BYTES: u64 = size_of::<Crowd>() as u64;
+
+/// What it takes: behind the words above one of each rank's, the core on which it waits and one more, or zero.
+pub(crate) fn bytes(geometry: &JobGeometry) -> u64 {
+    CROWD_BYTES + u64::from(geometry.local_ranks) * size_of::<AtomicU32>() as u64
+}
+
+impl JobSegment {
+    /// A rank goes to sleep, or wakes up.
+    pub fn count_sleeper(&self, is_asleep: bool) {
+        let change = if is_asleep { 1 } else { u32::MAX };
+        self.crowd().sleepers.fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// The daemon runs on this core.
+    pub fn set_daemon_core(&self, core: u32) {
+        store_if_new(&self.crowd().daemon_core, core);
+    }
+
+    /// The core the daemon has run on last.
+    pub fn daemon_core(&self) -> u32 {
+        self.crowd().daemon_core.load(Ordering::Relaxed)
+    }
+
+    /// A rank waits on this core, or sleeps or leaves.
+    pub fn set_core_of(&self, local_rank: u32, core: Option<u32>) {
+        if let Some(word) = self.core_word(local_rank) {
+            store_if_new(word, core.map_or(0, |core| core.wrapping_add(1)));
+        }
+    }
+
+    /// Whether another rank than this one was on this core when it waited last.
+    pub fn is_shared(&self, core: u32, local_rank: u32) -> bool {
+        let is_there = |word: &AtomicU32| word.load(Ordering::Relaxed) == core.wrapping_add(1);
+        let others = (0..self.geometry().local_ranks).filter(|&other| other != local_rank);
+        others.filter_map(|other| self.core_word(other)).any(is_there)
+    }
+
+    /// The daemon wants to know whether ranks compute between starts and waits.
+    pub fn ask_for_computing(&self) {
+        self.crowd().asks_for_computing.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether it does, from the start.
+    pub fn asks_for_computing(&self) -> bool {
+        self.crowd().asks_for_computing.load(Ordering::Relaxed) != 0
+    }
+
+    /// How many ranks are awake, and may want a core. Who dies in its sleep is counted as asleep for ever.
+    #[inline]
+    pub fn awake_ranks(&self) -> u32 {
+        self.geometry().local_ranks.saturating_sub(self.crowd().sleepers.load(Ordering::Relaxed))
+    }
+
+    /// A rank may run on these cores. Those of a rank that has left stay, as it does among those that are awake.
+    pub fn add_cores(&self, cores: impl IntoIterator<Item = usize>) {
+        let crowd = self.crowd();
+        for core in cores.into_iter().filter(|&core| core < CORES_MAX) {
+            let bit = 1 << (core % 64);
+            // Of all ranks that bring a core only one finds it missing, so that it is counted once.
+            if crowd.is_core[core / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+                crowd.cores.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether more ranks are awake than there are cores that any of them may run on.
+    #[inline]
+    pub fn outnumbers_cores(&self) -> bool {
+        self.awake_ranks() > self.cores()
+    }
+
+    /// Whether fewer ranks are awake than there are cores.
+    pub fn has_free_core(&self) -> bool {
+        self.awake_ranks() < self.cores()
+    }
+
+    /// How many cores any of the ranks may run on.
+    #[inline]
+    pub fn cores(&self) -> u32 {
+        self.crowd().cores.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn crowd(&self) -> &Crowd {
+        // SAFETY: it consists of atomics.
+        unsafe { self.segment().shared(0) }.expect("every job segment has a first page")
+    }
+
+    fn core_word(&self, local_rank: u32) -> Option<&AtomicU32> {
+        if local_rank >= self.geometry().local_ranks {
+            return None;
+        }
+        let offset = CROWD_BYTES + u64::from(local_rank) * size_of::<AtomicU32>() as u64;
+        // SAFETY: it is an atomic.
+        unsafe { self.segment().shared(offset) }
+    }
+}
+
+/// Others read the word; a line that is written wanders.
+fn store_if_new(word: &AtomicU32, value: u32) {
+    if word.load(Ordering::Relaxed) != value {
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doorbell::DoorbellCalls;
+
+    #[test]
+    fn a_core_is_shared_with_ranks_that_wait_there_and_with_no_others() {
+        // So many that their words take more than a page.
+        let job = JobSegment::create(JobGeometry { local_ranks: 2000, arena_bytes_max: 4096 }).unwrap();
+        assert!(!job.is_shared(0, 0), "nobody has waited yet");
+        job.set_core_of(1999, Some(0));
+        assert!(job.is_shared(0, 0) && !job.is_shared(1, 0));
+        assert!(!job.is_shared(0, 1999), "it is there itself");
+        (0..2000).for_each(|rank| job.set_core_of(rank, Some(7)));
+        assert_eq!(job.doorbell_calls(), DoorbellCalls::default(), "doorbells lie elsewhere");
+        (0..2000).for_each(|rank| job.set_core_of(rank, None));
+        assert!(!job.is_shared(0, 0) && !job.is_shared(7, 0));
+        job.set_core_of(2000, Some(0));
+        assert!(!job.is_shared(0, 0), "there is no such rank");
+    }
+}
