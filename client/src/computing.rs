@@ -4,7 +4,8 @@
 //!
 //! A program that comes to wait some time after its last start has computed, or it has lost its core for a while. Of that only the thread's
 //! own clock knows, which is a system call to read: as long as half a start. So it is read when a wait ends and when the next one begins, for
-//! some time after somebody has come late. What the thread had of its core before the start can't be more than the time that passed.
+//! some time after somebody has come late, and what was found holds for the next times, too. What the thread had of its core before the start
+//! can't be more than the time that passed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -26,6 +27,9 @@ pub(crate) struct Computing {
     has_others: AtomicBool,
     /// For how many starts the thread's clock is still to be looked at.
     suspicion: AtomicU32,
+    /// What was found when that was done last, and for how many late waits it still holds.
+    has_run: AtomicBool,
+    holds: AtomicU32,
 }
 
 /// Where the data goes of what is started.
@@ -47,6 +51,8 @@ const PROMPT_NS: u64 = if cfg!(test) { 1_000_000 } else { 20_000 };
 const LARGE_BYTES: u64 = 16 << 10;
 /// Starts after a late wait.
 const SUSPICION: u32 = 16;
+/// Late waits. A program that changes its ways is taken for what it was for so many.
+const HOLDS: u32 = 3;
 
 impl Computing {
     pub(crate) fn new() -> Self {
@@ -59,6 +65,8 @@ impl Computing {
             has_sent: AtomicBool::new(false),
             has_others: AtomicBool::new(false),
             suspicion: AtomicU32::new(0),
+            has_run: AtomicBool::new(false),
+            holds: AtomicU32::new(0),
         }
     }
 
@@ -95,7 +103,9 @@ impl Computing {
         if self.now_ns() - started_ns < PROMPT_NS {
             return Some(SinceStart::AtOnce);
         }
-        self.suspicion.store(SUSPICION, Ordering::Relaxed);
+        if self.suspicion.swap(SUSPICION, Ordering::Relaxed) == 0 {
+            self.holds.store(0, Ordering::Relaxed);
+        }
         Some(match self.has_run_since(started_ns) {
             true if !has_sent => SinceStart::ComputedReceiving,
             true if has_others => SinceStart::ComputedBothWays,
@@ -106,17 +116,27 @@ impl Computing {
 
     /// The program waits no more.
     pub(crate) fn leave(&self) {
-        let is_suspected = self.suspicion.load(Ordering::Relaxed) > 0;
+        let is_suspected = self.suspicion.load(Ordering::Relaxed) > 0 && self.holds.load(Ordering::Relaxed) == 0;
         let [now_ns, thread_ns] = if is_suspected { [self.now_ns(), now_of_thread_ns()] } else { [0, 0] };
         self.left_ns.store(now_ns, Ordering::Relaxed);
         self.left_thread_ns.store(thread_ns, Ordering::Relaxed);
     }
 
-    /// Whether the thread has certainly had its core since then, for long enough to have computed.
+    /// Whether the thread has certainly had its core since then, for long enough to have computed, or has had the last time.
     fn has_run_since(&self, started_ns: u64) -> bool {
+        if let Some(holds) = self.holds.load(Ordering::Relaxed).checked_sub(1) {
+            self.holds.store(holds, Ordering::Relaxed);
+            return self.has_run.load(Ordering::Relaxed);
+        }
         let [left_ns, left_thread_ns] = [&self.left_ns, &self.left_thread_ns].map(|word| word.load(Ordering::Relaxed));
         let before_ns = started_ns.saturating_sub(left_ns);
-        left_thread_ns > 0 && now_of_thread_ns().saturating_sub(left_thread_ns) >= before_ns + PROMPT_NS
+        if left_thread_ns == 0 {
+            return false;
+        }
+        let has_run = now_of_thread_ns().saturating_sub(left_thread_ns) >= before_ns + PROMPT_NS;
+        self.has_run.store(has_run, Ordering::Relaxed);
+        self.holds.store(HOLDS, Ordering::Relaxed);
+        has_run
     }
 
     fn now_ns(&self) -> u64 {
@@ -156,14 +176,18 @@ mod tests {
             computing.leave();
             found
         };
-        assert_eq!(come_after(compute), Some(SinceStart::AtOnce), "it may have lost the core");
-        assert_eq!(come_after(compute), Some(SinceStart::ComputedSending));
-        assert_eq!(come_after(|| thread::sleep(LATE)), Some(SinceStart::AtOnce));
-        assert_eq!(come_after(|| ()), Some(SinceStart::AtOnce));
-        assert_eq!(come_after(compute), Some(SinceStart::ComputedSending));
-        (0..SUSPICION).for_each(|_| assert_eq!(come_after(|| ()), Some(SinceStart::AtOnce)));
-        assert_eq!(come_after(compute), Some(SinceStart::AtOnce), "too long ago");
-        assert_eq!(come_after(compute), Some(SinceStart::ComputedSending));
+        let come_often_after = |act: fn()| (0..HOLDS).map(|_| come_after(act)).collect::<Vec<_>>();
+        let (computed, at_once) = (Some(SinceStart::ComputedSending), Some(SinceStart::AtOnce));
+        assert_eq!(come_after(compute), at_once, "it may have lost the core");
+        assert_eq!(come_after(compute), computed);
+        assert_eq!(come_after(|| ()), at_once);
+        assert_eq!(come_often_after(|| thread::sleep(LATE)), [computed; HOLDS as usize], "that is how it was");
+        assert_eq!(come_after(|| thread::sleep(LATE)), at_once);
+        assert_eq!(come_often_after(compute), [at_once; HOLDS as usize], "the same");
+        assert_eq!(come_after(compute), computed);
+        (0..SUSPICION).for_each(|_| assert_eq!(come_after(|| ()), at_once));
+        assert_eq!(come_after(compute), at_once, "too long ago");
+        assert_eq!(come_after(compute), computed);
     }
 
     #[test]
