@@ -12,7 +12,7 @@ enum { TRIPS_WARMUP = 50, TRIPS_MIN = 10, TRIPS_MAX = 1000000 };
 enum { SET_UPS = 500, SET_UPS_MIN = 4, SET_UP_BYTES = 16 << 20, SET_UP_WARMUP = 2, SET_UP_ROUNDS_MAX = 100000 };
 
 static const double LONGER = 1.1, HIDING_BATCH_S = 20e-3, HIDING_ROUND_S_MIN = 100e-6;
-static const double ASYNCHRONY_LONGER = 10, COMPUTATION_MIN_S = 500e-6, ASYNCHRONY_BATCH_S = 10e-3;
+static const double ASYNCHRONY_LONGER = 10, COMPUTATION_MIN_S = 500e-6, ASYNCHRONY_BATCH_S = 10e-3, AHEAD_S = 20e-6;
 static const double TRIPS_BATCH_S = 10e-6;
 
 /* The clock that all processes of a machine share. */
@@ -112,6 +112,15 @@ static int partner(void) { return me ? 0 : np - 1; }
 static void meet_partner(void) {
     char there = 0, here = 0;
     MPI_Sendrecv(&here, 1, MPI_CHAR, partner(), MEET, &there, 1, MPI_CHAR, partner(), MEET, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* Both leave at the same moment. */
+static void begin_together(void) {
+    meet_partner();
+    double moment = now() + AHEAD_S;
+    if (!me) MPI_Send(&moment, 1, MPI_DOUBLE, partner(), AGREE, MPI_COMM_WORLD);
+    else MPI_Recv(&moment, 1, MPI_DOUBLE, partner(), AGREE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    while (now() < moment) {}
 }
 
 static void go(void) {
@@ -364,7 +373,7 @@ static void overlap_collective(enum operation operation, char form, long bytes, 
 /* Time inside of the library, before and after this much computation. */
 static double receive(struct transfer *t, uint64_t amount, double tick) {
     exchange_prepare(t);
-    meet_partner();
+    begin_together();
     double begin = now();
     start_recv(t), start_send(t);
     double started = now();

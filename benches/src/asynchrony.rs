@@ -1,8 +1,8 @@
 //! How much of a receive goes on by itself while the program computes and does not call the library.
 //!
 //! ```text
-//!   both ranks meet; t_comm  = recv ───────────── wait
-//!   both ranks meet; t_async = recv ┊ long computation ┊ wait, without the computation
+//!   both ranks begin together; t_comm  = recv ───────────── wait
+//!   both ranks begin together; t_async = recv ┊ long computation ┊ wait, without the computation
 //!   d_a = 1 − t_async / t_comm
 //! ```
 
@@ -175,7 +175,7 @@ impl Receiver {
     fn receive(&mut self, amount: Option<u64>) -> Result<Parts, BenchError> {
         let Self { pair, exchange, worker, tick, .. } = self;
         exchange.prepare();
-        pair.meet()?;
+        pair.begin_together()?;
         let begin = Instant::now();
         exchange.start_recv()?;
         exchange.start_send()?;

@@ -44,6 +44,14 @@ pub(crate) fn wait_until(moment_ns: u64) -> io::Result<u64> {
     }
 }
 
+/// Waits for a moment that is so near that what the thread does next is better left in its caches.
+pub(crate) fn spin_until(moment_ns: u64) -> io::Result<()> {
+    while now_ns()? < moment_ns {
+        hint::spin_loop();
+    }
+    Ok(())
+}
+
 /// Longer than a timer is late, and it takes to be woken up by it.
 const YIELD_NS: u64 = 250_000;
 /// Longer than a yield that nobody takes up.
@@ -61,5 +69,8 @@ mod tests {
             assert!(moment <= over && over <= now_ns().unwrap());
         }
         assert!(wait_until(0).unwrap() > 0);
+        let moment = now_ns().unwrap() + 5_000;
+        spin_until(moment).unwrap();
+        assert!(moment <= now_ns().unwrap());
     }
 }

@@ -6,6 +6,7 @@ use std::net::{IpAddr, TcpListener, TcpStream};
 use ropeway::Communicator;
 
 use crate::BenchError;
+use crate::clock::{now_ns, spin_until};
 
 /// One of the two.
 #[derive(Clone, Debug)]
@@ -65,6 +66,15 @@ impl Pair {
         Ok(())
     }
 
+    /// Returns to both at the same moment of the clock they share. Who meets leaves one after the other, and if the receiver comes second, a
+    /// short message is there before it has started.
+    pub(crate) fn begin_together(&self) -> Result<(), BenchError> {
+        self.meet()?;
+        let now_ns = now_ns()?;
+        let [moment_ns] = self.agree(|| [now_ns + AHEAD_NS])?;
+        Ok(spin_until(moment_ns)?)
+    }
+
     /// Tells the other one to go on.
     pub(crate) fn go(&self) -> Result<(), BenchError> {
         Ok(self.world.send(&[0u8], self.peer, GO)?)
@@ -113,6 +123,8 @@ fn node_of(rank: u32, size: u32, nodes: u32) -> usize {
     node as usize
 }
 
+/// Longer than a message takes, and not so long that anybody falls asleep.
+const AHEAD_NS: u64 = 20_000;
 const AGREE: i32 = 100;
 const MEET: i32 = 102;
 const GO: i32 = 103;
