@@ -46,7 +46,9 @@ impl Place {
     #[cold]
     fn leave(&self) -> bool {
         let now_ns = now_ns();
-        if Duration::from_nanos(now_ns - self.tried_ns.load(Ordering::Relaxed)) < STAY {
+        // Another thread may have tried since the clock was read.
+        let since_ns = now_ns.saturating_sub(self.tried_ns.load(Ordering::Relaxed));
+        if Duration::from_nanos(since_ns) < STAY {
             return false;
         }
         self.tried_ns.store(now_ns, Ordering::Relaxed);
