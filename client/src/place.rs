@@ -26,12 +26,12 @@ impl Place {
         Self { job, local_rank, tried_ns: AtomicU64::new(0) }
     }
 
-    /// Whether another rank is on the core of this one, which waits, and can do nothing before this one gives way. If there is a core without
-    /// ranks it goes there instead, unless it has tried just before.
-    pub(crate) fn is_shared(&self) -> bool {
-        let Ok(core) = sched_getcpu() else { return false };
+    /// The rank waits: it goes to a core without other ranks if it is not on one, unless it has tried just before. Whether it is on one now;
+    /// if not, another rank can do nothing before this one gives way.
+    pub(crate) fn seek_own_core(&self) -> bool {
+        let Ok(core) = sched_getcpu() else { return true };
         self.job.set_core_of(self.local_rank, Some(core as u32));
-        self.is_taken(core) && !self.leave()
+        !self.is_taken(core) || self.leave()
     }
 
     /// The rank goes to sleep.
@@ -102,7 +102,7 @@ mod tests {
     fn who_waits_beside_another_rank_leaves_and_if_it_has_just_before_gives_way() {
         let job = job(2);
         let place = Place::new(job.clone(), 0);
-        assert!(!place.is_shared(), "the other one has waited nowhere");
+        assert!(place.seek_own_core(), "the other one has waited nowhere");
         let allowed = sched_getaffinity(THIS_THREAD).unwrap();
         let may_leave = (0..CpuSet::count()).filter(|&core| allowed.is_set(core).unwrap()).count() > 1;
         // The kernel may move this thread between any two of these.

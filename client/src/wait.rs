@@ -145,9 +145,9 @@ impl WaitingRoom {
             && (!self.outnumbers_cores() || event.is_last_on_core())
     }
 
-    /// Whether there are cores for all ranks, and yet another one has to wait for ours.
-    fn is_in_the_way(&self) -> bool {
-        !self.outnumbers_cores() && self.place.is_shared()
+    /// Where there are cores for all ranks we go to one of our own. False if another rank has to wait for ours all the same.
+    fn has_made_room(&self) -> bool {
+        self.outnumbers_cores() || self.place.seek_own_core()
     }
 
     /// For how long that is better.
@@ -250,7 +250,7 @@ impl WaitingRoom {
             if limit.is_some_and(|limit| waited >= limit) {
                 return Ok(None);
             }
-            if waited < self.kept() && self.keeps_core(event) && !self.is_in_the_way() {
+            if waited < self.kept() && self.keeps_core(event) && self.has_made_room() {
                 (0..DIRECT_SPINS).take_while(|_| !event.has_happened()).for_each(|_| hint::spin_loop());
                 waited = begin.elapsed();
                 continue;
