@@ -75,7 +75,7 @@ impl Attendance {
 
     /// Whether [`poll`](Self::poll) would get further.
     pub(crate) fn is_due(&self) -> bool {
-        self.meeting.is_due(self.member, self.round) || self.meeting.closed().is_some()
+        self.meeting.is_due(self.member, self.round) || self.meeting.closed_for(self.round).is_some()
     }
 
     /// Whether nobody else on this core has anything to do before the round is over.
@@ -92,7 +92,7 @@ impl Attendance {
             self.has_passed |= self.meeting.help(self.member, self.round, pieces).has_passed;
         }
         // What came to an end before the end counts.
-        let closed = self.meeting.closed();
+        let closed = self.meeting.closed_for(self.round);
         if self.has_ended() { Some(Ok(())) } else { closed.map(Err) }
     }
 
@@ -122,7 +122,7 @@ impl Attendance {
         if self.meeting.has_much_work() {
             self.habit.learn(presence);
             self.habit.begin_wait(presence);
-            self.meeting.watch();
+            self.meeting.watch(self.member);
             self.is_watching = true;
         }
     }
@@ -131,7 +131,7 @@ impl Attendance {
     pub(crate) fn end_wait(&mut self, presence: &Presence) {
         if std::mem::take(&mut self.is_watching) {
             self.habit.end_wait(presence);
-            self.meeting.look_away();
+            self.meeting.look_away(self.member);
         }
     }
 }

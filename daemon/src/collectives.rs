@@ -8,7 +8,7 @@ use ropeway_proto::agreement::ShapeDigest;
 use ropeway_proto::collective::{CollectiveMember, CollectiveShape};
 use ropeway_proto::control::Refusal;
 use ropeway_proto::division::{Division, Span};
-use ropeway_proto::{ChannelId, CommId, Completion, Epoch, Layout, NodeId, Slot};
+use ropeway_proto::{ChannelId, CommId, Completion, Epoch, Layout, NodeId, Slot, Status};
 use ropeway_schedule::{Algorithm, Schedule, Side};
 use ropeway_shm::{Counter, Counters, JobSegment, Meeting, MeetingPlan, own_buffers};
 
@@ -216,7 +216,11 @@ impl Job {
             self.engine.abandon_collective(collective, *why);
         }
         let ports = &self.ports;
-        let has_left = self.meetings.leave(meeting, request, why, |rank| !ports[rank as usize].is_gone);
+        let own = self.engine.spec().local_ranks();
+        let has_gone_by_itself = matches!(why.status, Status::RankLeft | Status::PeerFreed);
+        let left = (has_gone_by_itself && own.contains(&why.source)).then(|| why.source - own.start);
+        let is_alive = |rank: u32| !ports[rank as usize].is_gone;
+        let has_left = self.meetings.leave(meeting, request, (why, left), is_alive);
         if has_left {
             self.finish_leaving(meeting, request);
         }

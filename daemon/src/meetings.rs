@@ -140,7 +140,7 @@ impl Meetings {
         spanning.is_running = false;
         let round = spanning.rounds.wrapping_sub(1);
         if let Some(failure) = failure {
-            entry.meeting.close(&failure);
+            entry.meeting.close(&failure, None);
         }
         // Of a meeting that is closed somebody's buffers may be gone.
         if entry.meeting.closed().is_none() && entry.meeting.resume(round) {
@@ -153,23 +153,23 @@ impl Meetings {
     pub(crate) fn fail(&self, collective: CollectiveId, failure: &Completion) {
         let found = self.spanning.get(&collective).and_then(|id| self.table.get(id.0 as usize));
         if let Some(entry) = found {
-            entry.meeting.close(failure);
+            entry.meeting.close(failure, None);
         }
     }
 
     // ---- ending
 
-    /// A member is gone. True if its request, when one is named, can be freed now; if not, `take_left` will say so.
+    /// A member is gone; `left` is its index among the node's ranks, if it has gone by itself. True if its request, when one is named, can be freed now; if not, `take_left` will say so.
     pub(crate) fn leave(
         &mut self,
         id: MeetingId,
         request: Option<ChannelId>,
-        why: &Completion,
+        (why, left): (&Completion, Option<u32>),
         is_alive: impl Fn(u32) -> bool,
     ) -> bool {
         let Some(entry) = self.table.get(id.0 as usize) else { return true };
         entry.finish_little();
-        entry.meeting.close(why);
+        entry.meeting.close(why, left);
         match request {
             Some(request) if !entry.is_out_of_use(is_alive) => {
                 self.leaving.push((id, request));
@@ -332,7 +332,7 @@ mod tests {
         let meeting = &meetings.table[id.0 as usize].meeting;
         assert!(meeting.is_due(1, 0) && !meeting.poll(1, 0), "it is left to who waits");
         let why = Completion::bare(ropeway_proto::Status::PeerFreed);
-        assert!(meetings.leave(id, None, &why, |_| true));
+        assert!(meetings.leave(id, None, (&why, Some(0)), |_| true));
         assert!(meetings.table[id.0 as usize].meeting.poll(1, 0));
         assert_sums(&job, 0, 1000);
     }

@@ -8,6 +8,7 @@ mod primitive;
 
 pub mod doorbell;
 pub mod eager;
+pub mod pairs;
 pub mod post;
 pub mod relay;
 pub mod request;
@@ -46,6 +47,8 @@ mod known;
 mod mapped;
 #[cfg(not(loom))]
 mod meeting;
+#[cfg(not(loom))]
+mod pair_area;
 #[cfg(not(loom))]
 mod post_area;
 #[cfg(not(loom))]

@@ -15,7 +15,9 @@
 //! has come is needed any more, be it computing, asleep or stopped; but who is stopped with a piece in hand, which he took while he waited
 //! or tested or which his start had to do, holds up that round until he goes on or is gone.
 //!
-//! Small broadcasts go through a [relay](crate::relay) instead: their root need not wait for the others.
+//! Small broadcasts go through a [relay](crate::relay) instead: their root need not wait for the others. Of larger ones, and where members
+//! only give something to the root or get something from it, each member and the root are a [pair](crate::pairs): nobody else need have
+//! come for what goes between them.
 //!
 //! If there are members on other nodes the work has two stages. Whoever finishes the first one tells the daemon, which sees to
 //! what happens between the nodes and then opens the second one. A broadcast need not wait for those who only receive: the
@@ -24,19 +26,22 @@
 //! Elements are combined by a user-defined operator in the members' processes alone, so the daemon takes no such pieces,
 //! however little the work is. It calls the members' combiners instead: threads that work while their programs compute.
 
+mod ending;
+
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::division::Span;
 use ropeway_proto::limits::COMBINER_DOORBELL;
-use ropeway_proto::{Completion, Layout, Slot, Status};
+use ropeway_proto::{Layout, Slot};
 use serde::{Deserialize, Serialize};
 
 use crate::doorbell::Doorbell;
 use crate::eager::Progress;
 use crate::job::JobSegment;
+use crate::pair_area::{PairArea, Paired};
 use crate::relay_area::{RelayArea, Relayed};
 use crate::request::RequestSlot;
 use crate::round::{RoundWords, SECTIONS};
@@ -59,6 +64,8 @@ struct ClosedWords {
     who: AtomicU32,
     /// What else the completion says, as its tag.
     what: AtomicU32,
+    /// How many rounds may still be ended by pairs, with [`IS_LEFT`](ending::IS_LEFT) set; zero if none may.
+    until: AtomicU64,
     /// Bytes of the description behind the members' lines.
     described: AtomicU32,
     members: AtomicU32,
@@ -99,6 +106,8 @@ pub struct Meeting {
     ranks: Vec<u32>,
     /// Where small broadcasts go through.
     relay: Option<RelayArea>,
+    /// What goes between members and the root.
+    pairs: Option<PairArea>,
     block: u64,
     job: Arc<JobSegment>,
 }
@@ -142,7 +151,8 @@ pub struct Helped {
 impl Meeting {
     /// What a meeting of so many members, planned like this, needs.
     pub fn footprint(plan: &MeetingPlan) -> u64 {
-        before_relay(plan.members.len(), describe(plan).len()) + RelayArea::footprint(plan)
+        let before = before_relay(plan.members.len(), describe(plan).len());
+        before + RelayArea::footprint(plan) + PairArea::footprint(plan)
     }
 
     /// Writes a meeting down: its plan and the request each member has. The daemon's part.
@@ -157,6 +167,7 @@ impl Meeting {
         for word in [&closed.watching, &closed.moves, &closed.why, &closed.who, &closed.what] {
             word.store(0, Ordering::Relaxed);
         }
+        closed.until.store(0, Ordering::Relaxed);
         words.closed.described.store(description.len() as u32, Ordering::Relaxed);
         words.closed.members.store(places.len() as u32, Ordering::Relaxed);
         for (index, &(local_rank, slot)) in places.iter().enumerate() {
@@ -170,6 +181,7 @@ impl Meeting {
         }
         let meeting = Self::on(job, block, (plan, description.len()), places, None)?;
         meeting.relay.iter().for_each(RelayArea::reset);
+        meeting.pairs.iter().for_each(PairArea::reset);
         Some(meeting)
     }
 
@@ -239,6 +251,7 @@ impl Meeting {
             places: places.to_vec(),
             ranks: plan.members.iter().map(|member| member.rank).collect(),
             relay: RelayArea::at(job, block + before_relay(places.len(), described), plan),
+            pairs: PairArea::at(job, block + before_relay(places.len(), described), plan),
             block,
             job: Arc::clone(job),
         })
@@ -268,6 +281,9 @@ impl Meeting {
     pub fn arrive(&self, member: u32, round: u32) -> Arrival {
         if let Some(relayed) = self.relayed(member) {
             return if relayed.start(round) == Progress::Done { Arrival::Done } else { Arrival::Pending };
+        }
+        if let Some(paired) = self.paired(member) {
+            return paired.arrive(round);
         }
         let is_last = self.words().rounds.arrive(self.parties());
         let stage = match self.opener {
@@ -367,19 +383,26 @@ impl Meeting {
     /// Whether [`poll`](Self::poll) or [`help`](Self::help) would get further.
     #[inline]
     pub fn is_due(&self, member: u32, round: u32) -> bool {
-        match self.relayed(member) {
-            Some(relayed) => relayed.is_due(round),
-            None => self.words().rounds.is_over(round) || self.has_pieces(round),
+        match (self.relayed(member), self.paired(member)) {
+            (Some(relayed), _) => relayed.is_due(round),
+            (None, Some(paired)) => paired.is_over(round) || paired.is_due(),
+            (None, None) => self.words().rounds.is_over(round) || self.has_pieces(round),
         }
     }
 
     /// Whether the round is over for a member that has come for it.
     #[inline]
     pub fn poll(&self, member: u32, round: u32) -> bool {
-        match self.relayed(member) {
-            Some(relayed) => relayed.poll(round) == Progress::Done,
-            None => self.words().rounds.is_over(round),
+        match (self.relayed(member), self.paired(member)) {
+            (Some(relayed), _) => relayed.poll(round) == Progress::Done,
+            (None, Some(paired)) => paired.is_over(round),
+            (None, None) => self.words().rounds.is_over(round),
         }
+    }
+
+    #[inline]
+    fn paired(&self, member: u32) -> Option<Paired<'_>> {
+        self.pairs.as_ref().map(|area| Paired { area, meeting: self, number: member, member: self.index(member) })
     }
 
     #[inline]
@@ -407,12 +430,18 @@ impl Meeting {
 
     /// The round that has work, for who is no member and so knows none.
     pub fn working_round(&self) -> Option<u32> {
+        if let Some(paired) = self.paired(NOBODY) {
+            return paired.due_round();
+        }
         let round = self.words().rounds.ended();
         self.has_pieces(round).then_some(round)
     }
 
     /// Does up to `limit` pieces. `member`: on whose behalf, so that the daemon knows whose hands are on the buffers.
     pub fn help(&self, member: u32, round: u32, limit: u32) -> Helped {
+        if let Some(paired) = self.paired(member) {
+            return Helped { pieces: paired.help(limit), has_passed: false };
+        }
         let mut helped = Helped::default();
         if !self.has_pieces(round) {
             return helped;
@@ -440,13 +469,22 @@ impl Meeting {
     }
 
     /// A member waits from now on, and takes pieces.
-    pub fn watch(&self) {
-        self.words().closed.watching.fetch_add(1, Ordering::Relaxed);
+    pub fn watch(&self, member: u32) {
+        if self.takes_any_piece(member) {
+            self.words().closed.watching.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// It waits no more.
-    pub fn look_away(&self) {
-        self.words().closed.watching.fetch_sub(1, Ordering::Relaxed);
+    pub fn look_away(&self, member: u32) {
+        if self.takes_any_piece(member) {
+            self.words().closed.watching.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it does what others need, too. Of pairs only the root certainly does.
+    fn takes_any_piece(&self, member: u32) -> bool {
+        self.paired(member).is_none_or(|paired| paired.is_root())
     }
 
     /// Whether a member waits.
@@ -465,53 +503,6 @@ impl Meeting {
         }
     }
 
-    // ---- ending
-
-    /// Why there will be no further round.
-    #[inline]
-    pub fn closed(&self) -> Option<Completion> {
-        let closed = &self.words().closed;
-        // SYNC meeting-closed (load).
-        match closed.why.load(Ordering::Acquire) {
-            0 => None,
-            code => Some(Completion {
-                status: Status::from_code(code).unwrap_or(Status::PeerFreed),
-                source: closed.who.load(Ordering::Relaxed),
-                tag: closed.what.load(Ordering::Relaxed) as i32,
-                bytes: 0,
-            }),
-        }
-    }
-
-    /// Why a member need not come for this round. What a broadcast's root has sent before it left can still be had.
-    #[inline]
-    pub fn refusal(&self, member: u32, round: u32) -> Option<Completion> {
-        let has_come = || self.relayed(member).is_some_and(|relayed| relayed.has_come(round));
-        self.closed().filter(|_| !has_come())
-    }
-
-    /// There will be no further round. The first cause counts. The daemon's part.
-    pub fn close(&self, why: &Completion) {
-        if self.closed().is_none() {
-            let closed = &self.words().closed;
-            closed.who.store(why.source, Ordering::Relaxed);
-            closed.what.store(why.tag as u32, Ordering::Relaxed);
-            // SYNC meeting-closed (store).
-            closed.why.store(why.status.code(), Ordering::Release);
-            self.wake_all();
-        }
-    }
-
-    /// After `close`: whether nobody who lives has his hands on the members' buffers. The daemon's part.
-    pub fn is_out_of_use(&self, is_alive: impl Fn(u32) -> bool) -> bool {
-        // SYNC meeting-busy: see `help`.
-        fence(Ordering::SeqCst);
-        (0..self.slots.len()).all(|index| {
-            let is_busy = self.line(index).is_some_and(|line| line.is_busy.load(Ordering::Acquire) != 0);
-            !is_busy || !is_alive(self.places[index].0)
-        })
-    }
-
     /// Tells the members where the meeting lies. The daemon's part.
     pub fn announce(&self) {
         self.each_slot(|slot| slot.set_channel(self.block));
@@ -525,18 +516,31 @@ impl Meeting {
     pub(crate) fn wake_all(&self) {
         // SYNC slot-waiter: one fence for all slots; see `RequestSlot::complete`.
         fence(Ordering::SeqCst);
-        for (index, place) in self.places.iter().enumerate() {
-            // SAFETY: checked when the meeting was opened.
-            let slot = unsafe { self.slots[index].as_ref() };
-            if let Some(bell) = slot.take_waiter_behind_fence().and_then(|bell| self.job.doorbell(place.0, bell)) {
-                bell.wake();
-            }
+        (0..self.places.len()).for_each(|index| self.wake_behind_fence(index));
+    }
+
+    /// Wakes a member if it sleeps. Everything written before the last fence is visible to it if it does not.
+    pub(crate) fn wake_behind_fence(&self, index: usize) {
+        // SAFETY: checked when the meeting was opened.
+        let slot = unsafe { self.slots[index].as_ref() };
+        if let Some(bell) = slot.take_waiter_behind_fence()
+            && let Some(bell) = self.job.doorbell(self.places[index].0, bell)
+        {
+            bell.wake();
         }
     }
 
     fn each_slot(&self, act: impl Fn(&RequestSlot)) {
         // SAFETY: checked when the meeting was opened.
         self.slots.iter().for_each(|slot| act(unsafe { slot.as_ref() }));
+    }
+
+    pub(crate) fn rounds(&self) -> &RoundWords {
+        &self.words().rounds
+    }
+
+    pub(crate) fn weight(&self) -> Weight {
+        self.weight
     }
 
     fn words(&self) -> &MeetingWords {
@@ -581,7 +585,7 @@ impl Meeting {
     }
 }
 
-/// Bytes of a meeting before its relay.
+/// Bytes of a meeting before its relay, or its pairs.
 fn before_relay(members: usize, described: usize) -> u64 {
     WORDS_BYTES + members as u64 * MEMBER_BYTES + (described as u64).next_multiple_of(64)
 }

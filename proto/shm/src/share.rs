@@ -20,7 +20,7 @@ use crate::user_function::UserFunction;
 
 pub use spanning::own_buffers;
 pub(crate) use spanning::{after, before, opener};
-pub(crate) use within::within;
+pub(crate) use within::{between_pairs, within};
 
 /// Work on memory of the segment.
 pub(crate) struct Share {

@@ -42,6 +42,12 @@ impl Stage {
     /// Little work that calls a user's function counts as slight: who has come last has the function, the daemon has not.
     /// `None` if there are more pieces than can be counted.
     pub(crate) fn new(share: Share, has_user_operator: bool) -> Option<Self> {
+        let all = share.work_bytes();
+        Self::among(share, has_user_operator, all)
+    }
+
+    /// One of several that are worked on at the same time and together are work for so many bytes.
+    pub(crate) fn among(share: Share, has_user_operator: bool, all: u64) -> Option<Self> {
         let work = share.work_bytes();
         let weight = if work > LITTLE_BYTES {
             Weight::Much
@@ -54,7 +60,7 @@ impl Stage {
             Weight::Slight => 1,
             Weight::Little => work.div_ceil(LITTLE_PIECE_BYTES),
             Weight::Much => {
-                let piece_bytes = (work / PIECES_WANTED).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end());
+                let piece_bytes = (all / PIECES_WANTED).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end());
                 u64::max(2, work.div_ceil(piece_bytes).min(share.bytes().div_ceil(STRETCH_BYTES)))
             }
         };

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use ropeway_proto::Layout;
 use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape, Combination};
 use ropeway_proto::division::{Operands, Span};
 use ropeway_proto::limits::COMBINER_DOORBELL;
 use ropeway_proto::operator::{ElementType, Operator, Scalar};
+use ropeway_proto::{Completion, Layout, Status};
 use ropeway_shm::{Arrival, Helped, JobGeometry, JobSegment, Meeting, MeetingPlan, UserFunction};
 
 const ARENA_BYTES: u64 = 1 << 20;
@@ -83,6 +83,31 @@ impl Node {
         let span = (nodes.len() > 2).then_some(Span { nodes, me: 0, input, output });
         let block = job.channels().start;
         Self { job: Arc::new(job), members, span, block }
+    }
+
+    /// Member 0 gives each of two so many bytes: ones to itself, twos to the other.
+    fn scattering(count: u64) -> Self {
+        let mut node = Self::summing(1, count);
+        for member in &mut node.members {
+            member.shape.kind = CollectiveKind::Scatter;
+            member.shape.combination = None;
+            member.shape.counts = vec![count; 2];
+        }
+        let input = Layout::contiguous(node.members[0].input, 2 * count);
+        for index in 0..2 {
+            node.job.write(&input, index * count, &vec![index as u8 + 1; count as usize]).unwrap();
+        }
+        node
+    }
+
+    fn assert_scattered(&self) {
+        for (wanted, member) in (1..).zip(&self.members) {
+            let count = member.shape.counts[0];
+            let mut output = vec![0; count as usize];
+            self.job.read(&Layout::contiguous(member.output, count), 0, &mut output).unwrap();
+            assert!(output.iter().all(|&found| found == wanted), "{output:?}");
+            self.job.write(&Layout::contiguous(member.output, count), 0, &vec![0; count as usize]).unwrap();
+        }
     }
 
     /// As the daemon sees it, who writes it down.
@@ -231,13 +256,46 @@ fn combiners_are_called_unless_every_member_waits() {
     assert_eq!(node.calls(), before, "there is no work yet");
     daemon.arrive(0, 0);
     daemon.arrive(1, 0);
-    member.watch();
+    member.watch(0);
     daemon.call_combiners();
     assert!(node.calls().iter().zip(before).all(|(&now, before)| now == before + 1), "one of two waits");
-    member.watch();
+    member.watch(1);
     let before = node.calls();
     daemon.call_combiners();
     assert_eq!(node.calls(), before, "both wait");
+}
+
+#[test]
+fn of_a_root_and_others_each_pair_is_over_for_itself() {
+    for count in [1, 20_000, 200_000] {
+        let node = Node::scattering(count);
+        let (daemon, member) = (node.daemon(), node.member());
+        for round in 0..3 {
+            assert_eq!(member.arrive(1, round), Arrival::Pending, "it waits for the root");
+            assert!(!member.is_due(1, round) && daemon.working_round().is_none());
+            let root_came = member.arrive(0, round);
+            while member.help(1, round, 1).pieces > 0 {}
+            assert!(member.poll(1, round), "the root has come");
+            assert_eq!(member.poll(0, round), root_came == Arrival::Done, "it has not copied its own part yet");
+            while daemon.help(NOBODY, round, 1).pieces > 0 {}
+            assert!(member.poll(0, round) && daemon.working_round().is_none());
+            node.assert_scattered();
+        }
+    }
+}
+
+#[test]
+fn who_has_gone_ends_what_it_had_no_part_in_any_more() {
+    let node = Node::scattering(1);
+    let (daemon, member) = (node.daemon(), node.member());
+    let (left, died) = (Completion::bare(Status::RankLeft), Completion::bare(Status::RankFailed));
+    assert_eq!((member.arrive(0, 0), member.arrive(1, 0)), (Arrival::Pending, Arrival::Done));
+    daemon.close(&left, Some(1));
+    assert_eq!(member.closed(), Some(left));
+    assert_eq!([0, 1].map(|round| member.closed_for(round)), [None, Some(left)]);
+    assert_eq!(member.refusal(0, 1), Some(left));
+    daemon.close(&died, None);
+    assert_eq!(member.closed_for(0), Some(left), "no round goes on without who has died");
 }
 
 #[test]

@@ -51,6 +51,27 @@ pub(crate) fn within(members: &[CollectiveMember]) -> Option<Share> {
     Some(share)
 }
 
+/// What goes between each member and the root, of a collective in which nothing else goes anywhere; of the root, what it gets from itself.
+/// `None` as from [`within`].
+pub(crate) fn between_pairs(members: &[CollectiveMember]) -> Option<Vec<Share>> {
+    let shape = common_shape(members)?;
+    let root = members.get(shape.root as usize)?;
+    let in_root = |at: u64, rank: u32| at + shape.before(rank) * u64::from(shape.element_bytes);
+    let share = |member: &CollectiveMember| {
+        let rank = member.rank;
+        let (length, from, to) = match shape.kind {
+            CollectiveKind::Bcast => (shape.counts[0], root.output, member.output),
+            CollectiveKind::Gather => (shape.part(rank), member.input, in_root(root.output, rank)),
+            CollectiveKind::Scatter => (shape.part(rank), in_root(root.input, rank), member.output),
+            _ => return None,
+        };
+        let mut share = Share::new(shape);
+        share.push(length, Act::Copy { from, to: vec![to] });
+        Some(share)
+    };
+    members.iter().map(share).collect()
+}
+
 /// What goes from one member of an alltoall to another.
 struct Way {
     length: u64,

@@ -1,0 +1,168 @@
+//! Collectives of one node in which something goes from the root to each of the others, or back: nobody but the root waits for more than one.
+
+mod common;
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use common::{Cluster, soon, until_asleep};
+use nix::unistd::{Pid, gettid};
+use ropeway::{Collective, Communicator, Error, WaitMode};
+
+const RANKS: u32 = 4;
+/// Comes when all others but the root have what they need.
+const LATE: u32 = 3;
+const OTHERS: [u32; 2] = [1, 2];
+/// Elements of a part: done at once, by who waits, in pieces.
+const COUNTS: [usize; 3] = [1, 1500, 100_000];
+
+/// Bytes of a message that takes no lane.
+const LARGE: usize = 64 << 10;
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Bcast,
+    Scatter,
+    Gather,
+}
+
+const KINDS: [Kind; 3] = [Kind::Bcast, Kind::Scatter, Kind::Gather];
+
+impl Kind {
+    fn register(self, world: &Communicator, count: usize, root: u32) -> Collective<u64> {
+        match self {
+            // Smaller ones are relayed.
+            Self::Bcast => world.bcast_init(count + 1500, root),
+            Self::Scatter => world.scatter_init(count, root),
+            Self::Gather => world.gather_init(count, root),
+        }
+        .unwrap()
+    }
+
+    fn fill(self, collective: &mut Collective<u64>, (rank, root): (u32, u32), round: u64) {
+        match self {
+            Self::Bcast if rank == root => collective.output_mut().fill(round),
+            Self::Bcast => {}
+            Self::Scatter | Self::Gather => {
+                (0..).zip(collective.input_mut()).for_each(|(at, place)| *place = value(rank, at, round));
+            }
+        }
+    }
+
+    fn check(self, collective: &Collective<u64>, (rank, root): (u32, u32), count: usize, round: u64) {
+        let output = collective.output();
+        let is_right = |(at, found): (usize, &u64)| match self {
+            Self::Bcast => *found == round,
+            Self::Scatter => *found == value(root, count * rank as usize + at, round),
+            Self::Gather => *found == value((at / count) as u32, at % count, round),
+        };
+        assert!(output.iter().enumerate().all(is_right), "{self:?} of {count}, round {round}, rank {rank}");
+    }
+}
+
+fn value(rank: u32, at: usize, round: u64) -> u64 {
+    round << 40 | u64::from(rank) << 32 | at as u64
+}
+
+fn everywhere(act: impl Fn(&Communicator) + Sync) {
+    let cluster = Cluster::start(1, RANKS);
+    let worlds = [0, 1, 2, 3].map(|rank| cluster.attach(rank).world());
+    std::thread::scope(|scope| worlds.iter().for_each(|world| drop(scope.spawn(|| act(world)))));
+}
+
+#[test]
+fn nobody_but_the_root_waits_for_one_that_is_late() {
+    everywhere(|world| {
+        let rank = world.rank();
+        for (kind, count) in KINDS.into_iter().flat_map(|kind| COUNTS.map(|count| (kind, count))) {
+            let mut collective = kind.register(world, count, 0);
+            for round in 0..12 {
+                // All come to the first one alike: until all have registered it there is no meeting.
+                if rank == LATE && round > 0 {
+                    OTHERS.iter().for_each(|&other| assert!(world.recv(&mut [0u8], other, 0).is_ok()));
+                }
+                kind.fill(&mut collective, (rank, 0), round);
+                let running = collective.start().unwrap();
+                soon(|| running.wait_with([WaitMode::Blocking, WaitMode::Adaptive][round as usize % 2]).unwrap());
+                kind.check(&collective, (rank, 0), count, round);
+                if OTHERS.contains(&rank) && round > 0 {
+                    world.send(&[1u8], LATE, 0).unwrap();
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_root_that_sleeps_gets_on_though_the_last_to_come_computes() {
+    let thread_of_root = AtomicI32::new(0);
+    everywhere(|world| {
+        let rank = world.rank();
+        for (kind, count) in KINDS.into_iter().flat_map(|kind| [1, 700, 100_000].map(|count| (kind, count))) {
+            let mut collective = kind.register(world, count, 0);
+            for round in 0..6 {
+                kind.fill(&mut collective, (rank, 0), round);
+                if rank == LATE && round > 0 {
+                    world.recv(&mut [0u8], 0, 0).unwrap();
+                    until_asleep(Pid::from_raw(thread_of_root.load(Ordering::Relaxed)));
+                }
+                if rank == 0 && round > 0 {
+                    thread_of_root.store(gettid().as_raw(), Ordering::Relaxed);
+                    world.send(&[1u8], LATE, 0).unwrap();
+                }
+                let running = collective.start().unwrap();
+                if rank == LATE && round > 0 {
+                    // It does not wait for the collective before the root has it.
+                    soon(|| world.recv(&mut [0u8], 0, 1).unwrap());
+                }
+                soon(|| running.wait_with(WaitMode::Blocking).unwrap());
+                if rank == 0 && round > 0 {
+                    world.send(&[1u8], LATE, 1).unwrap();
+                }
+                kind.check(&collective, (rank, 0), count, round);
+            }
+        }
+    });
+}
+
+#[test]
+fn any_rank_can_be_the_root_and_zero_elements_are_a_part() {
+    everywhere(|world| {
+        let rank = world.rank();
+        for (kind, root) in KINDS.into_iter().flat_map(|kind| [1, 3].map(|root| (kind, root))) {
+            for count in [0, 7, 5000] {
+                let mut collective = kind.register(world, count, root);
+                for round in 0..20 {
+                    kind.fill(&mut collective, (rank, root), round);
+                    soon(|| collective.start().unwrap().wait().unwrap());
+                    kind.check(&collective, (rank, root), count, round);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn who_gives_it_up_ends_no_round_that_others_are_still_in() {
+    everywhere(|world| {
+        let rank = world.rank();
+        for (kind, count) in KINDS.into_iter().flat_map(|kind| COUNTS.map(|count| (kind, count))) {
+            let mut collective = kind.register(world, count, 0);
+            for round in 0..2 {
+                if rank == LATE && round == 1 {
+                    world.recv(&mut [0u8; LARGE], 1, 0).unwrap();
+                }
+                kind.fill(&mut collective, (rank, 0), round);
+                soon(|| collective.start().unwrap().wait().unwrap());
+                kind.check(&collective, (rank, 0), count, round);
+            }
+            if rank == 1 {
+                drop(collective);
+                // So much goes through the daemon, which has freed the request before.
+                world.send(&[1u8; LARGE], LATE, 0).unwrap();
+                continue;
+            }
+            let error = soon(|| collective.start().and_then(|running| running.wait()).unwrap_err());
+            assert!(matches!(error, Error::PeerFreed { rank: 1 }), "{kind:?} of {count}, rank {rank}: {error}");
+        }
+    });
+}

@@ -1,0 +1,92 @@
+//! How a meeting ends: which rounds go on without who has gone, and when nobody has his hands on buffers any more.
+
+use std::sync::atomic::{Ordering, fence};
+
+use ropeway_proto::{Completion, Status};
+
+use super::Meeting;
+
+/// Who has gone had its part in so many rounds; others may still be in these.
+pub(super) const IS_LEFT: u64 = 1 << 32;
+
+impl Meeting {
+    /// Why there will be no end of this round.
+    #[inline]
+    pub fn closed_for(&self, round: u32) -> Option<Completion> {
+        self.closed().filter(|_| !self.may_still_end(round))
+    }
+
+    /// Whether who has gone had its part in this round, so that others may still be in it.
+    fn may_still_end(&self, round: u32) -> bool {
+        let until = self.words().closed.until.load(Ordering::Acquire);
+        until != 0 && comes_before(round, until as u32)
+    }
+
+    /// Why there will be no further round.
+    #[inline]
+    pub fn closed(&self) -> Option<Completion> {
+        let closed = &self.words().closed;
+        // SYNC meeting-closed (load).
+        match closed.why.load(Ordering::Acquire) {
+            0 => None,
+            code => Some(Completion {
+                status: Status::from_code(code).unwrap_or(Status::PeerFreed),
+                source: closed.who.load(Ordering::Relaxed),
+                tag: closed.what.load(Ordering::Relaxed) as i32,
+                bytes: 0,
+            }),
+        }
+    }
+
+    /// Why a member need not come for this round. What a broadcast's root has sent before it left can still be had.
+    #[inline]
+    pub fn refusal(&self, member: u32, round: u32) -> Option<Completion> {
+        let has_come = || self.relayed(member).is_some_and(|relayed| relayed.has_come(round));
+        self.closed_for(round).filter(|_| !has_come())
+    }
+
+    /// There will be no further round. The first cause counts. `left`: who has gone by itself, as an index among the node's ranks. Where it
+    /// had only to do with the root, others may still end the rounds that it has ended. The daemon's part.
+    pub fn close(&self, why: &Completion, left: Option<u32>) {
+        let ended =
+            left.and_then(|local_rank| self.ended_by(local_rank)).map_or(0, |rounds| IS_LEFT | u64::from(rounds));
+        let (closed, was_closed) = (&self.words().closed, self.closed().is_some());
+        let until = closed.until.load(Ordering::Relaxed);
+        let is_sooner = ended == 0 || until != 0 && comes_before(ended as u32, until as u32);
+        if !was_closed || is_sooner {
+            closed.until.store(ended, Ordering::Release);
+        }
+        if was_closed && until != 0 && is_sooner {
+            self.wake_all();
+        }
+        if !was_closed {
+            closed.who.store(why.source, Ordering::Relaxed);
+            closed.what.store(why.tag as u32, Ordering::Relaxed);
+            // SYNC meeting-closed (store).
+            closed.why.store(why.status.code(), Ordering::Release);
+            self.wake_all();
+        }
+    }
+
+    /// How many rounds have ended for a member, where that differs between them.
+    fn ended_by(&self, local_rank: u32) -> Option<u32> {
+        let index = self.places.iter().position(|&(place, _)| place == local_rank)?;
+        let area = self.pairs.as_ref()?;
+        Some(if index == area.root() { self.words().rounds.ended() } else { area.rounds(index) })
+    }
+
+    /// After `close`: whether nobody who lives has his hands on the members' buffers. The daemon's part.
+    pub fn is_out_of_use(&self, is_alive: impl Fn(u32) -> bool) -> bool {
+        // SYNC meeting-busy: see `help`.
+        fence(Ordering::SeqCst);
+        (0..self.slots.len()).all(|index| {
+            let is_busy = self.line(index).is_some_and(|line| line.is_busy.load(Ordering::Acquire) != 0);
+            !is_busy || !is_alive(self.places[index].0)
+        })
+    }
+}
+
+/// Whether this round is among the first so many. Numbers are compared modulo 2³².
+fn comes_before(round: u32, rounds: u32) -> bool {
+    rounds.wrapping_sub(round).wrapping_sub(1) < u32::MAX / 2
+}
