@@ -159,7 +159,8 @@ impl Meetings {
 
     // ---- ending
 
-    /// A member is gone; `left` is its index among the node's ranks, if it has gone by itself. True if its request, when one is named, can be freed now; if not, `take_left` will say so.
+    /// A member is gone; `left` is its index among the node's ranks, if it has gone by itself. True if its request, when one is named,
+    /// can be freed now; if not, `take_left` will say so.
     pub(crate) fn leave(
         &mut self,
         id: MeetingId,

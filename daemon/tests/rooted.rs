@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use common::{Cluster, soon, until_asleep};
+use common::{everybody, soon, until_asleep};
 use nix::unistd::{Pid, gettid};
 use ropeway::{Collective, Communicator, Error, WaitMode};
 
@@ -63,18 +63,12 @@ fn value(rank: u32, at: usize, round: u64) -> u64 {
     round << 40 | u64::from(rank) << 32 | at as u64
 }
 
-fn everywhere(act: impl Fn(&Communicator) + Sync) {
-    let cluster = Cluster::start(1, RANKS);
-    let worlds = [0, 1, 2, 3].map(|rank| cluster.attach(rank).world());
-    std::thread::scope(|scope| worlds.iter().for_each(|world| drop(scope.spawn(|| act(world)))));
-}
-
 #[test]
 fn nobody_but_the_root_waits_for_one_that_is_late() {
-    everywhere(|world| {
+    everybody((1, RANKS), |world| {
         let rank = world.rank();
         for (kind, count) in KINDS.into_iter().flat_map(|kind| COUNTS.map(|count| (kind, count))) {
-            let mut collective = kind.register(world, count, 0);
+            let mut collective = kind.register(&world, count, 0);
             for round in 0..12 {
                 // All come to the first one alike: until all have registered it there is no meeting.
                 if rank == LATE && round > 0 {
@@ -95,10 +89,10 @@ fn nobody_but_the_root_waits_for_one_that_is_late() {
 #[test]
 fn a_root_that_sleeps_gets_on_though_the_last_to_come_computes() {
     let thread_of_root = AtomicI32::new(0);
-    everywhere(|world| {
+    everybody((1, RANKS), |world| {
         let rank = world.rank();
         for (kind, count) in KINDS.into_iter().flat_map(|kind| [1, 700, 100_000].map(|count| (kind, count))) {
-            let mut collective = kind.register(world, count, 0);
+            let mut collective = kind.register(&world, count, 0);
             for round in 0..6 {
                 kind.fill(&mut collective, (rank, 0), round);
                 if rank == LATE && round > 0 {
@@ -126,11 +120,11 @@ fn a_root_that_sleeps_gets_on_though_the_last_to_come_computes() {
 
 #[test]
 fn any_rank_can_be_the_root_and_zero_elements_are_a_part() {
-    everywhere(|world| {
+    everybody((1, RANKS), |world| {
         let rank = world.rank();
         for (kind, root) in KINDS.into_iter().flat_map(|kind| [1, 3].map(|root| (kind, root))) {
             for count in [0, 7, 5000] {
-                let mut collective = kind.register(world, count, root);
+                let mut collective = kind.register(&world, count, root);
                 for round in 0..20 {
                     kind.fill(&mut collective, (rank, root), round);
                     soon(|| collective.start().unwrap().wait().unwrap());
@@ -143,10 +137,10 @@ fn any_rank_can_be_the_root_and_zero_elements_are_a_part() {
 
 #[test]
 fn who_gives_it_up_ends_no_round_that_others_are_still_in() {
-    everywhere(|world| {
+    everybody((1, RANKS), |world| {
         let rank = world.rank();
         for (kind, count) in KINDS.into_iter().flat_map(|kind| COUNTS.map(|count| (kind, count))) {
-            let mut collective = kind.register(world, count, 0);
+            let mut collective = kind.register(&world, count, 0);
             for round in 0..2 {
                 if rank == LATE && round == 1 {
                     world.recv(&mut [0u8; LARGE], 1, 0).unwrap();

@@ -64,7 +64,7 @@ struct ClosedWords {
     who: AtomicU32,
     /// What else the completion says, as its tag.
     what: AtomicU32,
-    /// How many rounds may still be ended by pairs, with [`IS_LEFT`](ending::IS_LEFT) set; zero if none may.
+    /// How many rounds may still be ended by pairs, with [`IS_COUNT`](ending::IS_COUNT) set; zero if none may.
     until: AtomicU64,
     /// Bytes of the description behind the members' lines.
     described: AtomicU32,
@@ -402,7 +402,7 @@ impl Meeting {
 
     #[inline]
     fn paired(&self, member: u32) -> Option<Paired<'_>> {
-        self.pairs.as_ref().map(|area| Paired { area, meeting: self, number: member, member: self.index(member) })
+        self.pairs.as_ref().map(|area| Paired { area, meeting: self, member, index: self.index(member) })
     }
 
     #[inline]

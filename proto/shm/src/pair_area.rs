@@ -122,30 +122,33 @@ pub(crate) struct Paired<'a> {
     pub(crate) area: &'a PairArea,
     pub(crate) meeting: &'a Meeting,
     /// Its number among the members.
-    pub(crate) number: u32,
+    pub(crate) member: u32,
     /// Where it lies among those of the node.
-    pub(crate) member: Option<usize>,
+    pub(crate) index: Option<usize>,
 }
 
 impl Paired<'_> {
     pub(crate) fn is_root(&self) -> bool {
-        self.member == Some(self.area.root())
+        self.index == Some(self.area.root())
     }
 
     /// A member has come for a round.
     pub(crate) fn arrive(&self, round: u32) -> Arrival {
-        let Some(index) = self.member else { return Arrival::Pending };
+        let Some(index) = self.index else { return Arrival::Pending };
         let (meeting, root) = (self.meeting, self.area.root());
         let may_be_due = self.area.come(index, round);
         match meeting.weight() {
             Weight::Slight => {
-                if may_be_due || index == root {
-                    self.help(u32::MAX);
+                // A piece of each pair: whose members lie about rounds must not keep the daemon, which comes for them in the first.
+                if index == root {
+                    self.help(self.area.count() as u32);
+                } else if may_be_due {
+                    self.help(1);
                 }
                 return if self.is_over(round) { Arrival::Done } else { Arrival::Pending };
             }
             // All who have come, and wait, can do their own.
-            _ if index == root => (0..self.area.count()).for_each(|index| meeting.wake_behind_fence(index)),
+            _ if index == root => meeting.wake_all(),
             // The root does it if it waits, and we do not.
             _ if may_be_due => meeting.wake_behind_fence(root),
             _ => {}
@@ -155,7 +158,7 @@ impl Paired<'_> {
 
     /// Whether the round is over for this member: the root's when all pairs' are.
     pub(crate) fn is_over(&self, round: u32) -> bool {
-        match self.member {
+        match self.index {
             Some(index) if !self.is_root() => self.area.is_over(index, round),
             _ => self.meeting.rounds().is_over(round),
         }
@@ -164,8 +167,8 @@ impl Paired<'_> {
     /// The pairs whose pieces are for us: our own; and all others if we are the root, or the daemon, or have the core that a member would need
     /// for its own.
     fn pairs(&self) -> impl Iterator<Item = usize> + use<> {
-        let (first, all) = (self.member.unwrap_or(0), self.area.count());
-        let is_for_all = self.member.is_none() || self.is_root() || self.meeting.job().outnumbers_cores();
+        let (first, all) = (self.index.unwrap_or(0), self.area.count());
+        let is_for_all = self.index.is_none() || self.is_root() || self.meeting.job().outnumbers_cores();
         (0..if is_for_all { all } else { 1 }).map(move |distance| (first + distance) % all)
     }
 
@@ -177,7 +180,7 @@ impl Paired<'_> {
     /// The round of which it does.
     pub(crate) fn due_round(&self) -> Option<u32> {
         // Of its own pair the root may have done all already.
-        if !self.is_root() && self.member.is_some_and(|index| !self.area.has_root_for(index)) {
+        if !self.is_root() && self.index.is_some_and(|index| !self.area.has_root_for(index)) {
             return None;
         }
         let is_open = |&round: &u32| self.meeting.closed_for(round).is_none();
@@ -190,13 +193,13 @@ impl Paired<'_> {
             return 0;
         }
         let mut pieces = 0;
-        self.meeting.with_hands_on(self.number, || {
+        self.meeting.with_hands_on(self.member, || {
             for index in self.pairs() {
                 while pieces < limit
                     && let Some(round) = self.area.due(index)
                     && self.meeting.closed_for(round).is_none()
                     && let Some(is_over) =
-                        self.area.do_piece(self.meeting.job(), (index, self.member == Some(index)), round)
+                        self.area.do_piece(self.meeting.job(), (index, self.index == Some(index)), round)
                 {
                     pieces += 1;
                     if is_over {

@@ -9,6 +9,7 @@
 //! with the other, so that each finds in its core's caches what it has copied the last time.
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::round::is_past;
 
 /// The words of a pair, and of the member that it is named after. The root has its own: what it gets from itself.
 #[repr(C, align(64))]
@@ -89,7 +90,7 @@ impl PairWords {
     /// Takes a piece of this round, if one is left; of this half first.
     pub fn claim(&self, round: u32, root: &Self, pieces: u32, half: usize) -> Option<u32> {
         [half, 1 - half].into_iter().find_map(|half| {
-            let next = |taken| (self.due_of(half, root, pieces, taken) == Some(round)).then_some(taken + 1);
+            let next = |taken| (self.due_of(half, root, pieces, taken) == Some(round)).then_some(taken.wrapping_add(1));
             let claimed = self.taken[half].fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
             let first = if half == 0 { 0 } else { half_of(pieces, 0) };
             claimed.ok().map(|taken| first + (taken % u64::from(half_of(pieces, half))) as u32)
@@ -100,7 +101,7 @@ impl PairWords {
     pub fn finish(&self, pieces: u32) -> bool {
         // SYNC pair-done: everybody's pieces before the end.
         let before = self.done.fetch_add(1, Ordering::AcqRel);
-        (before + 1).is_multiple_of(pieces.into())
+        before.wrapping_add(1).is_multiple_of(pieces.into())
     }
 
     /// How many rounds are over, modulo 2³².
@@ -132,9 +133,4 @@ impl EarlyWord {
 /// How many of so many pieces are in that half.
 fn half_of(pieces: u32, half: usize) -> u32 {
     if half == 0 { pieces.div_ceil(2) } else { pieces / 2 }
-}
-
-/// Whether so many rounds are more than come before this one. Numbers are compared modulo 2³².
-fn is_past(rounds: u32, round: u32) -> bool {
-    rounds.wrapping_sub(round).wrapping_sub(1) < u32::MAX / 2
 }

@@ -147,8 +147,13 @@ impl RoundWords {
     #[inline]
     pub fn is_over(&self, round: u32) -> bool {
         // SYNC meeting-rounds (load): the results before the end.
-        self.ended.rounds.load(Ordering::Acquire).wrapping_sub(round).wrapping_sub(1) < u32::MAX / 2
+        is_past(self.ended.rounds.load(Ordering::Acquire), round)
     }
+}
+
+/// Whether a round is among the first so many. Numbers are compared modulo 2³².
+pub(crate) fn is_past(rounds: u32, round: u32) -> bool {
+    rounds.wrapping_sub(round).wrapping_sub(1) < u32::MAX / 2
 }
 
 /// Of so many pieces the first one of a section, or of what would come after the last.

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::meeting::Meeting;
+use crate::round::is_past;
 
 /// A member's, on a line that it alone writes.
 #[repr(C)]
@@ -71,6 +72,6 @@ impl Meeting {
     /// Whether the member at this place has said that it comes for this round, or a later one.
     pub fn is_said_to_come(&self, place: usize, round: u32) -> bool {
         let come = self.whereabouts(place).map_or(0, |whereabouts| whereabouts.come.load(Ordering::Relaxed));
-        come.wrapping_sub(round).wrapping_sub(1) < u32::MAX / 2
+        is_past(come, round)
     }
 }

@@ -2,11 +2,15 @@
 //! copies it, nobody touches a buffer that is somebody else's, and nobody sleeps for ever. Run with `--cfg loom`.
 #![cfg(loom)]
 
+mod sleepers;
+
 use loom::cell::UnsafeCell;
-use loom::sync::{Arc, Condvar, Mutex};
+use loom::sync::Arc;
 use loom::thread;
 use ropeway_shm::pairs::{EarlyWord, PairWords};
 use ropeway_shm::round::RoundWords;
+
+use crate::sleepers::Sleepers;
 
 /// A message of two pieces, one in each half.
 const PIECES: u32 = 2;
@@ -18,9 +22,7 @@ struct Shared {
     /// The root's first.
     pairs: Vec<PairWords>,
     buffers: Vec<[UnsafeCell<u32>; PIECES as usize]>,
-    /// How often somebody was woken.
-    wake_ups: Mutex<u32>,
-    changed: Condvar,
+    sleepers: Sleepers,
 }
 
 impl Shared {
@@ -30,27 +32,8 @@ impl Shared {
             early: EarlyWord::new(),
             pairs: (0..members).map(|_| PairWords::new()).collect(),
             buffers: (0..members).map(|_| std::array::from_fn(|_| UnsafeCell::new(0))).collect(),
-            wake_ups: Mutex::new(0),
-            changed: Condvar::new(),
+            sleepers: Sleepers::new(),
         })
-    }
-
-    fn wake_all(&self) {
-        *self.wake_ups.lock().unwrap() += 1;
-        self.changed.notify_all();
-    }
-
-    fn sleep_until(&self, is_due: impl Fn() -> bool) {
-        loop {
-            let seen = *self.wake_ups.lock().unwrap();
-            if is_due() {
-                return;
-            }
-            let mut wake_ups = self.wake_ups.lock().unwrap();
-            while *wake_ups == seen {
-                wake_ups = self.changed.wait(wake_ups).unwrap();
-            }
-        }
     }
 
     fn come(&self, index: usize, round: u32) -> bool {
@@ -59,7 +42,7 @@ impl Shared {
             0 => own.come_as_root(round, &self.early),
             _ => own.come(round, &self.pairs[0], &self.early),
         };
-        self.wake_all();
+        self.sleepers.wake_all();
         may_be_due
     }
 
@@ -86,7 +69,7 @@ impl Shared {
                 if self.rounds.arrive(self.pairs.len() as u64) {
                     self.rounds.end(round);
                 }
-                self.wake_all();
+                self.sleepers.wake_all();
             }
         }
     }
@@ -99,20 +82,16 @@ impl Shared {
         let mine = if helps { self.pairs.len() } else { 1 };
         while !self.is_over(0, round) {
             (0..mine).for_each(|index| self.copy(index, index == 0));
-            self.sleep_until(|| self.is_over(0, round) || (0..mine).any(|index| self.is_due(index)));
+            self.sleepers.sleep_until(|| self.is_over(0, round) || (0..mine).any(|index| self.is_due(index)));
         }
     }
 
     /// What another member does, which copies for itself.
     fn receive(&self, index: usize, round: u32) {
         self.come(index, round);
-        self.finish(index, round);
-    }
-
-    fn finish(&self, index: usize, round: u32) {
         while !self.is_over(index, round) {
             self.copy(index, true);
-            self.sleep_until(|| self.is_over(index, round) || self.is_due(index));
+            self.sleepers.sleep_until(|| self.is_over(index, round) || self.is_due(index));
         }
         for piece in &self.buffers[index] {
             // SAFETY: the model checker reports a race.

@@ -2,13 +2,17 @@
 //! buffer or a cell that is somebody else's, and nobody waits for what has happened. Run with `--cfg loom`.
 #![cfg(loom)]
 
+mod sleepers;
+
 use std::sync::atomic::AtomicU32;
 
 use loom::cell::UnsafeCell;
-use loom::sync::{Arc, Condvar, Mutex};
+use loom::sync::Arc;
 use loom::thread;
 use ropeway_shm::eager::{CellWord, Progress};
 use ropeway_shm::relay::{self, RelayMemory, RelayWords, TakenWord};
+
+use crate::sleepers::Sleepers;
 
 const MESSAGES: u32 = 2;
 
@@ -21,9 +25,7 @@ struct Shared {
     cell_bytes: UnsafeCell<u32>,
     /// The root's starts copy nothing.
     parks: bool,
-    /// How often somebody was woken.
-    wake_ups: Mutex<u32>,
-    changed: Condvar,
+    sleepers: Sleepers,
 }
 
 /// What a receiver, or with no buffer the root, does with it.
@@ -42,27 +44,8 @@ impl Shared {
             cell: CellWord::new(),
             root_buffer: UnsafeCell::new(0),
             cell_bytes: UnsafeCell::new(0),
-            wake_ups: Mutex::new(0),
-            changed: Condvar::new(),
+            sleepers: Sleepers::new(),
         })
-    }
-
-    fn sleep_until(&self, is_due: impl Fn() -> bool) {
-        loop {
-            let seen = *self.wake_ups.lock().unwrap();
-            if is_due() {
-                return;
-            }
-            let mut wake_ups = self.wake_ups.lock().unwrap();
-            while *wake_ups == seen {
-                wake_ups = self.changed.wait(wake_ups).unwrap();
-            }
-        }
-    }
-
-    fn wake(&self) {
-        *self.wake_ups.lock().unwrap() += 1;
-        self.changed.notify_all();
     }
 
     fn send_all(&self) {
@@ -71,7 +54,7 @@ impl Shared {
             self.write(number);
             let mut progress = relay::send(&view, number);
             while progress == Progress::Pending {
-                self.sleep_until(|| relay::can_settle(&view, number));
+                self.sleepers.sleep_until(|| relay::can_settle(&view, number));
                 progress = relay::settle(&view, number);
             }
         }
@@ -89,7 +72,7 @@ impl Shared {
     fn receive(&self, receiver: usize, number: u32) {
         let view = View { shared: self, buffer: UnsafeCell::new(0), taken_seen: AtomicU32::new(0) };
         while relay::receive(&view, &self.taken[receiver], number) == Progress::Pending {
-            self.sleep_until(|| relay::has_come(&view, number));
+            self.sleepers.sleep_until(|| relay::has_come(&view, number));
         }
         // SAFETY: as above.
         assert_eq!(view.buffer.with(|buffer| unsafe { *buffer }), number + 1);
@@ -137,7 +120,7 @@ impl RelayMemory for View<'_> {
     }
 
     fn wake_all(&self) {
-        self.shared.wake();
+        self.shared.sleepers.wake_all();
     }
 }
 

@@ -285,6 +285,20 @@ fn of_a_root_and_others_each_pair_is_over_for_itself() {
 }
 
 #[test]
+fn who_lies_about_rounds_costs_the_daemon_a_piece_of_each_pair() {
+    const LINE: u64 = 64;
+    let node = Node::scattering(1);
+    let daemon = node.daemon();
+    // The root's line is the last but one: for how many rounds it has come is the first that it says.
+    let plan = MeetingPlan { members: node.members.clone(), span: None };
+    let root = node.block + Meeting::footprint(&plan) - 2 * LINE;
+    node.job.write(&Layout::contiguous(root, 4), 0, &(u32::MAX / 2).to_le_bytes()).unwrap();
+    assert_eq!(daemon.arrive_for(1), Arrival::Done);
+    assert!(daemon.help(NOBODY, 0, 1).pieces <= 1);
+    assert_eq!(daemon.arrive_for(0), Arrival::Done);
+}
+
+#[test]
 fn who_has_gone_ends_what_it_had_no_part_in_any_more() {
     let node = Node::scattering(1);
     let (daemon, member) = (node.daemon(), node.member());

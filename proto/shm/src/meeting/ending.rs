@@ -5,9 +5,10 @@ use std::sync::atomic::{Ordering, fence};
 use ropeway_proto::{Completion, Status};
 
 use super::Meeting;
+use crate::round::is_past;
 
-/// Who has gone had its part in so many rounds; others may still be in these.
-pub(super) const IS_LEFT: u64 = 1 << 32;
+/// Marks a number of rounds in `until`, which may be zero rounds.
+pub(super) const IS_COUNT: u64 = 1 << 32;
 
 impl Meeting {
     /// Why there will be no end of this round.
@@ -19,7 +20,7 @@ impl Meeting {
     /// Whether who has gone had its part in this round, so that others may still be in it.
     fn may_still_end(&self, round: u32) -> bool {
         let until = self.words().closed.until.load(Ordering::Acquire);
-        until != 0 && comes_before(round, until as u32)
+        until != 0 && is_past(until as u32, round)
     }
 
     /// Why there will be no further round.
@@ -48,24 +49,23 @@ impl Meeting {
     /// There will be no further round. The first cause counts. `left`: who has gone by itself, as an index among the node's ranks. Where it
     /// had only to do with the root, others may still end the rounds that it has ended. The daemon's part.
     pub fn close(&self, why: &Completion, left: Option<u32>) {
-        let ended =
-            left.and_then(|local_rank| self.ended_by(local_rank)).map_or(0, |rounds| IS_LEFT | u64::from(rounds));
-        let (closed, was_closed) = (&self.words().closed, self.closed().is_some());
-        let until = closed.until.load(Ordering::Relaxed);
-        let is_sooner = ended == 0 || until != 0 && comes_before(ended as u32, until as u32);
-        if !was_closed || is_sooner {
-            closed.until.store(ended, Ordering::Release);
+        let ended = left.and_then(|local_rank| self.ended_by(local_rank));
+        let until = ended.map_or(0, |rounds| IS_COUNT | u64::from(rounds));
+        let (closed, is_first) = (&self.words().closed, self.closed().is_none());
+        let known = closed.until.load(Ordering::Relaxed);
+        let is_sooner = known != 0 && (until == 0 || is_past(known as u32, until as u32));
+        if !is_first && !is_sooner {
+            return;
         }
-        if was_closed && until != 0 && is_sooner {
-            self.wake_all();
-        }
-        if !was_closed {
+        // SYNC meeting-closed: until when, before why.
+        closed.until.store(until, Ordering::Release);
+        if is_first {
             closed.who.store(why.source, Ordering::Relaxed);
             closed.what.store(why.tag as u32, Ordering::Relaxed);
             // SYNC meeting-closed (store).
             closed.why.store(why.status.code(), Ordering::Release);
-            self.wake_all();
         }
+        self.wake_all();
     }
 
     /// How many rounds have ended for a member, where that differs between them.
@@ -84,9 +84,4 @@ impl Meeting {
             !is_busy || !is_alive(self.places[index].0)
         })
     }
-}
-
-/// Whether this round is among the first so many. Numbers are compared modulo 2³².
-fn comes_before(round: u32, rounds: u32) -> bool {
-    rounds.wrapping_sub(round).wrapping_sub(1) < u32::MAX / 2
 }
