@@ -27,6 +27,8 @@ pub(crate) struct Attendance {
     /// We have done the last piece before the daemon's turn, and it does not know yet.
     has_passed: bool,
     is_watching: bool,
+    /// Why it did not come for this round.
+    refused: Option<Completion>,
     /// Who shares its core, if that can be known.
     neighbourhood: Option<Neighbourhood>,
 }
@@ -38,12 +40,14 @@ impl Attendance {
         let member = member.number;
         let neighbourhood = Neighbourhood::of(&meeting, member);
         let habit = Habit::default();
-        Some(Self { meeting, member, round: 0, habit, neighbourhood, has_passed: false, is_watching: false })
+        let (has_passed, is_watching, refused) = Default::default();
+        Some(Self { meeting, member, round: 0, habit, neighbourhood, has_passed, is_watching, refused })
     }
 
     /// Arrives for the next round. `Err` says why there will never be one.
     pub(crate) fn start(&mut self, presence: &Presence, favor: Favor) -> Result<Started, Completion> {
-        if let Some(why) = self.meeting.refusal(self.member, self.round) {
+        self.refused = self.meeting.refusal(self.member, self.round);
+        if let Some(why) = self.refused {
             return Err(why);
         }
         if let Some(neighbourhood) = &mut self.neighbourhood {
@@ -85,6 +89,10 @@ impl Attendance {
 
     /// Whether the round is over, after up to `pieces` pieces of its work.
     pub(crate) fn poll(&mut self, pieces: u32) -> Option<Result<(), Completion>> {
+        // Of what somebody did not come for to give it, nothing is left to do either.
+        if let Some(why) = self.refused.take() {
+            return Some(Err(why));
+        }
         if self.has_ended() {
             return Some(Ok(()));
         }
