@@ -234,6 +234,7 @@ impl Entry {
 
     /// What all have come for, and nobody has waited for yet, is done before one leaves: whoever waits later gets the result.
     fn finish_little(&self) {
+        self.meeting.settle_parts();
         if let Some(round) = self.meeting.working_round().filter(|_| !self.meeting.has_much_work()) {
             self.meeting.help(NOBODY, round, LITTLE_PIECES);
         }

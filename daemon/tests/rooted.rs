@@ -1,4 +1,5 @@
-//! Collectives of one node in which something goes from the root to each of the others, or back: nobody but the root waits for more than one.
+//! Collectives of one node in which something goes from the root to each of the others, or back: nobody but the root waits for more than one,
+//! and for small parts nobody but the root at all.
 
 mod common;
 
@@ -6,7 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use common::{everybody, soon, until_asleep};
 use nix::unistd::{Pid, gettid};
-use ropeway::{Collective, Communicator, Error, WaitMode};
+use ropeway::{Collective, Communicator, Error, Operator, WaitMode};
 
 const RANKS: u32 = 4;
 /// Comes when all others but the root have what they need.
@@ -23,6 +24,8 @@ enum Kind {
     Bcast,
     Scatter,
     Gather,
+    /// If it is small only: of a larger one all wait for all.
+    Reduce,
 }
 
 const KINDS: [Kind; 3] = [Kind::Bcast, Kind::Scatter, Kind::Gather];
@@ -34,6 +37,7 @@ impl Kind {
             Self::Bcast => world.bcast_init(count + 1500, root),
             Self::Scatter => world.scatter_init(count, root),
             Self::Gather => world.gather_init(count, root),
+            Self::Reduce => world.reduce_init(count, Operator::Sum, root),
         }
         .unwrap()
     }
@@ -42,7 +46,7 @@ impl Kind {
         match self {
             Self::Bcast if rank == root => collective.output_mut().fill(round),
             Self::Bcast => {}
-            Self::Scatter | Self::Gather => {
+            Self::Scatter | Self::Gather | Self::Reduce => {
                 (0..).zip(collective.input_mut()).for_each(|(at, place)| *place = value(rank, at, round));
             }
         }
@@ -50,10 +54,12 @@ impl Kind {
 
     fn check(self, collective: &Collective<u64>, (rank, root): (u32, u32), count: usize, round: u64) {
         let output = collective.output();
+        let sum = |at| (0..RANKS).map(|rank| value(rank, at, round)).sum::<u64>();
         let is_right = |(at, found): (usize, &u64)| match self {
             Self::Bcast => *found == round,
             Self::Scatter => *found == value(root, count * rank as usize + at, round),
             Self::Gather => *found == value((at / count) as u32, at % count, round),
+            Self::Reduce => rank != root || *found == sum(at),
         };
         assert!(output.iter().enumerate().all(is_right), "{self:?} of {count}, round {round}, rank {rank}");
     }
@@ -87,11 +93,44 @@ fn nobody_but_the_root_waits_for_one_that_is_late() {
 }
 
 #[test]
+fn who_gives_a_small_part_waits_for_nobody_till_it_is_four_rounds_ahead() {
+    const AHEAD: u64 = 4;
+    everybody((1, RANKS), |world| {
+        let rank = world.rank();
+        for (kind, root) in [Kind::Gather, Kind::Reduce].into_iter().flat_map(|kind| [0, 2].map(|root| (kind, root))) {
+            // Left in a cell at once, or in its buffer till somebody waits.
+            for count in [1, 700] {
+                let mut collective = kind.register(&world, count, root);
+                for turn in 0..4 {
+                    let others = || (0..RANKS).filter(|&other| other != root);
+                    if rank == root {
+                        others().for_each(|other| assert!(soon(|| world.recv(&mut [0u8], other, 0)).is_ok()));
+                    }
+                    for round in turn * AHEAD..(turn + 1) * AHEAD {
+                        kind.fill(&mut collective, (rank, root), round);
+                        let mode = [WaitMode::Blocking, WaitMode::Adaptive][turn as usize % 2];
+                        soon(|| collective.start().unwrap().wait_with(mode).unwrap());
+                        kind.check(&collective, (rank, root), count, round);
+                    }
+                    if rank != root {
+                        world.send(&[1u8], root, 0).unwrap();
+                        soon(|| world.recv(&mut [0u8], root, 1)).unwrap();
+                    } else {
+                        others().for_each(|other| world.send(&[1u8], other, 1).unwrap());
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn a_root_that_sleeps_gets_on_though_the_last_to_come_computes() {
     let thread_of_root = AtomicI32::new(0);
     everybody((1, RANKS), |world| {
         let rank = world.rank();
-        for (kind, count) in KINDS.into_iter().flat_map(|kind| [1, 700, 100_000].map(|count| (kind, count))) {
+        let kinds = KINDS.into_iter().flat_map(|kind| [1, 700, 100_000].map(|count| (kind, count)));
+        for (kind, count) in kinds.chain([1, 700].map(|count| (Kind::Reduce, count))) {
             let mut collective = kind.register(&world, count, 0);
             for round in 0..6 {
                 kind.fill(&mut collective, (rank, 0), round);
@@ -139,7 +178,8 @@ fn any_rank_can_be_the_root_and_zero_elements_are_a_part() {
 fn who_gives_it_up_ends_no_round_that_others_are_still_in() {
     everybody((1, RANKS), |world| {
         let rank = world.rank();
-        for (kind, count) in KINDS.into_iter().flat_map(|kind| COUNTS.map(|count| (kind, count))) {
+        let kinds = KINDS.into_iter().flat_map(|kind| COUNTS.map(|count| (kind, count)));
+        for (kind, count) in kinds.chain([1, 700].map(|count| (Kind::Reduce, count))) {
             let mut collective = kind.register(&world, count, 0);
             for round in 0..2 {
                 if rank == LATE && round == 1 {
@@ -155,7 +195,9 @@ fn who_gives_it_up_ends_no_round_that_others_are_still_in() {
                 world.send(&[1u8; LARGE], LATE, 0).unwrap();
                 continue;
             }
-            let error = soon(|| collective.start().and_then(|running| running.wait()).unwrap_err());
+            // Who only gives something small finds out when he has got ahead of the root.
+            let mut next = || soon(|| collective.start().and_then(|running| running.wait()));
+            let error = (0..6).find_map(|_| next().err()).unwrap_or_else(|| panic!("{kind:?} of {count}, rank {rank}"));
             assert!(matches!(error, Error::PeerFreed { rank: 1 }), "{kind:?} of {count}, rank {rank}: {error}");
         }
     });

@@ -6,6 +6,7 @@
 mod prefetch;
 mod primitive;
 
+pub mod collect;
 pub mod doorbell;
 pub mod eager;
 pub mod pairs;
@@ -23,6 +24,8 @@ mod arena;
 mod channel;
 #[cfg(not(loom))]
 mod chunk;
+#[cfg(not(loom))]
+mod collect_area;
 #[cfg(not(loom))]
 mod combine;
 #[cfg(not(loom))]

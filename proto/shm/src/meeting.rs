@@ -15,7 +15,8 @@
 //! has come is needed any more, be it computing, asleep or stopped; but who is stopped with a piece in hand, which he took while he waited
 //! or tested or which his start had to do, holds up that round until he goes on or is gone.
 //!
-//! Small broadcasts go through a [relay](crate::relay) instead: their root need not wait for the others. Of larger ones, and where members
+//! Small broadcasts go through a [relay](crate::relay) instead: their root need not wait for the others. Of small gathers and reductions the
+//! root [collects](crate::collect) the parts: only it waits. Of larger broadcasts and gathers, and where members
 //! only give something to the root or get something from it, each member and the root are a [pair](crate::pairs): nobody else need have
 //! come for what goes between them.
 //!
@@ -27,6 +28,7 @@
 //! however little the work is. It calls the members' combiners instead: threads that work while their programs compute.
 
 mod ending;
+mod watching;
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -34,11 +36,10 @@ use std::sync::{Arc, Mutex};
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::division::Span;
-use ropeway_proto::limits::COMBINER_DOORBELL;
 use ropeway_proto::{Layout, Slot};
 use serde::{Deserialize, Serialize};
 
-use crate::doorbell::Doorbell;
+use crate::collect_area::{CollectArea, Collected};
 use crate::eager::Progress;
 use crate::job::JobSegment;
 use crate::pair_area::{PairArea, Paired};
@@ -106,6 +107,8 @@ pub struct Meeting {
     ranks: Vec<u32>,
     /// Where small broadcasts go through.
     relay: Option<RelayArea>,
+    /// Where small parts lie that the root takes.
+    collect: Option<CollectArea>,
     /// What goes between members and the root.
     pairs: Option<PairArea>,
     block: u64,
@@ -152,7 +155,7 @@ impl Meeting {
     /// What a meeting of so many members, planned like this, needs.
     pub fn footprint(plan: &MeetingPlan) -> u64 {
         let before = before_relay(plan.members.len(), describe(plan).len());
-        before + RelayArea::footprint(plan) + PairArea::footprint(plan)
+        before + RelayArea::footprint(plan) + CollectArea::footprint(plan) + PairArea::footprint(plan)
     }
 
     /// Writes a meeting down: its plan and the request each member has. The daemon's part.
@@ -181,6 +184,7 @@ impl Meeting {
         }
         let meeting = Self::on(job, block, (plan, description.len()), places, None)?;
         meeting.relay.iter().for_each(RelayArea::reset);
+        meeting.collect.iter().for_each(CollectArea::reset);
         meeting.pairs.iter().for_each(PairArea::reset);
         Some(meeting)
     }
@@ -229,14 +233,17 @@ impl Meeting {
             None => vec![share::within(&plan.members)?],
             Some(span) => vec![share::before(&plan.members, span)?, share::after(&plan.members, span)?],
         };
-        if let Some(function) = function {
-            let function = Arc::new(Mutex::new(function));
-            shares.iter_mut().for_each(|share| share.set_function(&function));
+        let function = function.map(|function| Arc::new(Mutex::new(function)));
+        if let Some(function) = &function {
+            shares.iter_mut().for_each(|share| share.set_function(function));
         }
         let has_user_operator = plan.members.first()?.shape.has_user_operator();
         let stages: Vec<_> =
             shares.into_iter().map(|share| Stage::new(share, has_user_operator)).collect::<Option<_>>()?;
+        let at = block + before_relay(places.len(), described);
+        let collect = CollectArea::at(job, at, plan, function.as_ref());
         let weight = match stages.iter().map(|stage| stage.weight).max()? {
+            _ if collect.is_some() => Weight::Slight,
             _ if has_user_operator => Weight::Much,
             Weight::Little if plan.span.is_some() => Weight::Much,
             weight => weight,
@@ -250,8 +257,9 @@ impl Meeting {
             slots: slots?,
             places: places.to_vec(),
             ranks: plan.members.iter().map(|member| member.rank).collect(),
-            relay: RelayArea::at(job, block + before_relay(places.len(), described), plan),
-            pairs: PairArea::at(job, block + before_relay(places.len(), described), plan),
+            relay: RelayArea::at(job, at, plan),
+            collect,
+            pairs: PairArea::at(job, at, plan),
             block,
             job: Arc::clone(job),
         })
@@ -281,6 +289,9 @@ impl Meeting {
     pub fn arrive(&self, member: u32, round: u32) -> Arrival {
         if let Some(relayed) = self.relayed(member) {
             return if relayed.start(round) == Progress::Done { Arrival::Done } else { Arrival::Pending };
+        }
+        if let Some(collected) = self.collected(member) {
+            return collected.arrive(round);
         }
         if let Some(paired) = self.paired(member) {
             return paired.arrive(round);
@@ -320,12 +331,11 @@ impl Meeting {
     /// Arrives for a member that has started its first round without knowing of the meeting. The daemon's part.
     ///
     /// A relayed message stays where it is: the member looks for it itself, and would do so in vain once the root has used the
-    /// cell again.
+    /// cell again. So does a root for what it collects.
     pub fn arrive_for(&self, member: u32) -> Arrival {
-        match self.relayed(member) {
-            Some(relayed) if !relayed.is_root() => Arrival::Pending,
-            _ => self.arrive(member, 0),
-        }
+        let is_receiver = self.relayed(member).is_some_and(|relayed| !relayed.is_root());
+        let is_collector = self.collected(member).is_some_and(|collected| collected.is_root());
+        if is_receiver || is_collector { Arrival::Pending } else { self.arrive(member, 0) }
     }
 
     /// Little work: nobody else need know of it.
@@ -383,20 +393,28 @@ impl Meeting {
     /// Whether [`poll`](Self::poll) or [`help`](Self::help) would get further.
     #[inline]
     pub fn is_due(&self, member: u32, round: u32) -> bool {
-        match (self.relayed(member), self.paired(member)) {
-            (Some(relayed), _) => relayed.is_due(round),
-            (None, Some(paired)) => paired.is_over(round) || paired.is_due(),
-            (None, None) => self.words().rounds.is_over(round) || self.has_pieces(round),
+        if let Some(relayed) = self.relayed(member) {
+            relayed.is_due(round)
+        } else if let Some(collected) = self.collected(member) {
+            collected.is_due(round)
+        } else if let Some(paired) = self.paired(member) {
+            paired.is_over(round) || paired.is_due()
+        } else {
+            self.words().rounds.is_over(round) || self.has_pieces(round)
         }
     }
 
     /// Whether the round is over for a member that has come for it.
     #[inline]
     pub fn poll(&self, member: u32, round: u32) -> bool {
-        match (self.relayed(member), self.paired(member)) {
-            (Some(relayed), _) => relayed.poll(round) == Progress::Done,
-            (None, Some(paired)) => paired.is_over(round),
-            (None, None) => self.words().rounds.is_over(round),
+        if let Some(relayed) = self.relayed(member) {
+            relayed.poll(round) == Progress::Done
+        } else if let Some(collected) = self.collected(member) {
+            collected.poll(round) == Progress::Done
+        } else if let Some(paired) = self.paired(member) {
+            paired.is_over(round)
+        } else {
+            self.words().rounds.is_over(round)
         }
     }
 
@@ -408,6 +426,11 @@ impl Meeting {
     #[inline]
     fn relayed(&self, member: u32) -> Option<Relayed<'_>> {
         self.relay.as_ref().map(|area| Relayed { area, meeting: self, member })
+    }
+
+    #[inline]
+    fn collected(&self, member: u32) -> Option<Collected<'_>> {
+        self.collect.as_ref().map(|area| Collected { area, meeting: self, member })
     }
 
     /// Whether the round has pieces nobody has taken, and this process may.
@@ -468,41 +491,6 @@ impl Meeting {
         Some(rounds.finish(stage.pieces) && self.end_stage(round, index))
     }
 
-    /// A member waits from now on, and takes pieces.
-    pub fn watch(&self, member: u32) {
-        if self.takes_any_piece(member) {
-            self.words().closed.watching.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// It waits no more.
-    pub fn look_away(&self, member: u32) {
-        if self.takes_any_piece(member) {
-            self.words().closed.watching.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether it does what others need, too. Of pairs only the root certainly does.
-    fn takes_any_piece(&self, member: u32) -> bool {
-        self.paired(member).is_none_or(|paired| paired.is_root())
-    }
-
-    /// Whether a member waits.
-    pub fn is_watched(&self) -> bool {
-        self.words().closed.watching.load(Ordering::Relaxed) > 0
-    }
-
-    /// Wakes the members' combiners, if there are pieces for them and not every member waits. The daemon's part, which can't do
-    /// what it is asked for without the function.
-    pub fn call_combiners(&self) {
-        let is_theirs = |stage: usize| !self.stages[stage].share.is_doable();
-        let watching = self.words().closed.watching.load(Ordering::Relaxed) as usize;
-        if watching < self.slots.len() && self.unfinished_stage(self.words().rounds.ended()).is_some_and(is_theirs) {
-            let bells = self.places.iter().filter_map(|place| self.job.doorbell(place.0, COMBINER_DOORBELL));
-            bells.for_each(Doorbell::wake);
-        }
-    }
-
     /// Tells the members where the meeting lies. The daemon's part.
     pub fn announce(&self) {
         self.each_slot(|slot| slot.set_channel(self.block));
@@ -511,23 +499,6 @@ impl Meeting {
     /// The request of each member: index of its rank among the node's, slot.
     pub fn places(&self) -> &[(u32, Slot)] {
         &self.places
-    }
-
-    pub(crate) fn wake_all(&self) {
-        // SYNC slot-waiter: one fence for all slots; see `RequestSlot::complete`.
-        fence(Ordering::SeqCst);
-        (0..self.places.len()).for_each(|index| self.wake_behind_fence(index));
-    }
-
-    /// Wakes a member if it sleeps. Everything written before the last fence is visible to it if it does not.
-    pub(crate) fn wake_behind_fence(&self, index: usize) {
-        // SAFETY: checked when the meeting was opened.
-        let slot = unsafe { self.slots[index].as_ref() };
-        if let Some(bell) = slot.take_waiter_behind_fence()
-            && let Some(bell) = self.job.doorbell(self.places[index].0, bell)
-        {
-            bell.wake();
-        }
     }
 
     fn each_slot(&self, act: impl Fn(&RequestSlot)) {
@@ -585,7 +556,7 @@ impl Meeting {
     }
 }
 
-/// Bytes of a meeting before its relay, or its pairs.
+/// Bytes of a meeting before its relay, what it collects, or its pairs.
 fn before_relay(members: usize, described: usize) -> u64 {
     WORDS_BYTES + members as u64 * MEMBER_BYTES + (described as u64).next_multiple_of(64)
 }

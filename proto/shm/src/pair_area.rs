@@ -5,6 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use ropeway_proto::collective::CollectiveKind;
 
+use crate::collect_area::CollectArea;
 use crate::job::JobSegment;
 use crate::meeting::{Arrival, Meeting, MeetingPlan};
 use crate::pairs::{EarlyWord, PairWords};
@@ -227,12 +228,13 @@ impl Paired<'_> {
     }
 }
 
-/// Whether each member needs something of the root alone, or the root of each, and not so little that it is relayed.
+/// Whether each member needs something of the root alone, or the root of each, and not so little that it is relayed or collected.
 fn is_rooted(plan: &MeetingPlan) -> bool {
     let of_one_node = || plan.members.first().filter(|_| plan.span.is_none() && plan.members.len() > 1);
     of_one_node().is_some_and(|first| match first.shape.kind {
         CollectiveKind::Bcast => RelayArea::footprint(plan) == 0,
-        CollectiveKind::Gather | CollectiveKind::Scatter => true,
+        CollectiveKind::Gather => CollectArea::footprint(plan) == 0,
+        CollectiveKind::Scatter => true,
         _ => false,
     })
 }

@@ -46,8 +46,8 @@ pub trait RelayMemory {
     fn fill(&self, number: u32) -> bool;
     /// Copies that cell into the buffer of the receiver who calls.
     fn empty(&self, number: u32);
-    /// Wakes those who sleep. Everything written before is visible to those who don't.
-    fn wake_all(&self);
+    /// Wakes those who sleep and wait for message `number`, or for its buffer. Everything written before is visible to those who don't.
+    fn wake_all(&self, number: u32);
 }
 
 // Phases of `parked`.
@@ -90,6 +90,21 @@ impl TakenWord {
     pub fn reset(&self) {
         self.taken.store(0, Ordering::Relaxed);
     }
+
+    /// Message `number` was taken, and its cell is the root's again.
+    #[inline]
+    pub(crate) fn give_back(&self, number: u32) {
+        // SYNC relay-taken (store): the cell is read before it is given back.
+        self.taken.store(number.wrapping_add(1), Ordering::Release);
+        // SYNC relay-full: see `send`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// How many messages were.
+    pub(crate) fn count(&self) -> u32 {
+        // SYNC relay-taken (load): who fills a cell next does so behind those who have read it.
+        self.taken.load(Ordering::Acquire)
+    }
 }
 
 /// The root sends message `number`, as far as that is possible now.
@@ -97,7 +112,7 @@ pub fn send(memory: &impl RelayMemory, number: u32) -> Progress {
     if !memory.parks() && has_room(memory, number) {
         if memory.fill(number) {
             memory.cell(number).put(number);
-            memory.wake_all();
+            memory.wake_all(number);
         }
         return Progress::Done;
     }
@@ -107,7 +122,7 @@ pub fn send(memory: &impl RelayMemory, number: u32) -> Progress {
     // that the cell was emptied, or who empties it last sees that we have parked.
     fence(Ordering::SeqCst);
     if memory.parks() {
-        memory.wake_all();
+        memory.wake_all(number);
         return Progress::Pending;
     }
     move_parked(memory, number);
@@ -148,22 +163,31 @@ fn is_parked(memory: &impl RelayMemory, number: u32) -> bool {
 /// A receiver, whose word is `own`, takes message `number` if it is there.
 #[inline]
 pub fn receive(memory: &impl RelayMemory, own: &TakenWord, number: u32) -> Progress {
-    if is_parked(memory, number) {
-        move_parked(memory, number);
-    }
-    if !memory.cell(number).has(number) {
+    if !fetch(memory, number) {
         return Progress::Pending;
     }
     memory.empty(number);
-    // SYNC relay-taken (store): the cell is read before it is given back.
-    own.taken.store(number.wrapping_add(1), Ordering::Release);
-    // SYNC relay-full: see `send`.
-    fence(Ordering::SeqCst);
+    own.give_back(number);
+    go_on(memory, number);
+    Progress::Done
+}
+
+/// Sees to it that message `number` lies in its cell. False if it is not there yet.
+#[inline]
+pub(crate) fn fetch(memory: &impl RelayMemory, number: u32) -> bool {
+    if is_parked(memory, number) {
+        move_parked(memory, number);
+    }
+    memory.cell(number).has(number)
+}
+
+/// The cell of message `number` was given back, and the root may have parked the next one for it.
+#[inline]
+pub(crate) fn go_on(memory: &impl RelayMemory, number: u32) {
     let next = number.wrapping_add(memory.cells());
     if memory.words().parked.load(Ordering::Relaxed) == phase(next, WAITING) {
         move_parked(memory, next);
     }
-    Progress::Done
 }
 
 /// Moves the root's message to its cell, if that is empty and nobody else does it.
@@ -178,7 +202,7 @@ fn move_parked(memory: &impl RelayMemory, number: u32) {
         memory.cell(number).put(number);
         // SYNC relay-parked (store): the bytes are read before the buffer is given back.
         parked.store(0, Ordering::Release);
-        memory.wake_all();
+        memory.wake_all(number);
     }
 }
 
@@ -192,7 +216,7 @@ fn has_room(memory: &impl RelayMemory, number: u32) -> bool {
         return true;
     }
     // SYNC relay-taken (load): they have read what was in the cell.
-    let takens = memory.receivers().map(|own| own.taken.load(Ordering::Acquire));
+    let takens = memory.receivers().map(TakenWord::count);
     let Some(slowest) = takens.max_by_key(|&taken| number.wrapping_sub(taken)) else { return true };
     seen.store(slowest, Ordering::Relaxed);
     is_free(slowest)

@@ -19,9 +19,9 @@ use crate::meeting::{Meeting, MeetingPlan};
 use crate::relay::{self, RelayMemory, RelayWords, TakenWord};
 
 /// Larger messages are not relayed: they are copied from the root's buffer when all have come.
-const RELAYED_BYTES_MAX: u64 = 8 << 10;
+pub(crate) const RELAYED_BYTES_MAX: u64 = 8 << 10;
 /// Of those that are relayed the root's start leaves larger ones in its buffer: it would take longer than a start may to copy them.
-const PUT_BYTES_MAX: usize = 1 << 10;
+pub(crate) const PUT_BYTES_MAX: usize = 1 << 10;
 /// What all cells take together, if their number is not limited otherwise.
 const CELLS_BYTES: u64 = 4 << 10;
 /// Of large messages fewer would make a root wait.
@@ -193,7 +193,7 @@ impl RelayMemory for Relayed<'_> {
         }
     }
 
-    fn wake_all(&self) {
+    fn wake_all(&self, _: u32) {
         self.meeting.wake_all();
     }
 }

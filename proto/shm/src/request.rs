@@ -64,6 +64,12 @@ impl RequestSlot {
         self.take_waiter_behind_fence()
     }
 
+    /// Whether it would find somebody.
+    #[inline]
+    pub(crate) fn has_waiter_behind_fence(&self) -> bool {
+        self.waiter.load(Ordering::Relaxed) != 0
+    }
+
     /// As [`take_waiter`](Self::take_waiter), for many slots behind one SeqCst fence.
     #[inline]
     pub(crate) fn take_waiter_behind_fence(&self) -> Option<u32> {

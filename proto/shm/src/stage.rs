@@ -8,7 +8,7 @@ use crate::share::Share;
 /// Effort worth so many bytes takes a start a quarter of a microsecond, about as long as it takes to share it out.
 const SLIGHT_BYTES: u64 = 4500;
 /// Up to so many bytes, all copies counted, work is not worth waking the daemon.
-const LITTLE_BYTES: u64 = 32 << 10;
+pub(crate) const LITTLE_BYTES: u64 = 32 << 10;
 /// Shorter pieces of it take longer to deal out than to do.
 const LITTLE_PIECE_BYTES: u64 = 8 << 10;
 /// Larger work is cut into so many pieces or more, of these sizes: enough of them for all who come to help, and long copies, which are

@@ -119,7 +119,7 @@ impl RelayMemory for View<'_> {
         self.buffer.with_mut(|buffer| unsafe { *buffer = message });
     }
 
-    fn wake_all(&self) {
+    fn wake_all(&self, _: u32) {
         self.shared.sleepers.wake_all();
     }
 }

@@ -100,6 +100,20 @@ impl Node {
         node
     }
 
+    /// Member 0 gets what both have.
+    fn reducing(count: u64) -> Self {
+        let mut node = Self::summing(1, count);
+        node.members.iter_mut().for_each(|member| member.shape.kind = CollectiveKind::Reduce);
+        node
+    }
+
+    fn assert_reduced(&self, wanted: u8) {
+        let Self { job, members, .. } = self;
+        let mut output = vec![0; members[0].shape.counts[0] as usize];
+        job.read(&Layout::contiguous(members[0].output, output.len() as u64), 0, &mut output).unwrap();
+        assert!(output.iter().all(|&found| found == wanted), "{output:?}");
+    }
+
     fn assert_scattered(&self) {
         for (wanted, member) in (1..).zip(&self.members) {
             let count = member.shape.counts[0];
@@ -310,6 +324,53 @@ fn who_has_gone_ends_what_it_had_no_part_in_any_more() {
     assert_eq!(member.refusal(0, 1), Some(left));
     daemon.close(&died, None);
     assert_eq!(member.closed_for(0), Some(left), "no round goes on without who has died");
+}
+
+#[test]
+fn small_parts_are_left_for_the_root_four_rounds_ahead() {
+    let node = Node::reducing(SLIGHT);
+    let (daemon, member) = (node.daemon(), node.member());
+    let left = |round| {
+        node.job.write(&Layout::contiguous(node.members[1].input, SLIGHT), 0, &[round; SLIGHT as usize]).unwrap()
+    };
+    for first in [0, 8] {
+        for round in first..first + 4 {
+            left(round as u8);
+            assert!(!daemon.is_due(0, round));
+            assert_eq!(member.arrive(1, round), Arrival::Done);
+        }
+        left(first as u8 + 4);
+        assert_eq!(member.arrive(1, first + 4), Arrival::Pending);
+        assert!(!member.is_due(1, first + 4), "its cell is full");
+        for round in first..first + 5 {
+            assert_eq!(member.arrive(0, round), Arrival::Done);
+            node.assert_reduced(1 + round as u8);
+        }
+        assert!(member.is_due(1, first + 4) && member.poll(1, first + 4));
+        for round in first + 5..first + 8 {
+            left(round as u8);
+            assert_eq!(member.arrive(0, round), Arrival::Pending, "nobody has come yet");
+            assert_eq!(member.arrive(1, round), Arrival::Done);
+            assert!(member.is_due(0, round) && member.poll(0, round));
+            node.assert_reduced(1 + round as u8);
+        }
+    }
+}
+
+#[test]
+fn a_part_that_was_started_and_not_waited_for_is_left_when_its_member_goes() {
+    let node = Node::reducing(2000);
+    let (daemon, member) = (node.daemon(), node.member());
+    assert_eq!(member.arrive(1, 0), Arrival::Pending, "it stays in its buffer");
+    daemon.settle_parts();
+    let left = Completion::bare(Status::RankLeft);
+    daemon.close(&left, Some(1));
+    node.job.write(&Layout::contiguous(node.members[1].input, 2000), 0, &[9; 2000]).unwrap();
+    assert_eq!([0, 1].map(|round| member.closed_for(round)), [None, Some(left)]);
+    assert_eq!([0, 1].map(|round| member.refusal(0, round)), [None, Some(left)]);
+    assert_eq!(member.arrive(0, 0), Arrival::Pending);
+    assert!(member.poll(0, 0));
+    node.assert_reduced(1 + 2);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use ropeway_proto::{Completion, Status};
 
-use super::Meeting;
+use super::{Collected, Meeting};
 use crate::round::is_past;
 
 /// Marks a number of rounds in `until`, which may be zero rounds.
@@ -39,11 +39,20 @@ impl Meeting {
         }
     }
 
-    /// Why a member need not come for this round. What a broadcast's root has sent before it left can still be had.
+    /// Why a member need not come for this round. What others have sent before they left can still be had.
     #[inline]
     pub fn refusal(&self, member: u32, round: u32) -> Option<Completion> {
-        let has_come = || self.relayed(member).is_some_and(|relayed| relayed.has_come(round));
+        let has_come = || {
+            let is_collected = |collected: Collected<'_>| collected.is_root() && collected.have_all_come(round);
+            self.relayed(member).is_some_and(|relayed| relayed.has_come(round))
+                || self.collected(member).is_some_and(is_collected)
+        };
         self.closed_for(round).filter(|_| !has_come())
+    }
+
+    /// Parts that members have started and not waited for are put where nobody needs those members any more. The daemon's part, before `close`.
+    pub fn settle_parts(&self) {
+        self.ranks.iter().filter_map(|&member| self.collected(member)).for_each(|collected| collected.settle());
     }
 
     /// There will be no further round. The first cause counts. `left`: who has gone by itself, as an index among the node's ranks. Where it
@@ -71,6 +80,9 @@ impl Meeting {
     /// How many rounds have ended for a member, where that differs between them.
     fn ended_by(&self, local_rank: u32) -> Option<u32> {
         let index = self.places.iter().position(|&(place, _)| place == local_rank)?;
+        if let Some(area) = &self.collect {
+            return Some(area.rounds(index));
+        }
         let area = self.pairs.as_ref()?;
         Some(if index == area.root() { self.words().rounds.ended() } else { area.rounds(index) })
     }
