@@ -1,6 +1,6 @@
 //! Small gathers and reductions within a node: everybody leaves a part and is done, and the root takes the parts when all are there.
 //!
-//! From each member to the root goes a [relay](crate::relay) that only the root receives of. So a member gets as far ahead of the root, and of
+//! From each member to the root goes a [relay] that only the root receives of. So a member gets as far ahead of the root, and of
 //! those who are late, as there are cells, and waits for nobody; only the root waits for all.
 //!
 //! Nobody wakes the root before it can get on. The races, and why they are none: README.md, "Collecting".
