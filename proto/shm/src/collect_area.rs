@@ -19,19 +19,18 @@ use crate::job::JobSegment;
 use crate::mapped;
 use crate::meeting::{Arrival, Meeting, MeetingPlan};
 use crate::relay::{self, RelayMemory, RelayWords, TakenWord};
-use crate::relay_area::{PUT_BYTES_MAX, RELAYED_BYTES_MAX};
+use crate::relay_area::{LINE_BYTES, PUT_BYTES_MAX, RELAYED_BYTES_MAX, WORD_BYTES, cell_bytes};
 use crate::share::{self, SharedFunction};
 use crate::stage::{LITTLE_BYTES, Stage, Weight};
 
 /// Of each member: so many rounds it may be ahead. A power of two, so that their numbers may overflow.
 const CELLS: u32 = 4;
-const LINE_BYTES: u64 = 64;
-/// A cell's word, before its payload.
-const WORD_BYTES: u64 = 8;
 
 /// The parts of a meeting's members, as one process sees them.
 pub(crate) struct CollectArea {
+    /// The root's.
     taken: NonNull<TakenWord>,
+    /// Of each member.
     words: NonNull<RelayWords>,
     cells: NonNull<u8>,
     cell_bytes: usize,
@@ -281,8 +280,4 @@ fn before_cells(members: u64) -> u64 {
 
 fn payload_at(member: u64, number: u32, cell_bytes: u64) -> u64 {
     (member * u64::from(CELLS) + u64::from(number % CELLS)) * cell_bytes + WORD_BYTES
-}
-
-fn cell_bytes(bytes: u64) -> u64 {
-    (WORD_BYTES + bytes).next_multiple_of(LINE_BYTES)
 }

@@ -65,7 +65,7 @@ struct ClosedWords {
     who: AtomicU32,
     /// What else the completion says, as its tag.
     what: AtomicU32,
-    /// How many rounds may still be ended by pairs, with [`IS_COUNT`](ending::IS_COUNT) set; zero if none may.
+    /// How many rounds may still end although somebody has left, with [`IS_COUNT`](ending::IS_COUNT) set; zero if none may.
     until: AtomicU64,
     /// Bytes of the description behind the members' lines.
     described: AtomicU32,

@@ -26,9 +26,9 @@ pub(crate) const PUT_BYTES_MAX: usize = 1 << 10;
 const CELLS_BYTES: u64 = 4 << 10;
 /// Of large messages fewer would make a root wait.
 const CELLS_MIN: u64 = 4;
-const LINE_BYTES: u64 = 64;
+pub(crate) const LINE_BYTES: u64 = 64;
 /// A cell's word, before its payload.
-const WORD_BYTES: u64 = 8;
+pub(crate) const WORD_BYTES: u64 = 8;
 
 /// The relay of a meeting, as one process sees it.
 pub(crate) struct RelayArea {
@@ -210,6 +210,6 @@ fn cells(bytes: u64) -> u64 {
     (CELLS_BYTES / cell_bytes(bytes)).max(CELLS_MIN).next_power_of_two()
 }
 
-fn cell_bytes(bytes: u64) -> u64 {
+pub(crate) fn cell_bytes(bytes: u64) -> u64 {
     (WORD_BYTES + bytes).next_multiple_of(LINE_BYTES)
 }
