@@ -2,8 +2,8 @@
 //!
 //! Never a bare spin while a rank waits: on a node whose ranks fill its cores, a daemon that spins takes the time of the very
 //! rank it waits for. And no yield while ranks compute on the same core: whoever gets it then keeps it for a time slice of
-//! milliseconds, whatever arrives, where a daemon that sleeps is woken at once and preferred. Nor to a rank that waits and will compute when it
-//! has started what comes next, which would stay where it is meanwhile. But a core that nobody wants halts when
+//! milliseconds, whatever arrives, where a daemon that sleeps is woken at once and preferred. Nor to a rank that waits, or was just woken, and will compute
+//! when it has started what comes next, which would stay where it is meanwhile. But a core that nobody wants halts when
 //! the daemon sleeps, and then it takes longer to come back than to look for some time. What is right is learnt.
 //!
 //! While all ranks sleep and something large comes slowly, there is nothing to be quick for: the daemon sleeps until a good part of it
@@ -27,7 +27,7 @@ pub(crate) enum Rest {
 pub(crate) enum Ranks {
     /// At least one waits, awake.
     Wait,
-    /// Some wait awake, or do something else. Most often they compute when they have started something large both ways.
+    /// Whatever they do now: most often they compute when they have started something large both ways.
     ComputeMeanwhile,
     /// All sleep.
     Sleep,
@@ -35,6 +35,18 @@ pub(crate) enum Ranks {
     SleepLong,
     /// None waits awake, and some do something else.
     Compute,
+}
+
+impl Ranks {
+    /// What they do, and may do next by their habits. Also those that seem to sleep: whoever was just woken does until it gets the core, and if
+    /// the daemon yields it, keeps it to compute.
+    pub(crate) fn expecting(self, compute_both_ways: bool, await_large: impl FnOnce() -> bool) -> Self {
+        match self {
+            _ if compute_both_ways => Self::ComputeMeanwhile,
+            Self::Sleep if await_large() => Self::SleepLong,
+            now => now,
+        }
+    }
 }
 
 /// Decides how long to look for work before sleeping.
@@ -212,6 +224,14 @@ mod tests {
             assert_eq!(day.at(61, 3, ranks), Rest::None);
             assert_eq!(day.at(62, 0, ranks), Rest::Yield);
         }
+    }
+
+    #[test]
+    fn who_mostly_computes_may_compute_next_even_if_it_seems_to_sleep() {
+        let now = [Ranks::Wait, Ranks::Sleep, Ranks::Compute];
+        assert_eq!(now.map(|ranks| ranks.expecting(true, || true)), [Ranks::ComputeMeanwhile; 3]);
+        assert_eq!(now.map(|ranks| ranks.expecting(false, || false)), now);
+        assert_eq!(now.map(|ranks| ranks.expecting(false, || true)), [Ranks::Wait, Ranks::SleepLong, Ranks::Compute]);
     }
 
     #[test]

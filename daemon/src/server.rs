@@ -186,11 +186,7 @@ impl Server {
             cycles += 1;
             let rest = self.idle.after(work, now, || {
                 habits.learn(waits(&self.jobs));
-                match ranks(&self.jobs) {
-                    Ranks::Sleep if self.links.await_large() => Ranks::SleepLong,
-                    Ranks::Wait | Ranks::Compute if habits.compute_both_ways() => Ranks::ComputeMeanwhile,
-                    other => other,
-                }
+                ranks(&self.jobs).expecting(habits.compute_both_ways(), || self.links.await_large())
             });
             if rest != Rest::None {
                 priority.go_first(habits.compute_both_ways());
