@@ -15,12 +15,13 @@
 //! of each kind, and who begins takes the one of his core: its lines are in his cache.
 
 mod load;
+mod receive;
 mod watch;
 
 use std::hint;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -34,10 +35,10 @@ use crate::channel::{Channel, OpenChannel};
 use crate::job::JobSegment;
 use crate::mapped;
 use crate::turn::{Due, Guard, Turn, Went};
-use crate::vectored::set_receive_low_water;
-use crate::wired::WireViolation;
 
 use load::{Lent, Load};
+
+pub use receive::Received;
 
 #[repr(C)]
 pub(crate) struct WireWords {
@@ -91,8 +92,6 @@ const BUFFER_BYTES: u32 = 128 << 10;
 const BUFFERS: u32 = 2;
 const BUFFERS_BYTES: u64 = BUFFERS as u64 * BUFFER_BYTES as u64;
 const HEADER_BYTES: u32 = WIRE_HEADER_BYTES as u32;
-/// Of less the rest has most often come when the daemon is awake.
-const LOW_WATER_MIN: u32 = 4 << 10;
 /// Looks at somebody who receives; longer than that takes unless his core is taken away.
 const RECEIVE_SPINS: u32 = 40;
 /// Offsets in a segment are below 2⁴⁷ and those of channels multiples of 64.
@@ -433,106 +432,6 @@ impl Wire {
         is_said
     }
 
-    // ---- receiving
-
-    /// Receives what has come, unless somebody else is at it. Says what that was.
-    pub fn receive(&self, channels: &mut impl WireChannels) -> Received {
-        let nothing = Received::default();
-        let Some(socket) = self.socket.get().filter(|_| !self.is_broken()) else { return nothing };
-        let input = &self.words().input;
-        if !input.turn.take(self.holder) {
-            return Received { is_busy: true, ..nothing };
-        }
-        // What was left was moved to the front.
-        let Range { start, end } = input.filled();
-        let room = buffer_of(start).end - end;
-        input.count_system_call();
-        // SAFETY: the range is the free part of our mapped buffer, of which nobody holds a reference.
-        let received = unsafe {
-            let to = self.input.add(end as usize).as_ptr().cast();
-            libc::recv(socket.as_raw_fd(), to, room as usize, libc::MSG_DONTWAIT)
-        };
-        let result = match u32::try_from(received) {
-            Ok(0) => Err(WireViolation),
-            Ok(received) => self.take_in(start..end + received, channels),
-            Err(_) => match io::Error::last_os_error().kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(nothing),
-                _ => Err(WireViolation),
-            },
-        };
-        if let Ok(received) = &result
-            && received.frames + received.missing > 0
-        {
-            self.settle_low_water(socket, received.missing);
-        }
-        input.turn.give_back();
-        result.unwrap_or_else(|_| {
-            self.break_off();
-            Received { has_ended: true, ..nothing }
-        })
-    }
-
-    /// Makes of these bytes what can be made of them, and moves the rest to the front.
-    fn take_in(&self, filled: Range<u32>, channels: &mut impl WireChannels) -> Result<Received, WireViolation> {
-        let (front, end) = (buffer_of(filled.start).start, filled.end);
-        let mut received = Received { is_full: end == front + BUFFER_BYTES, ..Received::default() };
-        let mut at = filled.start;
-        while end - at >= HEADER_BYTES {
-            let mut header = [0; WIRE_HEADER_BYTES];
-            // SAFETY: the range is filled, and the header is ours.
-            unsafe {
-                mapped::copy(self.input.add(at as usize), NonNull::from(&mut header).cast(), WIRE_HEADER_BYTES);
-            }
-            let payload = at + HEADER_BYTES;
-            let before = at;
-            match WireFrame::decode(&header).map_err(|_| WireViolation)? {
-                WireFrame::Message { bytes, .. } if end - payload < bytes => {
-                    received.missing = bytes - (end - payload);
-                    break;
-                }
-                WireFrame::Message { channel, number, bytes } => {
-                    // SAFETY: the message is all there.
-                    let from = unsafe { self.input.add(payload as usize) };
-                    let offset = self.block + WORDS_BYTES + BUFFERS_BYTES + u64::from(payload);
-                    let open = channels.find(channel).ok_or(WireViolation)?;
-                    open.deliver(number, bytes, (from, offset))?;
-                    self.expect(open.channel().end(End::Recv).local_rank);
-                    at = payload + bytes;
-                }
-                WireFrame::Taken { channel, count } => {
-                    channels.find(channel).ok_or(WireViolation)?.grant(count)?;
-                    received.has_credit = true;
-                    at = payload;
-                }
-                WireFrame::End { channel, why } => {
-                    channels.find(channel).ok_or(WireViolation)?.end(why)?;
-                    received.has_ended = true;
-                    at = payload;
-                }
-            }
-            received.frames += u32::from(at > before);
-        }
-        // SAFETY: both ranges lie in the buffer, and a copy to lower addresses may overlap.
-        unsafe { mapped::copy(self.input.add(at as usize), self.input.add(front as usize), (end - at) as usize) };
-        let input = &self.words().input;
-        input.set_filled(&mut (front..front + end - at));
-        input.count(received.frames, at - filled.start);
-        Ok(received)
-    }
-
-    /// After receiving: while much of a message is missing the daemon is woken when it is there, and not for every packet, as each
-    /// wake-up takes the core from a rank that computes. Ranks look without being woken, and may go on with what the daemon had begun.
-    fn settle_low_water(&self, socket: &OwnedFd, missing: u32) {
-        let is_daemon = self.holder == holder(None);
-        let wanted = if is_daemon && missing >= LOW_WATER_MIN { missing } else { 0 };
-        let low_water = &self.words().watch.low_water;
-        if low_water.load(Ordering::Relaxed) != wanted {
-            low_water.store(wanted, Ordering::Relaxed);
-            // A connection that is there takes any; that one is lost is found by who receives.
-            let _ = set_receive_low_water(socket.as_fd(), wanted.max(1));
-        }
-    }
-
     fn words(&self) -> &WireWords {
         // SAFETY: checked when the wire was opened, and mapped as long as `job` lives; `WireWords` consists of atomics.
         unsafe { self.words.as_ref() }
@@ -546,23 +445,6 @@ pub struct Traffic {
     pub frames: u64,
     /// All bytes.
     pub bytes: u64,
-}
-
-/// What receiving has brought.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
-    /// Messages, and credit for others.
-    pub frames: u32,
-    /// Credit was among it: channels may have become able to send.
-    pub has_credit: bool,
-    /// Somebody else was at it.
-    pub is_busy: bool,
-    /// Bytes that are missing of a message of which a part has come.
-    pub missing: u32,
-    /// The buffer was full: there may be more.
-    pub is_full: bool,
-    /// The other side has ended a channel, or the connection is lost: the daemon has something to do.
-    pub has_ended: bool,
 }
 
 /// Adds to a count that nobody else changes.

@@ -1,6 +1,8 @@
 //! Both sides of a wire, worked by hand.
 #![cfg(not(loom))]
 
+mod pieces;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -329,28 +331,6 @@ fn a_connection_that_ends_breaks_the_wire() {
     assert_eq!(far.send(), Sent::All);
 }
 
-#[test]
-fn frames_that_come_in_pieces_are_put_together() {
-    let (mut tap, socket) = UnixStream::pair().unwrap();
-    let mut near = Side::new(End::Send, socket);
-    let (mut feed, socket) = UnixStream::pair().unwrap();
-    let mut far = Side::new(End::Recv, socket);
-    let mut receiver = EagerReceiver::default();
-    assert_eq!(receiver.start(&far.channels[3]), Progress::Pending);
-    near.fill(3, 9);
-    EagerSender::default().start(&near.channels[3]);
-    near.send();
-    let mut bytes = vec![0; 16 + SIZES[3] as usize];
-    tap.read_exact(&mut bytes).unwrap();
-    for (at, byte) in bytes.iter().enumerate() {
-        assert_eq!(receiver.poll(&far.channels[3]), Progress::Pending, "after {at} bytes");
-        feed.write_all(&[*byte]).unwrap();
-        far.wire.receive(&mut far.known);
-    }
-    assert_eq!(receiver.poll(&far.channels[3]), Progress::Done);
-    assert!(far.has(3, 9));
-}
-
 /// Sends until the connection is full: nobody reads, but credit comes as if somebody did. Says how that went and how many messages had
 /// been sent before.
 fn fill_up(near: &mut Side, tap: &mut UnixStream) -> (Sent, u32) {
@@ -384,80 +364,6 @@ fn a_full_connection_is_news_once_and_goes_on_when_it_has_room() {
 }
 
 /// The connection takes any part of what is sent at once, which is more than it holds: headers, messages from their senders' buffers, and small ones between them.
-#[test]
-fn what_leaves_in_pieces_arrives_whole() {
-    const CHANNELS: usize = 24;
-    let message = |index: usize, bytes: u64| (0..bytes).map(|at| (at % 251) as u8 ^ index as u8).collect::<Vec<_>>();
-    const LARGE: usize = WIRE_EAGER_BYTES_MAX as usize;
-    for piece in [1, 15, 16, 17, 1000, LARGE, LARGE + 15, 100_000] {
-        let (mut tap, socket) = UnixStream::pair().unwrap();
-        tap.set_nonblocking(true).unwrap();
-        let sizes = [WIRE_EAGER_BYTES_MAX, 16 << 10, 8, 3000].repeat(CHANNELS / 4);
-        let mut near = Side::with(End::Send, socket, &sizes);
-        let mut senders: Vec<_> = near.channels.iter().map(|channel| channel.channel().sender(0)).collect();
-        for (index, sender) in senders.iter_mut().enumerate() {
-            let layout = &near.channels[index].channel().end(End::Send).layout;
-            near.job.write(layout, 0, &message(index, layout.bytes())).unwrap();
-            sender.start(&near.channels[index]);
-        }
-        let (mut stream, mut read) = (Vec::new(), vec![0; piece]);
-        let total = sizes.iter().map(|bytes| bytes + 16).sum::<u64>() as usize;
-        near.send();
-        while stream.len() < total {
-            // So that there is room for something else than a whole piece when more is sent, too.
-            let count = tap.read(&mut read).unwrap();
-            stream.extend_from_slice(&read[..count]);
-            if stream.len() % 7 < 5 {
-                near.send();
-            }
-        }
-        let mut rest = &stream[..];
-        let mut found = Vec::new();
-        while let Some((header, behind)) = rest.split_at_checked(16) {
-            let Ok(WireFrame::Message { channel, number: 0, bytes }) = WireFrame::decode(header.try_into().unwrap())
-            else {
-                panic!("only messages are sent")
-            };
-            let (found_message, behind) = behind.split_at(bytes as usize);
-            assert!(found_message == message(channel.into(), bytes.into()), "message of channel {channel}");
-            assert_eq!(u64::from(bytes), sizes[usize::from(channel)]);
-            found.push(channel);
-            rest = behind;
-        }
-        found.sort_unstable();
-        assert!(found.into_iter().eq(0..CHANNELS as u16));
-        for (sender, channel) in
-            senders.iter_mut().zip(&near.channels).filter(|(_, channel)| channel.channel().bytes() > 8)
-        {
-            assert_eq!(sender.poll(channel), Progress::Done);
-        }
-    }
-}
-
-/// What is left over goes through the buffer, and the message behind it waits.
-#[test]
-fn messages_in_more_pieces_than_a_system_call_takes_arrive_whole() {
-    const BYTES: u64 = 16 << 10;
-    let strided = |offset, bytes| Layout { offset, block_bytes: 32, stride_bytes: 64, blocks: (bytes / 32) as u32 };
-    let (mut tap, socket) = UnixStream::pair().unwrap();
-    let mut near = Side::laid_out(End::Send, socket, &[BYTES; 2], strided);
-    let message = |index: usize| (0..BYTES).map(|at| (at % 251) as u8 ^ index as u8).collect::<Vec<_>>();
-    for (index, channel) in near.channels.iter().enumerate() {
-        let end = channel.channel().end(End::Send);
-        near.job.write(&end.layout, 0, &message(index)).unwrap();
-        assert_eq!(channel.channel().sender(0).start(channel), Progress::Pending);
-    }
-    assert_eq!(near.send(), Sent::All);
-    let mut arrived = vec![0; 16 + BYTES as usize];
-    for _ in 0..2 {
-        tap.read_exact(&mut arrived).unwrap();
-        let Ok(WireFrame::Message { channel, .. }) = WireFrame::decode(arrived[..16].try_into().unwrap()) else {
-            panic!("only messages are sent")
-        };
-        assert!(arrived[16..] == message(channel.into()));
-    }
-}
-
 /// Who is told of room while somebody else finds none would stop watching for it, and that one would tell nobody, as it is no news.
 #[test]
 fn who_comes_while_another_sends_learns_whether_the_connection_was_full() {

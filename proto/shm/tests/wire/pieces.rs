@@ -1,0 +1,158 @@
+//! Messages that leave or come in pieces.
+
+use super::*;
+
+#[test]
+fn frames_that_come_in_pieces_are_put_together() {
+    let (mut tap, socket) = UnixStream::pair().unwrap();
+    let mut near = Side::new(End::Send, socket);
+    let (mut feed, socket) = UnixStream::pair().unwrap();
+    let mut far = Side::new(End::Recv, socket);
+    let mut receiver = EagerReceiver::default();
+    assert_eq!(receiver.start(&far.channels[3]), Progress::Pending);
+    near.fill(3, 9);
+    EagerSender::default().start(&near.channels[3]);
+    near.send();
+    let mut bytes = vec![0; 16 + SIZES[3] as usize];
+    tap.read_exact(&mut bytes).unwrap();
+    for (at, byte) in bytes.iter().enumerate() {
+        assert_eq!(receiver.poll(&far.channels[3]), Progress::Pending, "after {at} bytes");
+        feed.write_all(&[*byte]).unwrap();
+        far.wire.receive(&mut far.known);
+    }
+    assert_eq!(receiver.poll(&far.channels[3]), Progress::Done);
+    assert!(far.has(3, 9));
+}
+
+/// One end of a channel, whose messages are each made of one byte, the number of the message.
+struct Taking {
+    index: usize,
+    receiver: EagerReceiver,
+    is_started: bool,
+    taken: u8,
+}
+
+impl Taking {
+    /// Takes what is there, and leaves a receive for what is to come.
+    fn take(&mut self, side: &Side) {
+        let channel = &side.channels[self.index];
+        loop {
+            let progress = if self.is_started { self.receiver.poll(channel) } else { self.receiver.start(channel) };
+            self.is_started = progress == Progress::Pending;
+            if self.is_started {
+                return;
+            }
+            assert!(side.has(self.index, self.taken), "message {} of {} bytes", self.taken, SIZES[self.index]);
+            self.taken += 1;
+        }
+    }
+}
+
+#[test]
+fn large_messages_behind_small_ones_are_put_together_wherever_they_are_cut() {
+    const MESSAGES: u8 = 60;
+    let indices = [1, LARGEST];
+    let frame = |index: usize, number: u8| {
+        let (channel, bytes) = (index as u16, SIZES[index]);
+        let header = WireFrame::Message { channel, number: number.into(), bytes: bytes as u32 }.encode();
+        [&header[..], &vec![number; bytes as usize]].concat()
+    };
+    let all: Vec<u8> = (0..MESSAGES).flat_map(|number| indices.map(|index| frame(index, number)).concat()).collect();
+    // A packet of loopback, what moves a message by little, and all sorts of others.
+    for cuts in [&[65_483][..], &[49_100, 76], &[131_072, 1, 20_000], &[100_000, 15, 49_152 + 16 + 24, 3000]] {
+        let (mut feed, socket) = UnixStream::pair().unwrap();
+        let mut far = Side::new(End::Recv, socket);
+        let mut taking =
+            indices.map(|index| Taking { index, receiver: EagerReceiver::default(), is_started: false, taken: 0 });
+        let mut rest = &all[..];
+        for &cut in cuts.iter().cycle() {
+            let (piece, behind) = rest.split_at(cut.min(rest.len()));
+            feed.write_all(piece).unwrap();
+            // A piece may not fit behind what is there.
+            for _ in 0..3 {
+                far.receive();
+                assert!(!far.wire.is_broken(), "cut after {cuts:?}");
+                taking.iter_mut().for_each(|taking| taking.take(&far));
+            }
+            rest = behind;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(taking.map(|taking| taking.taken), [MESSAGES; 2], "cut after {cuts:?}");
+    }
+}
+
+#[test]
+fn what_leaves_in_pieces_arrives_whole() {
+    const CHANNELS: usize = 24;
+    let message = |index: usize, bytes: u64| (0..bytes).map(|at| (at % 251) as u8 ^ index as u8).collect::<Vec<_>>();
+    const LARGE: usize = WIRE_EAGER_BYTES_MAX as usize;
+    for piece in [1, 15, 16, 17, 1000, LARGE, LARGE + 15, 100_000] {
+        let (mut tap, socket) = UnixStream::pair().unwrap();
+        tap.set_nonblocking(true).unwrap();
+        let sizes = [WIRE_EAGER_BYTES_MAX, 16 << 10, 8, 3000].repeat(CHANNELS / 4);
+        let mut near = Side::with(End::Send, socket, &sizes);
+        let mut senders: Vec<_> = near.channels.iter().map(|channel| channel.channel().sender(0)).collect();
+        for (index, sender) in senders.iter_mut().enumerate() {
+            let layout = &near.channels[index].channel().end(End::Send).layout;
+            near.job.write(layout, 0, &message(index, layout.bytes())).unwrap();
+            sender.start(&near.channels[index]);
+        }
+        let (mut stream, mut read) = (Vec::new(), vec![0; piece]);
+        let total = sizes.iter().map(|bytes| bytes + 16).sum::<u64>() as usize;
+        near.send();
+        while stream.len() < total {
+            // So that there is room for something else than a whole piece when more is sent, too.
+            let count = tap.read(&mut read).unwrap();
+            stream.extend_from_slice(&read[..count]);
+            if stream.len() % 7 < 5 {
+                near.send();
+            }
+        }
+        let mut rest = &stream[..];
+        let mut found = Vec::new();
+        while let Some((header, behind)) = rest.split_at_checked(16) {
+            let Ok(WireFrame::Message { channel, number: 0, bytes }) = WireFrame::decode(header.try_into().unwrap())
+            else {
+                panic!("only messages are sent")
+            };
+            let (found_message, behind) = behind.split_at(bytes as usize);
+            assert!(found_message == message(channel.into(), bytes.into()), "message of channel {channel}");
+            assert_eq!(u64::from(bytes), sizes[usize::from(channel)]);
+            found.push(channel);
+            rest = behind;
+        }
+        found.sort_unstable();
+        assert!(found.into_iter().eq(0..CHANNELS as u16));
+        for (sender, channel) in
+            senders.iter_mut().zip(&near.channels).filter(|(_, channel)| channel.channel().bytes() > 8)
+        {
+            assert_eq!(sender.poll(channel), Progress::Done);
+        }
+    }
+}
+
+/// What is left over goes through the buffer, and the message behind it waits.
+#[test]
+fn messages_in_more_pieces_than_a_system_call_takes_arrive_whole() {
+    const BYTES: u64 = 16 << 10;
+    let strided = |offset, bytes| Layout { offset, block_bytes: 32, stride_bytes: 64, blocks: (bytes / 32) as u32 };
+    let (mut tap, socket) = UnixStream::pair().unwrap();
+    let mut near = Side::laid_out(End::Send, socket, &[BYTES; 2], strided);
+    let message = |index: usize| (0..BYTES).map(|at| (at % 251) as u8 ^ index as u8).collect::<Vec<_>>();
+    for (index, channel) in near.channels.iter().enumerate() {
+        let end = channel.channel().end(End::Send);
+        near.job.write(&end.layout, 0, &message(index)).unwrap();
+        assert_eq!(channel.channel().sender(0).start(channel), Progress::Pending);
+    }
+    assert_eq!(near.send(), Sent::All);
+    let mut arrived = vec![0; 16 + BYTES as usize];
+    for _ in 0..2 {
+        tap.read_exact(&mut arrived).unwrap();
+        let Ok(WireFrame::Message { channel, .. }) = WireFrame::decode(arrived[..16].try_into().unwrap()) else {
+            panic!("only messages are sent")
+        };
+        assert!(arrived[16..] == message(channel.into()));
+    }
+}
