@@ -30,20 +30,21 @@ impl<T: Trip> PingPong<T> {
         let begin = Instant::now();
         for left in (0..count).rev() {
             self.trips += 1;
-            self.trip.arm()?;
             if self.pair.leads {
                 pattern::stamp(self.trip.outgoing()?, self.trips);
+                self.trip.arm()?;
                 self.trip.send()?;
                 self.trip.recv()?;
                 all_right &= pattern::has_stamp(self.trip.incoming(), self.trips);
             } else {
+                self.trip.arm()?;
                 self.trip.recv()?;
                 all_right &= pattern::has_stamp(self.trip.incoming(), self.trips);
+                pattern::stamp(self.trip.outgoing()?, self.trips);
                 if left > 0 {
-                    // Before the answer, which invites the next message.
+                    // Before the answer, which invites the next message, and right before it, as they may leave together.
                     self.trip.arm()?;
                 }
-                pattern::stamp(self.trip.outgoing()?, self.trips);
                 self.trip.send()?;
             }
         }
