@@ -62,7 +62,8 @@ impl Attachment {
         log: Log,
         private_daemon: Option<PrivateDaemon>,
     ) -> Result<Arc<Self>, Error> {
-        let reply = socket.call(&Request::Attach { versions: VersionRange::CURRENT, job, rank })?;
+        let reply =
+            socket.call(&Request::Attach { versions: VersionRange::CURRENT, job, rank, build: ropeway_shm::BUILD })?;
         let Reply::Attached(attached) = reply else { return Err(unexpected(&reply)) };
         let Ok([job, segment, daemon_bell]) = <[OwnedFd; 3]>::try_from(socket.take_descriptors()) else {
             return Err(Error::BadReply { what: "attached, without its three descriptors".into() });

@@ -54,7 +54,7 @@ impl Server {
     fn handle_request(&mut self, index: usize, request: Request, now: Instant) -> Result<(), ClientError> {
         let result = match request {
             Request::CreateJob { versions, spec } => self.create_job(index, versions, spec, now),
-            Request::Attach { versions, job, rank } => match self.attach(index, versions, job, rank) {
+            Request::Attach { versions, job, rank, build } => match self.attach(index, (versions, build), job, rank) {
                 Ok(()) => return Ok(()),
                 Err(AttachError::Refusal(refusal)) => Err(refusal),
                 Err(AttachError::Client(error)) => return Err(error),
@@ -107,8 +107,17 @@ impl Server {
         Ok(Reply::JobCreated { costs })
     }
 
-    fn attach(&mut self, index: usize, versions: VersionRange, id: JobId, rank: Rank) -> Result<(), AttachError> {
+    fn attach(
+        &mut self,
+        index: usize,
+        (versions, build): (VersionRange, u64),
+        id: JobId,
+        rank: Rank,
+    ) -> Result<(), AttachError> {
         let version = self.common_version(versions)?;
+        if build != ropeway_shm::BUILD {
+            return Err(Refusal::OtherBuild.into());
+        }
         let client = &mut self.clients[index];
         let user = client.user;
         let job = self.jobs.get_mut(&id).filter(|job| job.user == user && !job.is_ending).ok_or(Refusal::NoSuchJob)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{Cluster, config};
 use proptest::prelude::*;
 use ropeway_daemon::Daemon;
-use ropeway_proto::control::{self, Attached, JobSpec, Reply, Request};
+use ropeway_proto::control::{self, Attached, JobSpec, Refusal, Reply, Request};
 use ropeway_proto::hello::VersionRange;
 use ropeway_proto::{CommId, Command, Endpoint, JobId, Layout};
 use ropeway_shm::{ControlSegment, JobGeometry, JobSegment, Producer, descriptor, eventfd};
@@ -26,7 +26,7 @@ struct Liar {
 impl Liar {
     fn attach(stream: UnixStream, job: JobId, rank: u32) -> Self {
         use std::io::Write;
-        let request = Request::Attach { versions: VersionRange::CURRENT, job, rank };
+        let request = Request::Attach { versions: VersionRange::CURRENT, job, rank, build: ropeway_shm::BUILD };
         (&stream).write_all(&control::encode(&request)).unwrap();
         let (mut inbox, mut descriptors) = (Vec::new(), Vec::new());
         let attached = loop {
@@ -88,6 +88,28 @@ fn reason_for(commands: impl FnOnce(&Liar) -> Vec<[u64; 8]>) -> String {
     honest.0.world().send(&[1u8], 2, 0).unwrap();
     honest.1.world().recv(&mut [0u8], 0, 0).unwrap();
     reason
+}
+
+#[test]
+fn a_library_of_another_build_is_refused_before_it_has_any_memory() {
+    use std::io::{Read, Write};
+    let cluster = Cluster::start(1, 1);
+    let stream = cluster.daemons[0].connect().unwrap();
+    let build = ropeway_shm::BUILD.wrapping_add(1);
+    let request = Request::Attach { versions: VersionRange::CURRENT, job: cluster.job, rank: 0, build };
+    (&stream).write_all(&control::encode(&request)).unwrap();
+    let mut inbox = Vec::new();
+    let reply = loop {
+        let mut buffer = [0; 4096];
+        let count = (&stream).read(&mut buffer).unwrap();
+        inbox.extend(&buffer[..count]);
+        if let Some(reply) = control::decode::<Reply>(&mut inbox).unwrap() {
+            break reply;
+        }
+    };
+    assert_eq!(reply, Reply::Refused(Refusal::OtherBuild));
+    // The rank is still to be had.
+    cluster.attach(0);
 }
 
 #[test]

@@ -124,7 +124,14 @@ pub enum Request {
     /// Prepares a job on this node.
     CreateJob { versions: VersionRange, spec: JobSpec },
     /// Becomes a rank of a job.
-    Attach { versions: VersionRange, job: JobId, rank: Rank },
+    Attach {
+        versions: VersionRange,
+        job: JobId,
+        rank: Rank,
+        /// By what the library's sources can be told from others that use segments differently.
+        #[serde(default)]
+        build: u64,
+    },
     /// Makes the arena usable up to `arena_bytes` from its start.
     Reserve { arena_bytes: u64 },
     /// Registers a collective on an empty slot. It may be started at once, and goes on when all members have registered it.
@@ -184,6 +191,12 @@ pub enum Refusal {
     /// No protocol version in common.
     #[error("no common protocol version: the daemon speaks {daemon}, the client speaks {client}")]
     Version { daemon: VersionRange, client: VersionRange },
+    /// Segments are used differently.
+    #[error(
+        "the program's library and the daemon are of different builds, which would misread each other's memory: build the program \
+         with the daemon's release, or start the program's daemon"
+    )]
+    OtherBuild,
     /// No such job here, or it belongs to another user.
     #[error("no such job on this node")]
     NoSuchJob,

@@ -73,6 +73,13 @@ mod wire;
 #[cfg(not(loom))]
 mod wired;
 
+/// A fingerprint of the sources that segments are made by: where things lie in them, what each word means, how work is shared out. Only who
+/// has the same can share a segment.
+pub const BUILD: u64 = match u64::from_str_radix(env!("ROPEWAY_BUILD"), 10) {
+    Ok(build) => build,
+    Err(_) => panic!("the build script prints a number"),
+};
+
 pub use doorbell::{Doorbell, DoorbellCalls};
 pub use request::RequestSlot;
 pub use ring::RingViolation;
