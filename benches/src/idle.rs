@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use ropeway::{Error, RecvRequest, SendRequest, Session, start_all};
+use nix::time::{ClockId, clock_gettime};
+use ropeway::{Communicator, Error, RecvRequest, SendRequest, Session, start_all};
 use ropeway_examples::Mode;
 
 use crate::statistics::Summary;
@@ -20,8 +21,9 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
         wakes.map(|rank| world.send_init(world.alloc::<u8>(1)?, rank, WAKE)).collect::<Result<Vec<_>, Error>>()?;
     let mut percents = Vec::new();
     for _ in 0..plan.runs {
-        let waited = wait(console, &mut recv, &mut sends, Duration::from_secs_f64(plan.seconds))?;
-        percents.extend(gather(&world, [waited])?.map(|all| all.iter().map(|[percent]| percent).sum::<f64>()));
+        // Who is still being started takes the cores from those that fall asleep.
+        world.barrier()?;
+        percents.extend(wait(console, &world, &mut recv, &mut sends, Duration::from_secs_f64(plan.seconds))?);
     }
     if !percents.is_empty() {
         let summary = Summary::of(&percents);
@@ -34,31 +36,30 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
 
 /// CPU time this process has used.
 pub fn cpu_time() -> io::Result<Duration> {
-    cpu_time_of(UsageWho::RUSAGE_SELF)
-}
-
-/// The same without this thread.
-fn cpu_time_of_others() -> io::Result<Duration> {
-    let this = cpu_time_of(UsageWho::RUSAGE_THREAD)?;
-    Ok(cpu_time()?.saturating_sub(this))
-}
-
-fn cpu_time_of(who: UsageWho) -> io::Result<Duration> {
-    let usage = getrusage(who)?;
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let duration = |time: nix::sys::time::TimeVal| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000);
     Ok(duration(usage.user_time()) + duration(usage.system_time()))
 }
 
-/// How many percent of a core this process used while a thread of it was blocked in `wait`.
+/// The same without this thread. By clocks that are exact at any moment: of what a thread that has just woken has run, `getrusage` knows no more
+/// than at the last tick, and the rest would count as the others'.
+fn cpu_time_of_others() -> io::Result<Duration> {
+    let this = Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?);
+    let all = Duration::from(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?);
+    Ok(all.saturating_sub(this))
+}
+
+/// How many percent of a core all ranks used while a thread of each was blocked in `wait`: for rank 0.
 ///
 /// Falling asleep and waking up are not what idling costs, nor is looking at the clocks, so only the time between counts, of all
 /// threads but the one that looks.
 fn wait(
     console: &Console,
+    world: &Communicator,
     recv: &mut RecvRequest<u8>,
     sends: &mut [SendRequest<u8>],
     time: Duration,
-) -> Result<f64, BenchError> {
+) -> Result<Option<f64>, BenchError> {
     thread::scope(|scope| {
         let waiter = scope.spawn(|| recv.start()?.wait());
         thread::sleep(SETTLING);
@@ -68,9 +69,11 @@ fn wait(
             let used = cpu_time_of_others()?.saturating_sub(before);
             Ok::<_, BenchError>(used.as_secs_f64() / begin.elapsed().as_secs_f64() * 100.0)
         })?;
+        // Nobody is woken before all have looked.
+        let all = gather(world, [percent])?;
         start_all(sends)?.wait_all()?;
         waiter.join().expect("the waiter does not panic")?;
-        Ok(percent)
+        Ok(all.map(|all| all.iter().map(|[percent]| percent).sum()))
     })
 }
 
