@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A job ends when all ranks have, or when the first of them fails, time is up, or the user interrupts: then all groups get
-//! SIGTERM, and half a second later SIGKILL; launchers of other libraries get it alone, and more time. Ranks are started by the main
-//! thread, because they are bound to die with the thread that started them.
+//! SIGTERM (stopped until all have it), and half a second later SIGKILL; launchers of other libraries get it alone, and more time.
+//! Ranks are started by the main thread, because they are bound to die with the thread that started them.
 
 mod cores;
 mod daemons;

@@ -183,7 +183,7 @@ impl<'a> Running<'a> {
             self.timeout_at = None;
             self.kill_at = Some(Instant::now() + self.ending.patience());
             match self.ending {
-                Ending::Together => self.ranks.signal(Signal::SIGTERM),
+                Ending::Together => self.ranks.terminate(),
                 Ending::ByLaunchers => self.ranks.signal_first(Signal::SIGTERM),
             }
         }
