@@ -223,14 +223,18 @@ impl Wires {
     /// rest is prepared here.
     pub(crate) fn expects_neighbours(&self) -> bool {
         let mut are_expected = false;
+        self.each(Reach::All, |wire| are_expected |= wire.wire.come(self.local_rank));
+        are_expected && !self.is_half_due()
+    }
+
+    /// Whether what is due is much, and of half of the ranks.
+    fn is_half_due(&self) -> bool {
+        let is_much = self.begun.load(Ordering::Relaxed) >= SENT_IN_HALVES_BYTES;
         let mut due = 0;
-        self.each(Reach::All, |wire| {
-            are_expected |= wire.wire.come(self.local_rank);
-            due += wire.wire.due();
-        });
-        let is_half = due >= self.job.geometry().local_ranks / 2;
-        let is_enough = is_half && self.begun.load(Ordering::Relaxed) >= SENT_IN_HALVES_BYTES;
-        are_expected && !is_enough
+        if is_much {
+            self.each(Reach::All, |wire| due += wire.wire.due());
+        }
+        is_much && due >= self.job.geometry().local_ranks / 2
     }
 
     /// Who has not come by now does something else.

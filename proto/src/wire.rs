@@ -79,13 +79,13 @@ impl WireFrame {
         }
         let (kind, channel) = (bytes[0], u16::from_le_bytes([bytes[2], bytes[3]]));
         let (number, value) = (word(4), word(8));
-        let frame = match (kind, Status::from_code(value)) {
-            (MESSAGE, _) if u64::from(value) <= WIRE_BYTES_MAX => Self::Message { channel, number, bytes: value },
-            (TAKEN, _) => Self::Taken { channel, count: number },
-            (END, Some(why)) => Self::End { channel, why },
-            _ => return Err(WireError::Malformed(kind)),
+        let frame = match kind {
+            MESSAGE if u64::from(value) <= WIRE_BYTES_MAX => Some(Self::Message { channel, number, bytes: value }),
+            TAKEN if value == 0 => Some(Self::Taken { channel, count: number }),
+            END if number == 0 => Status::from_code(value).map(|why| Self::End { channel, why }),
+            _ => None,
         };
-        if frame.encode() == *bytes { Ok(frame) } else { Err(WireError::Malformed(kind)) }
+        frame.filter(|_| bytes[1] == 0).ok_or(WireError::Malformed(kind))
     }
 }
 

@@ -256,6 +256,11 @@ impl EagerSender {
             && word.compare_exchange(armed, writing, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
+    /// Gives the receiver's buffer back without a message, which may come there as before.
+    pub(crate) fn unclaim_buffer(&self, words: &EagerWords) {
+        words.receiver.armed.store(phase(self.number, ARMED), Ordering::Release);
+    }
+
     #[inline]
     fn has_cell(&mut self, words: &EagerWords) -> bool {
         if self.number.wrapping_sub(self.taken_seen) >= self.cells {
@@ -269,6 +274,12 @@ impl EagerSender {
     #[inline(always)]
     fn place(&mut self, memory: &impl EagerMemory) -> Progress {
         memory.place();
+        self.placed(memory)
+    }
+
+    /// The message is in the receiver's buffer, which we had.
+    #[inline]
+    pub(crate) fn placed(&mut self, memory: &impl EagerMemory) -> Progress {
         // SYNC eager-armed (store): the bytes before the phase.
         memory.words().receiver.armed.store(phase(self.number, PLACED), Ordering::Release);
         self.sent(memory)

@@ -168,18 +168,14 @@ impl<const WORDS: usize> Due<WORDS> {
     /// Takes the marks one by one, in a circle, until `take` refuses one, which stays and is the first the next time.
     pub fn take_while(&self, mut take: impl FnMut(usize) -> bool) -> bool {
         let first = self.first.load(Ordering::Relaxed) as usize;
-        let from_first = u64::MAX << (first % 64);
+        let (word, from_first) = (first / 64, u64::MAX << (first % 64));
         // The word of the first number comes twice: from that number on, and at the end up to it.
-        (0..=WORDS).all(|step| {
-            let mask = match step {
-                0 => from_first,
-                _ if step == WORDS => !from_first,
-                _ => u64::MAX,
-            };
-            self.take_word((first / 64 + step) % WORDS, mask, &mut take)
-        })
+        self.take_word(word % WORDS, from_first, &mut take)
+            && (1..WORDS).all(|step| self.take_word((word + step) % WORDS, u64::MAX, &mut take))
+            && self.take_word(word % WORDS, !from_first, &mut take)
     }
 
+    #[inline]
     fn take_word(&self, index: usize, mask: u64, take: &mut impl FnMut(usize) -> bool) -> bool {
         let word = &self.words[index];
         if word.load(Ordering::Relaxed) & mask == 0 {

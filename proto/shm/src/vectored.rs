@@ -135,9 +135,13 @@ impl<'a> Scatter<'a> {
 
     /// Fills them with what the socket has. Zero when the peer has closed.
     pub fn read(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        // SAFETY: an all-zero message header is a valid, empty one.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = self.pieces.as_mut_ptr();
+        message.msg_iovlen = self.pieces.count as _;
         // SAFETY: the first `count` pieces are written; they name memory borrowed mutably for 'a, or shared memory, of
         // which nobody here holds a reference.
-        let read = unsafe { libc::readv(socket.as_raw_fd(), self.pieces.as_mut_ptr(), self.pieces.count as i32) };
+        let read = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
         usize::try_from(read).map_err(|_| io::Error::last_os_error())
     }
 }

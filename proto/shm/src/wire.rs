@@ -11,11 +11,12 @@
 //! Everything that is known of the connection lies in the job segment, so it does not matter who goes on with it: a rank that
 //! waits, for itself and its neighbours, or the daemon while they compute or sleep. Each direction has a [`Turn`]. The
 //! connection's bytes are `proto::wire`; a message is taken out of its sender's channel when it is put into the buffer or, if it is
-//! large, when it leaves ([`load`]), and put into its receiver's channel when it is there as a whole. Between two turns a buffer is most often empty, so there are two
-//! of each kind, and who begins takes the one of his core: its lines are in his cache.
+//! large, when it leaves ([`load`]), and put into its receiver's channel when it is there as a whole, or received there ([`straight`]). Between
+//! two turns a buffer is most often empty, so there are two of each kind, and who begins takes the one of his core: its lines are in his cache.
 
 mod load;
 mod receive;
+mod straight;
 mod watch;
 
 use std::hint;
@@ -61,6 +62,8 @@ struct Stream {
     end: AtomicU32,
     /// The connection had no room, and the daemon was told to wait for some.
     is_stuck: AtomicU32,
+    /// The last large message was there as a whole when it was received.
+    comes_whole: AtomicU32,
     /// Frames and bytes that went through.
     frames: AtomicU64,
     bytes: AtomicU64,
@@ -151,8 +154,8 @@ impl WireWords {
 impl Stream {
     fn reset(&self) {
         self.turn.reset();
-        let Self { start, end, is_stuck, frames, bytes, system_calls, .. } = self;
-        [start, end, is_stuck].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        let Self { start, end, is_stuck, comes_whole, frames, bytes, system_calls, .. } = self;
+        [start, end, is_stuck, comes_whole].iter().for_each(|word| word.store(0, Ordering::Relaxed));
         [frames, bytes, system_calls].iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 

@@ -211,19 +211,43 @@ impl OpenChannel {
         bytes: u32,
         (from, from_offset): (NonNull<u8>, u64),
     ) -> Result<(), WireViolation> {
-        let words = self.wired_words().filter(|_| self.wired_end() == Some(End::Recv)).ok_or(WireViolation)?;
-        let delivered = words.input.delivered.load(Ordering::Relaxed);
-        let ahead = number.wrapping_sub(self.words().taken());
-        let has_credit = ahead < if self.channel().is_rendezvous() { 1 } else { CELLS };
-        if number != delivered || u64::from(bytes) != self.channel().bytes() || !has_credit {
-            return Err(WireViolation);
-        }
+        let words = self.expect_next(number, bytes)?;
         words.input.delivered.store(number.wrapping_add(1), Ordering::Relaxed);
         match EagerSender::at(number).start(&Inbound { channel: self, from, from_offset }) {
             Progress::Done => Ok(()),
             // There was a cell; a rank that says otherwise by now harms its own job.
             Progress::Pending => Err(WireViolation),
         }
+    }
+
+    /// Has the receiver's buffer for a message that is coming, if its receive has started. To be given back with `placed` or
+    /// `unclaim_receive`, in the same turn.
+    pub(crate) fn claim_receive(&self, number: u32, bytes: u32) -> Result<bool, WireViolation> {
+        self.expect_next(number, bytes)?;
+        Ok(bytes as u64 > INLINE_BYTES && EagerSender::at(number).claim_buffer(self.words()))
+    }
+
+    /// The message comes otherwise.
+    pub(crate) fn unclaim_receive(&self, number: u32) {
+        EagerSender::at(number).unclaim_buffer(self.words());
+    }
+
+    /// The message has come, and is in the receiver's buffer.
+    pub(crate) fn placed(&self, number: u32) {
+        if let Some(words) = self.wired_words() {
+            words.input.delivered.store(number.wrapping_add(1), Ordering::Relaxed);
+        }
+        EagerSender::at(number).placed(&Inbound { channel: self, from: NonNull::dangling(), from_offset: 0 });
+    }
+
+    /// Whether this can be the next message.
+    fn expect_next(&self, number: u32, bytes: u32) -> Result<&WiredWords, WireViolation> {
+        let words = self.wired_words().filter(|_| self.wired_end() == Some(End::Recv)).ok_or(WireViolation)?;
+        let delivered = words.input.delivered.load(Ordering::Relaxed);
+        let ahead = number.wrapping_sub(self.words().taken());
+        let has_credit = ahead < if self.channel().is_rendezvous() { 1 } else { CELLS };
+        let is_next = number == delivered && u64::from(bytes) == self.channel().bytes() && has_credit;
+        if is_next { Ok(words) } else { Err(WireViolation) }
     }
 
     /// The other side has taken so many messages.

@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use ropeway_proto::wire::WIRE_HEADER_BYTES;
 use ropeway_proto::{End, WireFrame};
 
-use super::{BUFFERS_BYTES, HEADER_BYTES, WORDS_BYTES, Wire, WireChannels, buffer_of, holder};
+use super::straight::is_large;
+use super::{BUFFER_BYTES, BUFFERS_BYTES, HEADER_BYTES, WORDS_BYTES, Wire, WireChannels, buffer_of, holder};
 use crate::mapped;
 use crate::vectored::set_receive_low_water;
 use crate::wired::WireViolation;
@@ -36,11 +37,13 @@ pub struct Received {
     pub is_full: bool,
     /// The other side has ended a channel, or the connection is lost: the daemon has something to do.
     pub has_ended: bool,
+    /// A message was among it that is worth receiving straight.
+    pub(super) has_large: bool,
 }
 
 impl Received {
     /// Together with what has come after it.
-    fn and(self, later: Self) -> Self {
+    pub(super) fn and(self, later: Self) -> Self {
         Self {
             frames: self.frames + later.frames,
             has_credit: self.has_credit || later.has_credit,
@@ -72,27 +75,44 @@ impl Wire {
         })
     }
 
+    fn receive_all(&self, socket: &OwnedFd, channels: &mut impl WireChannels) -> Result<Received, WireViolation> {
+        if self.comes_whole() {
+            return self.receive_front(socket, channels);
+        }
+        let begins = self.words().input.is_empty();
+        let received = self.receive_to_the_end(socket, channels)?;
+        if begins && received.has_large {
+            self.set_comes_whole(true);
+        }
+        Ok(received)
+    }
+
     /// With one system call, or with two if the end of a message has not come with the rest: the largest are a little longer than a packet of
     /// loopback is, and the second one is just coming.
-    fn receive_all(&self, socket: &OwnedFd, channels: &mut impl WireChannels) -> Result<Received, WireViolation> {
-        let received = self.receive_some(socket, channels)?.unwrap_or_default();
+    pub(super) fn receive_to_the_end(
+        &self,
+        socket: &OwnedFd,
+        channels: &mut impl WireChannels,
+    ) -> Result<Received, WireViolation> {
+        let received = self.receive_some(socket, BUFFER_BYTES, channels)?.unwrap_or_default();
         if !(1..=TAIL_BYTES).contains(&received.missing) {
             return Ok(received);
         }
-        let later = self.receive_some(socket, channels)?;
+        let later = self.receive_some(socket, BUFFER_BYTES, channels)?;
         Ok(later.map_or(received, |later| received.and(later)))
     }
 
-    /// `None` if nothing has come.
-    fn receive_some(
+    /// Receives so many bytes at most. `None` if nothing has come.
+    pub(super) fn receive_some(
         &self,
         socket: &OwnedFd,
+        bytes_max: u32,
         channels: &mut impl WireChannels,
     ) -> Result<Option<Received>, WireViolation> {
         let input = &self.words().input;
         // Of what was left the rest fits behind it.
         let Range { start, end } = input.filled();
-        let room = buffer_of(start).end - end;
+        let room = bytes_max.min(buffer_of(start).end - end);
         input.count_system_call();
         // SAFETY: the range is the free part of our mapped buffer, of which nobody holds a reference.
         let received = unsafe {
@@ -101,7 +121,10 @@ impl Wire {
         };
         match u32::try_from(received) {
             Ok(0) => Err(WireViolation),
-            Ok(received) => self.take_in(start..end + received, channels).map(Some),
+            Ok(received) => {
+                let taken = self.take_in(start..end + received, channels)?;
+                Ok(Some(Received { is_full: received == room, ..taken }))
+            }
             Err(_) => match io::Error::last_os_error().kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
                 _ => Err(WireViolation),
@@ -110,19 +133,18 @@ impl Wire {
     }
 
     /// Makes of these bytes what can be made of them, and keeps the rest.
-    fn take_in(&self, filled: Range<u32>, channels: &mut impl WireChannels) -> Result<Received, WireViolation> {
+    pub(super) fn take_in(
+        &self,
+        filled: Range<u32>,
+        channels: &mut impl WireChannels,
+    ) -> Result<Received, WireViolation> {
         let (buffer, end) = (buffer_of(filled.start), filled.end);
-        let mut received = Received { is_full: end == buffer.end, ..Received::default() };
+        let mut received = Received::default();
         let mut at = filled.start;
         while end - at >= HEADER_BYTES {
-            let mut header = [0; WIRE_HEADER_BYTES];
-            // SAFETY: the range is filled, and the header is ours.
-            unsafe {
-                mapped::copy(self.input.add(at as usize), NonNull::from(&mut header).cast(), WIRE_HEADER_BYTES);
-            }
             let payload = at + HEADER_BYTES;
             let before = at;
-            match WireFrame::decode(&header).map_err(|_| WireViolation)? {
+            match self.header(at)? {
                 WireFrame::Message { bytes, .. } if end - payload < bytes => {
                     received.missing = bytes - (end - payload);
                     break;
@@ -134,6 +156,7 @@ impl Wire {
                     let open = channels.find(channel).ok_or(WireViolation)?;
                     open.deliver(number, bytes, (from, offset))?;
                     self.expect(open.channel().end(End::Recv).local_rank);
+                    received.has_large |= is_large(bytes);
                     at = payload + bytes;
                 }
                 WireFrame::Taken { channel, count } => {
@@ -153,6 +176,16 @@ impl Wire {
         input.set_filled(&mut self.keep(&buffer, at..end, received.missing));
         input.count(received.frames, at - filled.start);
         Ok(received)
+    }
+
+    /// The header at this place of the buffer, which is filled.
+    pub(super) fn header(&self, at: u32) -> Result<WireFrame, WireViolation> {
+        let mut header = [0; WIRE_HEADER_BYTES];
+        // SAFETY: the range is filled, and the header is ours.
+        unsafe {
+            mapped::copy(self.input.add(at as usize), NonNull::from(&mut header).cast(), WIRE_HEADER_BYTES);
+        }
+        WireFrame::decode(&header).map_err(|_| WireViolation)
     }
 
     /// Sees to it that these bytes of a frame can be completed: where they are then. Many stay where they lie if the rest fits behind them,

@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 
 mod pieces;
+mod straight;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -98,6 +99,41 @@ impl Side {
 fn pair() -> (Side, Side) {
     let (one, other) = UnixStream::pair().unwrap();
     (Side::new(End::Send, one), Side::new(End::Recv, other))
+}
+
+/// A message of a channel, made of its number.
+fn frame(index: usize, number: u8) -> Vec<u8> {
+    let (channel, bytes) = (index as u16, SIZES[index]);
+    let header = WireFrame::Message { channel, number: number.into(), bytes: bytes as u32 }.encode();
+    [&header[..], &vec![number; bytes as usize]].concat()
+}
+
+/// The receiving end of a channel with such messages.
+struct Taking {
+    index: usize,
+    receiver: EagerReceiver,
+    is_started: bool,
+    taken: u8,
+}
+
+impl Taking {
+    fn new(index: usize) -> Self {
+        Self { index, receiver: EagerReceiver::default(), is_started: false, taken: 0 }
+    }
+
+    /// Takes what is there, and leaves a receive for what is to come.
+    fn take(&mut self, side: &Side) {
+        let channel = &side.channels[self.index];
+        loop {
+            let progress = if self.is_started { self.receiver.poll(channel) } else { self.receiver.start(channel) };
+            self.is_started = progress == Progress::Pending;
+            if self.is_started {
+                return;
+            }
+            assert!(side.has(self.index, self.taken), "message {} of {} bytes", self.taken, SIZES[self.index]);
+            self.taken += 1;
+        }
+    }
 }
 
 #[test]
@@ -236,11 +272,7 @@ fn the_daemon_is_woken_when_much_of_a_message_is_there() {
     let mut far = Side::with_socket(End::Recv, socket.into(), &SIZES, Layout::contiguous);
     let rank = Arc::new(Wire::open(&far.job, far.wire.block(), Some(0)).unwrap());
     rank.set_socket(looks.try_clone().unwrap().into());
-    let message = |number| {
-        let header = WireFrame::Message { channel: LARGEST as u16, number, bytes: SIZES[LARGEST] as u32 }.encode();
-        [&header[..], &vec![number as u8; SIZES[LARGEST] as usize]].concat()
-    };
-    let [first, second] = [0, 1].map(message);
+    let [first, second] = [0, 1].map(|number| frame(LARGEST, number));
     let mut is_woken_by = |part: &[u8]| {
         feed.write_all(part).unwrap();
         is_readable(50)

@@ -24,46 +24,16 @@ fn frames_that_come_in_pieces_are_put_together() {
     assert!(far.has(3, 9));
 }
 
-/// One end of a channel, whose messages are each made of one byte, the number of the message.
-struct Taking {
-    index: usize,
-    receiver: EagerReceiver,
-    is_started: bool,
-    taken: u8,
-}
-
-impl Taking {
-    /// Takes what is there, and leaves a receive for what is to come.
-    fn take(&mut self, side: &Side) {
-        let channel = &side.channels[self.index];
-        loop {
-            let progress = if self.is_started { self.receiver.poll(channel) } else { self.receiver.start(channel) };
-            self.is_started = progress == Progress::Pending;
-            if self.is_started {
-                return;
-            }
-            assert!(side.has(self.index, self.taken), "message {} of {} bytes", self.taken, SIZES[self.index]);
-            self.taken += 1;
-        }
-    }
-}
-
 #[test]
 fn large_messages_behind_small_ones_are_put_together_wherever_they_are_cut() {
     const MESSAGES: u8 = 60;
     let indices = [1, LARGEST];
-    let frame = |index: usize, number: u8| {
-        let (channel, bytes) = (index as u16, SIZES[index]);
-        let header = WireFrame::Message { channel, number: number.into(), bytes: bytes as u32 }.encode();
-        [&header[..], &vec![number; bytes as usize]].concat()
-    };
     let all: Vec<u8> = (0..MESSAGES).flat_map(|number| indices.map(|index| frame(index, number)).concat()).collect();
     // A packet of loopback, what moves a message by little, and all sorts of others.
     for cuts in [&[65_483][..], &[49_100, 76], &[131_072, 1, 20_000], &[100_000, 15, 49_152 + 16 + 24, 3000]] {
         let (mut feed, socket) = UnixStream::pair().unwrap();
         let mut far = Side::new(End::Recv, socket);
-        let mut taking =
-            indices.map(|index| Taking { index, receiver: EagerReceiver::default(), is_started: false, taken: 0 });
+        let mut taking = indices.map(Taking::new);
         let mut rest = &all[..];
         for &cut in cuts.iter().cycle() {
             let (piece, behind) = rest.split_at(cut.min(rest.len()));
