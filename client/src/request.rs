@@ -96,7 +96,8 @@ impl Active<'_> {
         Ok(())
     }
 
-    /// Withdraws the operation. If it was too late for that, waits for its end and returns the outcome.
+    /// Withdraws the operation. If it was too late for that, waits for its end and returns the outcome. The buffer of a receive that
+    /// was withdrawn may hold a part of its message.
     pub fn cancel(self) -> Result<Option<Status>, Error> {
         let mode = self.request.operation.attachment().wait_mode();
         self.request.operation.cancel(mode)

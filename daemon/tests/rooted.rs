@@ -124,6 +124,25 @@ fn who_gives_a_small_part_waits_for_nobody_till_it_is_four_rounds_ahead() {
     });
 }
 
+/// More ranks than there may be cores: those who get one again have been overtaken by others, who take message after message meanwhile.
+#[test]
+fn messages_of_a_root_that_is_ahead_are_not_written_over() {
+    everybody((1, RANKS), |world| {
+        let mut message = world.bcast_init::<u64>(100, 0).unwrap();
+        let mut together = world.barrier_init().unwrap();
+        for round in 0..200_000 {
+            if round % 500 == 0 {
+                together.start().unwrap().wait().unwrap();
+            }
+            if world.rank() == 0 {
+                message.output_mut().fill(round);
+            }
+            message.start().unwrap().wait().unwrap();
+            assert!(message.output().iter().all(|&found| found == round), "rank {}, round {round}", world.rank());
+        }
+    });
+}
+
 #[test]
 fn a_root_that_sleeps_gets_on_though_the_last_to_come_computes() {
     let thread_of_root = AtomicI32::new(0);

@@ -46,9 +46,14 @@ pub trait RelayMemory {
     fn fill(&self, number: u32) -> bool;
     /// Copies that cell into the buffer of the receiver who calls.
     fn empty(&self, number: u32);
+    /// Has the processor fetch that cell, which is likely to be read soon.
+    fn fetch_ahead(&self, _number: u32) {}
     /// Wakes those who sleep and wait for message `number`, or for its buffer. Everything written before is visible to those who don't.
     fn wake_all(&self, number: u32);
 }
+
+/// Of a root that is ahead cells are fetched so many messages early. It may just be writing the next one.
+const AHEAD: u32 = 2;
 
 // Phases of `parked`.
 const WAITING: u32 = 1;
@@ -167,6 +172,7 @@ pub fn receive(memory: &impl RelayMemory, own: &TakenWord, number: u32) -> Progr
         return Progress::Pending;
     }
     memory.empty(number);
+    memory.fetch_ahead(number.wrapping_add(AHEAD));
     own.give_back(number);
     go_on(memory, number);
     Progress::Done
@@ -217,7 +223,76 @@ fn has_room(memory: &impl RelayMemory, number: u32) -> bool {
     }
     // SYNC relay-taken (load): they have read what was in the cell.
     let takens = memory.receivers().map(TakenWord::count);
-    let Some(slowest) = takens.max_by_key(|&taken| number.wrapping_sub(taken)) else { return true };
+    // Whoever asks may have been kept from his core since he had reason to: others may have taken this message, and more.
+    let behind = |taken: &u32| number.wrapping_sub(*taken).cast_signed();
+    let Some(slowest) = takens.max_by_key(behind) else { return true };
     seen.store(slowest, Ordering::Relaxed);
     is_free(slowest)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const CELLS: u32 = 4;
+
+    /// As one of the receivers sees it.
+    struct View {
+        words: RelayWords,
+        cell: CellWord,
+        taken: [TakenWord; 3],
+        taken_seen: OwnWord,
+    }
+
+    impl RelayMemory for View {
+        fn words(&self) -> &RelayWords {
+            &self.words
+        }
+
+        fn cells(&self) -> u32 {
+            CELLS
+        }
+
+        fn parks(&self) -> bool {
+            false
+        }
+
+        fn cell(&self, _: u32) -> &CellWord {
+            &self.cell
+        }
+
+        fn receivers(&self) -> impl Iterator<Item = &TakenWord> {
+            self.taken.iter()
+        }
+
+        fn taken_seen(&self) -> &OwnWord {
+            &self.taken_seen
+        }
+
+        fn fill(&self, _: u32) -> bool {
+            true
+        }
+
+        fn empty(&self, _: u32) {}
+
+        fn wake_all(&self, _: u32) {}
+    }
+
+    /// Of 4 ranks on two cores some waited for ever for messages that had been written over.
+    #[test]
+    fn who_looks_late_does_not_take_the_fastest_for_the_slowest() {
+        let taken = |count| TakenWord { taken: AtomicU32::new(count) };
+        // One that looks whether there is room for message 4 was kept from its core until another had taken that.
+        for (late, fast, slow) in [(1, 5, 1), (u32::MAX, 3, u32::MAX), (1, 8, 4)] {
+            let view = View {
+                words: RelayWords::new(),
+                cell: CellWord::new(),
+                taken: [late, fast, slow].map(taken),
+                taken_seen: OwnWord::new(late.wrapping_sub(CELLS)),
+            };
+            let has_room_for = |ahead| has_room(&view, late.wrapping_add(ahead));
+            assert!(has_room_for(CELLS - 1));
+            assert!(!has_room_for(CELLS), "taken {late}, {fast}, {slow}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ use crate::eager::{CellWord, Progress};
 use crate::job::JobSegment;
 use crate::mapped;
 use crate::meeting::{Meeting, MeetingPlan};
+use crate::prefetch::prefetch;
 use crate::relay::{self, RelayMemory, RelayWords, TakenWord};
 
 /// Larger messages are not relayed: they are copied from the root's buffer when all have come.
@@ -191,6 +192,10 @@ impl RelayMemory for Relayed<'_> {
         unsafe {
             mapped::copy_small(self.area.payload(number), self.area.buffers[self.member as usize], self.area.bytes);
         }
+    }
+
+    fn fetch_ahead(&self, number: u32) {
+        prefetch(NonNull::from(self.area.cell(number)).cast(), self.area.cell_bytes, false);
     }
 
     fn wake_all(&self, _: u32) {

@@ -48,8 +48,12 @@ impl Shared {
         })
     }
 
+    fn view(&self) -> View<'_> {
+        View { shared: self, buffer: UnsafeCell::new(0), taken_seen: AtomicU32::new(0) }
+    }
+
     fn send_all(&self) {
-        let view = View { shared: self, buffer: UnsafeCell::new(0), taken_seen: AtomicU32::new(0) };
+        let view = self.view();
         for number in 0..MESSAGES {
             self.write(number);
             let mut progress = relay::send(&view, number);
@@ -66,13 +70,13 @@ impl Shared {
     }
 
     fn receive_all(&self, receiver: usize) {
-        (0..MESSAGES).for_each(|number| self.receive(receiver, number));
+        let view = self.view();
+        (0..MESSAGES).for_each(|number| self.receive(&view, receiver, number));
     }
 
-    fn receive(&self, receiver: usize, number: u32) {
-        let view = View { shared: self, buffer: UnsafeCell::new(0), taken_seen: AtomicU32::new(0) };
-        while relay::receive(&view, &self.taken[receiver], number) == Progress::Pending {
-            self.sleepers.sleep_until(|| relay::has_come(&view, number));
+    fn receive(&self, view: &View<'_>, receiver: usize, number: u32) {
+        while relay::receive(view, &self.taken[receiver], number) == Progress::Pending {
+            self.sleepers.sleep_until(|| relay::has_come(view, number));
         }
         // SAFETY: as above.
         assert_eq!(view.buffer.with(|buffer| unsafe { *buffer }), number + 1);
@@ -155,7 +159,7 @@ fn everybody_gets_the_message_of_a_root_that_computes() {
         let shared = Shared::new(2, true);
         let receivers = [0, 1].map(|receiver| {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.receive(receiver, 0))
+            thread::spawn(move || shared.receive(&shared.view(), receiver, 0))
         });
         let view = View { shared: &shared, buffer: UnsafeCell::new(0), taken_seen: AtomicU32::new(0) };
         shared.write(0);
