@@ -1,7 +1,7 @@
 //! What this process does and when, for a launcher that wants to know: `ropeway run --trace` and `--record`.
 //!
 //! Whether there is a log is decided when the session begins. Where there is none nothing is asked but that, and not even that
-//! by small messages between ranks of a node (see `Operation::take_short`).
+//! by small messages between ranks of a node (see `Operation::take_at_once`).
 
 use std::sync::atomic::{AtomicU16, Ordering};
 

@@ -231,12 +231,26 @@ impl Operation {
         }
     }
 
-    /// The message of a short operation, if it is over and all went well: the way most waits end.
+    /// The outcome of an operation that nobody else has to be asked about, if it is over and all went well: the way most waits end.
     #[inline]
-    pub(crate) fn take_short(&mut self) -> Option<Status> {
-        if !self.is_short {
+    pub(crate) fn take_at_once(&mut self) -> Option<Status> {
+        if self.is_short { self.take_short() } else { self.take_met() }
+    }
+
+    /// The same of a collective that was over when it was started, unless something else that was started has to leave.
+    #[inline]
+    fn take_met(&mut self) -> Option<Status> {
+        let is_over = self.run == Run::Ended(completion::Status::Success) && self.attendance.is_some();
+        if !is_over || self.attachment.log().is_kept() || self.attachment.wires().has_begun() {
             return None;
         }
+        self.let_go();
+        self.arrived
+    }
+
+    /// The same of a short operation.
+    #[inline]
+    fn take_short(&mut self) -> Option<Status> {
         let is_over = match self.run {
             Run::Ended(status) => status == completion::Status::Success,
             Run::Direct => self.direct.as_mut()?.has_ended(0),
@@ -376,8 +390,10 @@ impl Operation {
         }
         let ended = ended?;
         self.retract();
-        let success = || Completion { source: self.attachment.rank(), ..Completion::bare(completion::Status::Success) };
-        Some(self.judge(Some(ended.err().unwrap_or_else(success))))
+        Some(match (ended, self.arrived) {
+            (Ok(()), Some(arrived)) => Ok(arrived),
+            (ended, _) => self.judge(ended.err()),
+        })
     }
 
     #[inline(never)]

@@ -68,7 +68,7 @@ impl Active<'_> {
     /// Waits until the operation has ended, in the session's wait mode.
     #[inline]
     pub fn wait(self) -> Result<Status, Error> {
-        if let Some(status) = self.request.operation.take_short() {
+        if let Some(status) = self.request.operation.take_at_once() {
             return Ok(status);
         }
         let mode = self.request.operation.attachment().wait_mode();

@@ -1,6 +1,6 @@
 //! How an operation begins: where its start goes, and what the daemon has to be told.
 
-use ropeway_proto::{Command, End, Epoch, EventKind, Slot, completion};
+use ropeway_proto::{Command, Completion, End, Epoch, EventKind, Slot, completion};
 use ropeway_shm::ArenaSlot;
 
 use super::{Operation, Run};
@@ -173,6 +173,8 @@ impl Operation {
         let channel = self.attachment.request_slot(self.slot).channel();
         if let (Some(member), Some((block, _))) = (&self.member, channel) {
             self.attendance = Attendance::open(self.attachment.job(), block, member);
+            let success = Completion::bare(completion::Status::Success);
+            self.arrived = self.judge(Some(Completion { source: self.attachment.rank(), ..success })).ok();
         }
         self.attendance.is_some()
     }
