@@ -47,8 +47,13 @@ impl Pieces {
         Ok(taken)
     }
 
-    fn as_mut_ptr(&mut self) -> *mut libc::iovec {
-        self.list.as_mut_ptr().cast()
+    /// For the kernel, to be used while this is where it is.
+    fn message(&mut self) -> libc::msghdr {
+        // SAFETY: an all-zero message header is a valid, empty one.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = self.list.as_mut_ptr().cast();
+        message.msg_iovlen = self.count as _;
+        message
     }
 }
 
@@ -88,10 +93,7 @@ impl<'a> Gather<'a> {
 
     /// Sends them. Says how many bytes the socket took.
     pub fn write(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        // SAFETY: an all-zero message header is a valid, empty one.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = self.pieces.as_mut_ptr();
-        message.msg_iovlen = self.pieces.count as _;
+        let message = self.pieces.message();
         // SAFETY: the first `count` pieces are written and name memory borrowed for 'a, which the kernel only reads.
         let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
@@ -135,10 +137,7 @@ impl<'a> Scatter<'a> {
 
     /// Fills them with what the socket has. Zero when the peer has closed.
     pub fn read(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        // SAFETY: an all-zero message header is a valid, empty one.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = self.pieces.as_mut_ptr();
-        message.msg_iovlen = self.pieces.count as _;
+        let mut message = self.pieces.message();
         // SAFETY: the first `count` pieces are written; they name memory borrowed mutably for 'a, or shared memory, of
         // which nobody here holds a reference.
         let read = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };

@@ -224,7 +224,7 @@ impl OpenChannel {
     /// `unclaim_receive`, in the same turn.
     pub(crate) fn claim_receive(&self, number: u32, bytes: u32) -> Result<bool, WireViolation> {
         self.expect_next(number, bytes)?;
-        Ok(bytes as u64 > INLINE_BYTES && EagerSender::at(number).claim_buffer(self.words()))
+        Ok(EagerSender::at(number).claim_buffer(self.words()))
     }
 
     /// The message comes otherwise.

@@ -258,24 +258,40 @@ fn who_gives_up_a_receive_that_was_announced_gets_the_message_with_the_next() {
 }
 
 /// Ranks look without being woken. What the daemon waits for is no longer what is missing when they have received.
+/// A connection that a daemon and a rank receive from.
+struct Shared {
+    feed: TcpStream,
+    looks: TcpStream,
+    far: Side,
+    rank: Arc<Wire>,
+}
+
+impl Shared {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let feed = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        feed.set_nodelay(true).unwrap();
+        let socket = listener.accept().unwrap().0;
+        let looks = socket.try_clone().unwrap();
+        let far = Side::with_socket(End::Recv, socket.into(), &SIZES, Layout::contiguous);
+        let rank = Arc::new(Wire::open(&far.job, far.wire.block(), Some(0)).unwrap());
+        rank.set_socket(looks.try_clone().unwrap().into());
+        Self { feed, looks, far, rank }
+    }
+}
+
+fn is_readable(socket: &TcpStream, within_ms: u16) -> bool {
+    let mut looked = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    poll(&mut looked, PollTimeout::from(within_ms)).unwrap() > 0
+}
+
 #[test]
 fn the_daemon_is_woken_when_much_of_a_message_is_there() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut feed = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    feed.set_nodelay(true).unwrap();
-    let socket = listener.accept().unwrap().0;
-    let looks = socket.try_clone().unwrap();
-    let is_readable = |within_ms: u16| {
-        let mut looked = [PollFd::new(looks.as_fd(), PollFlags::POLLIN)];
-        poll(&mut looked, PollTimeout::from(within_ms)).unwrap() > 0
-    };
-    let mut far = Side::with_socket(End::Recv, socket.into(), &SIZES, Layout::contiguous);
-    let rank = Arc::new(Wire::open(&far.job, far.wire.block(), Some(0)).unwrap());
-    rank.set_socket(looks.try_clone().unwrap().into());
+    let Shared { mut feed, looks, mut far, rank } = Shared::new();
     let [first, second] = [0, 1].map(|number| frame(LARGEST, number));
     let mut is_woken_by = |part: &[u8]| {
         feed.write_all(part).unwrap();
-        is_readable(50)
+        is_readable(&looks, 50)
     };
     assert!(is_woken_by(&first[..100]));
     far.receive();

@@ -70,14 +70,7 @@ fn buffers_in_more_pieces_than_a_system_call_takes_are_filled() {
 /// A rank that takes a part of what the daemon waits for has it woken for less.
 #[test]
 fn the_daemon_is_woken_when_a_rank_has_begun_a_message_that_does_not_come_whole() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut feed = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    feed.set_nodelay(true).unwrap();
-    let socket = listener.accept().unwrap().0;
-    let looks = socket.try_clone().unwrap();
-    let mut far = Side::with_socket(End::Recv, socket.into(), &SIZES, Layout::contiguous);
-    let rank = Arc::new(Wire::open(&far.job, far.wire.block(), Some(0)).unwrap());
-    rank.set_socket(looks.try_clone().unwrap().into());
+    let Shared { mut feed, looks, mut far, rank } = Shared::new();
     let mut taking = Taking::new(LARGEST);
     let mut known = KnownChannels::new(Arc::clone(&rank));
     for number in 0..2 {
@@ -93,8 +86,7 @@ fn the_daemon_is_woken_when_a_rank_has_begun_a_message_that_does_not_come_whole(
     feed.write_all(&message[200..20_000]).unwrap();
     while rank.receive(&mut known).missing as usize != message.len() - 20_000 {}
     feed.write_all(&message[20_000..20_001]).unwrap();
-    let mut looked = [PollFd::new(looks.as_fd(), PollFlags::POLLIN)];
-    assert!(poll(&mut looked, PollTimeout::from(5000u16)).unwrap() > 0);
+    assert!(is_readable(&looks, 5000));
 }
 
 proptest! {
