@@ -22,7 +22,7 @@ use crate::log::Log;
 use crate::memory::Memory;
 use crate::notifier::Notifier;
 use crate::post::{Detour, Look, PostOffice};
-use crate::presence::Presence;
+use crate::presence::{Moment, Presence};
 use crate::private_daemon::PrivateDaemon;
 use crate::slots::{SlotTable, Taken};
 use crate::wait::{Event, WaitMode, WaitingRoom};
@@ -176,20 +176,21 @@ impl Attachment {
     }
 
     /// Hands commands to the daemon, all at once if the ring has room, and before them those that are staged. No allocation;
-    /// no system call but to wake a sleeping daemon. Fails only when the daemon is gone.
-    pub(crate) fn publish(&self, entries: &[Entry]) -> Result<(), Error> {
+    /// no system call but to wake a sleeping daemon. Says when that was done. Fails only when the daemon is gone.
+    pub(crate) fn publish(&self, entries: &[Entry]) -> Result<Moment, Error> {
         let begun = self.log.begin();
         let is_published = self.commands.push_all(entries, || !self.line.watch().is_gone());
-        self.computing.iter().for_each(Computing::end_start);
+        let moment = Moment::default();
+        self.end_start(&moment);
         self.log.end(begun, || EventKind::Publish);
-        if is_published { Ok(()) } else { self.check() }
+        if is_published { Ok(moment) } else { self.check().map(|()| moment) }
     }
 
     /// Prepares commands that are handed over with the next that are published, or at once if the ring is full.
     pub(crate) fn stage(&self, entries: &[Entry]) -> Result<(), Error> {
         match self.commands.stage(entries) {
             [] => Ok(()),
-            rest => self.publish(rest),
+            rest => self.publish(rest).map(drop),
         }
     }
 
@@ -199,7 +200,7 @@ impl Attachment {
     }
 
     pub(crate) fn publish_one(&self, command: Command) -> Result<(), Error> {
-        self.publish(&[command.encode()])
+        self.publish(&[command.encode()]).map(drop)
     }
 
     /// Looks at these wires once, and has what was started leave.
@@ -218,9 +219,20 @@ impl Attachment {
     }
 
     /// The program waits, or at least looks.
+    #[inline]
     pub(crate) fn note_presence(&self) {
-        self.presence.note();
-        if let Some(since) = self.computing.as_ref().and_then(Computing::come) {
+        let moment = Moment::default();
+        self.presence.note(&moment);
+        if let Some(since) = self.computing.as_ref().and_then(|computing| computing.come(&moment)) {
+            self.waiting.control.count_wait(since);
+        }
+    }
+
+    /// It waits for what is over, as it has computed meanwhile.
+    #[inline]
+    pub(crate) fn note_late_presence(&self) {
+        self.presence.note_unseen();
+        if let Some(since) = self.computing.as_ref().and_then(Computing::come_unseen) {
             self.waiting.control.count_wait(since);
         }
     }
@@ -235,8 +247,8 @@ impl Attachment {
 
     /// It has been, and the daemon need not be told.
     #[inline]
-    pub(crate) fn end_start(&self) {
-        self.computing.iter().for_each(Computing::end_start);
+    pub(crate) fn end_start(&self, moment: &Moment) {
+        self.computing.iter().for_each(|computing| computing.end_start(moment));
     }
 
     /// The program waits, or at least looks: what it has started on wires leaves.

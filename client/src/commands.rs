@@ -24,6 +24,7 @@ impl Commands {
 
     /// Hands over what is staged, and as many commands as the ring has room for: what is left. No allocation; no system call
     /// but to wake a sleeping daemon.
+    #[inline]
     pub(crate) fn push<'a>(&self, entries: &'a [Entry]) -> &'a [Entry] {
         let (pushed, must_wake) = {
             let mut producer = self.producer.lock().expect(NO_PANIC);

@@ -8,14 +8,15 @@
 //! can't be more than the time that passed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use ropeway_shm::SinceStart;
 
+use crate::presence::{Moment, now_ns};
+
 /// When the program started something last.
 pub(crate) struct Computing {
-    begin: Instant,
     /// Zero if it has come to wait since.
     started_ns: AtomicU64,
     /// When the last wait ended, by both clocks; zero if the thread's was not looked at.
@@ -30,6 +31,8 @@ pub(crate) struct Computing {
     /// What was found when that was done last, and for how many late waits it still holds.
     has_run: AtomicBool,
     holds: AtomicU32,
+    /// Whether it had computed when it last came to wait.
+    computes: AtomicBool,
 }
 
 /// Where the data goes of what is started.
@@ -58,7 +61,6 @@ impl Computing {
     pub(crate) fn new() -> Self {
         let zero = || AtomicU64::new(0);
         Self {
-            begin: Instant::now(),
             started_ns: zero(),
             left_ns: zero(),
             left_thread_ns: zero(),
@@ -67,6 +69,7 @@ impl Computing {
             suspicion: AtomicU32::new(0),
             has_run: AtomicBool::new(false),
             holds: AtomicU32::new(0),
+            computes: AtomicBool::new(false),
         }
     }
 
@@ -84,40 +87,62 @@ impl Computing {
     }
 
     /// It has been. Waking the daemon may have taken a while, which does not count.
-    pub(crate) fn end_start(&self) {
+    pub(crate) fn end_start(&self, moment: &Moment) {
         if self.started_ns.load(Ordering::Relaxed) == 0 {
             return;
         }
         self.suspicion.store(self.suspicion.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
-        self.started_ns.store(self.now_ns(), Ordering::Relaxed);
+        self.started_ns.store(moment.ns(), Ordering::Relaxed);
     }
 
     /// The program comes to wait. What it has done since it started something, if it has started anything.
-    pub(crate) fn come(&self) -> Option<SinceStart> {
-        let started_ns = self.started_ns.load(Ordering::Relaxed);
-        if started_ns == 0 {
-            return None;
-        }
-        self.started_ns.store(0, Ordering::Relaxed);
-        let [has_sent, has_others] = [&self.has_sent, &self.has_others].map(|has| has.swap(false, Ordering::Relaxed));
-        if self.now_ns() - started_ns < PROMPT_NS {
-            return Some(SinceStart::AtOnce);
-        }
-        if self.suspicion.swap(SUSPICION, Ordering::Relaxed) == 0 {
+    pub(crate) fn come(&self, moment: &Moment) -> Option<SinceStart> {
+        let started_ns = self.take_start()?;
+        let is_late = moment.ns().saturating_sub(started_ns) >= PROMPT_NS;
+        if is_late && self.suspicion.swap(SUSPICION, Ordering::Relaxed) == 0 {
             self.holds.store(0, Ordering::Relaxed);
         }
-        Some(match self.has_run_since(started_ns) {
+        let computes = is_late && self.has_run_since(started_ns);
+        self.computes.store(computes, Ordering::Relaxed);
+        Some(self.since_start(computes))
+    }
+
+    /// The same of a wait for what is over already. Who had computed before the last one has done so again: nobody looks when he comes.
+    pub(crate) fn come_unseen(&self) -> Option<SinceStart> {
+        if !self.computes.load(Ordering::Relaxed) {
+            return self.come(&Moment::default());
+        }
+        self.take_start().map(|_| self.since_start(true))
+    }
+
+    /// When something was started, if anything was since it last came.
+    fn take_start(&self) -> Option<u64> {
+        let started_ns = self.started_ns.load(Ordering::Relaxed);
+        if started_ns > 0 {
+            self.started_ns.store(0, Ordering::Relaxed);
+        }
+        (started_ns > 0).then_some(started_ns)
+    }
+
+    /// What has been started is forgotten.
+    fn since_start(&self, has_computed: bool) -> SinceStart {
+        let [has_sent, has_others] = [&self.has_sent, &self.has_others].map(|has| {
+            let has_been = has.load(Ordering::Relaxed);
+            has.store(false, Ordering::Relaxed);
+            has_been
+        });
+        match has_computed {
             true if !has_sent => SinceStart::ComputedReceiving,
             true if has_others => SinceStart::ComputedBothWays,
             true => SinceStart::ComputedSending,
             false => SinceStart::AtOnce,
-        })
+        }
     }
 
     /// The program waits no more.
     pub(crate) fn leave(&self) {
         let is_suspected = self.suspicion.load(Ordering::Relaxed) > 0 && self.holds.load(Ordering::Relaxed) == 0;
-        let [now_ns, thread_ns] = if is_suspected { [self.now_ns(), now_of_thread_ns()] } else { [0, 0] };
+        let [now_ns, thread_ns] = if is_suspected { [now_ns(), now_of_thread_ns()] } else { [0, 0] };
         self.left_ns.store(now_ns, Ordering::Relaxed);
         self.left_thread_ns.store(thread_ns, Ordering::Relaxed);
     }
@@ -137,10 +162,6 @@ impl Computing {
         self.has_run.store(has_run, Ordering::Relaxed);
         self.holds.store(HOLDS, Ordering::Relaxed);
         has_run
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.begin.elapsed().as_nanos() as u64 + 1
     }
 }
 
@@ -163,7 +184,7 @@ mod tests {
 
     fn start(computing: &Computing, bytes: u64) {
         computing.begin_start(bytes, Ways::Out);
-        computing.end_start();
+        computing.end_start(&Moment::default());
     }
 
     #[test]
@@ -172,7 +193,7 @@ mod tests {
         let come_after = |act: fn()| {
             start(&computing, LARGE_BYTES);
             act();
-            let found = computing.come();
+            let found = computing.come(&Moment::default());
             computing.leave();
             found
         };
@@ -191,13 +212,37 @@ mod tests {
     }
 
     #[test]
+    fn who_finds_it_over_is_taken_for_what_he_was_before() {
+        let computing = Computing::new();
+        let come_after = |act: fn()| {
+            start(&computing, LARGE_BYTES);
+            act();
+            let found = computing.come(&Moment::default());
+            computing.leave();
+            found
+        };
+        let come_unseen = || {
+            start(&computing, LARGE_BYTES);
+            computing.come_unseen()
+        };
+        let (computed, at_once) = (Some(SinceStart::ComputedSending), Some(SinceStart::AtOnce));
+        assert_eq!(come_unseen(), at_once, "nothing is known, so somebody looks");
+        come_after(compute);
+        assert_eq!(come_after(compute), computed);
+        assert_eq!([come_unseen(), come_unseen()], [computed; 2]);
+        assert_eq!(computing.come_unseen(), None, "nothing was started");
+        assert_eq!(come_after(|| ()), at_once);
+        assert_eq!(come_unseen(), at_once);
+    }
+
+    #[test]
     fn what_was_computed_before_the_start_does_not_count() {
         let computing = Computing::new();
         let come_after = |before: fn(), after: fn()| {
             before();
             start(&computing, LARGE_BYTES);
             after();
-            let found = computing.come();
+            let found = computing.come(&Moment::default());
             computing.leave();
             found
         };
@@ -210,10 +255,10 @@ mod tests {
         let computing = Computing::new();
         start(&computing, LARGE_BYTES);
         compute();
-        assert!(computing.come().is_some());
-        computing.end_start();
+        assert!(computing.come(&Moment::default()).is_some());
+        computing.end_start(&Moment::default());
         compute();
-        assert_eq!(computing.come(), None);
+        assert_eq!(computing.come(&Moment::default()), None);
     }
 
     #[test]
@@ -221,9 +266,9 @@ mod tests {
         let computing = Computing::new();
         let come_after = |starts: &[Ways]| {
             starts.iter().for_each(|&ways| computing.begin_start(LARGE_BYTES, ways));
-            computing.end_start();
+            computing.end_start(&Moment::default());
             compute();
-            let found = computing.come();
+            let found = computing.come(&Moment::default());
             computing.leave();
             found
         };
@@ -239,6 +284,6 @@ mod tests {
     fn what_is_small_does_not_count() {
         let computing = Computing::new();
         start(&computing, LARGE_BYTES - 1);
-        assert_eq!(computing.come(), None);
+        assert_eq!(computing.come(&Moment::default()), None);
     }
 }

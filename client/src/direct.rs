@@ -318,6 +318,11 @@ impl DirectEnd {
         self.end == End::Recv && self.memory.note_taken()
     }
 
+    /// Whether the program is likely to come to wait at once after a start.
+    pub(crate) fn is_prompt(&self, favor: Favor) -> bool {
+        self.habit.is_prompt(favor)
+    }
+
     /// The program comes to wait for a message that others could move.
     pub(crate) fn learn(&mut self, presence: &Presence) {
         if self.wired().is_some() || !self.is_small() {

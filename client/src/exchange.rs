@@ -8,7 +8,6 @@ use std::task::Waker;
 use crate::attachment::Attachment;
 use crate::memory::SharedMemory;
 use crate::operation::Operation;
-use crate::presence::Moment;
 use crate::request::Persistent;
 use crate::set::{ActiveSet, start_idle};
 use crate::{Error, Favor, WaitMode};
@@ -126,8 +125,7 @@ impl Exchange {
             // Without a daemon nothing will come of it, and waiting will tell.
             is_told |= self.attachment.stage(&[entry]).is_ok();
         }
-        if is_told && self.attachment.publish(&[]).is_ok() {
-            let moment = Moment::default();
+        if is_told && let Ok(moment) = self.attachment.publish(&[]) {
             self.requests.iter_mut().for_each(|request| request.operation_mut().told(&moment));
         }
     }

@@ -234,18 +234,40 @@ impl Operation {
     /// The outcome of an operation that nobody else has to be asked about, if it is over and all went well: the way most waits end.
     #[inline]
     pub(crate) fn take_at_once(&mut self) -> Option<Status> {
-        if self.is_short { self.take_short() } else { self.take_met() }
+        match self.run {
+            _ if self.is_short => self.take_short(),
+            _ if self.attachment.log().is_kept() || self.attachment.wires().has_begun() => None,
+            Run::Ended(completion::Status::Success) if self.attendance.is_some() => self.take_met(),
+            Run::Direct => self.take_moved(),
+            _ => None,
+        }
     }
 
-    /// The same of a collective that was over when it was started, unless something else that was started has to leave.
+    /// The same of a collective that was over when it was started.
     #[inline]
     fn take_met(&mut self) -> Option<Status> {
-        let is_over = self.run == Run::Ended(completion::Status::Success) && self.attendance.is_some();
-        if !is_over || self.attachment.log().is_kept() || self.attachment.wires().has_begun() {
-            return None;
-        }
         self.let_go();
         self.arrived
+    }
+
+    /// The same of a message that was moved while the program computed.
+    #[inline(never)]
+    fn take_moved(&mut self) -> Option<Status> {
+        let (direct, arrived) = (self.direct.as_mut()?, self.arrived?);
+        if !direct.has_ended(0) {
+            return None;
+        }
+        if direct.is_prompt(self.favor) {
+            self.attachment.note_presence();
+            direct.learn(self.attachment.presence());
+        } else {
+            self.attachment.note_late_presence();
+        }
+        if self.wire.is_some() {
+            self.note_taken();
+        }
+        self.let_go();
+        Some(arrived)
     }
 
     /// The same of a short operation.

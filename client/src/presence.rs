@@ -16,11 +16,11 @@ use ropeway_shm::EventLog;
 
 /// A program that comes to wait within this time after a start has computed nothing to speak of. In tests that is more than losing the core
 /// takes.
-const PROMPT: Duration = if cfg!(test) { Duration::from_millis(10) } else { Duration::from_micros(20) };
+const PROMPT_NS: u64 = if cfg!(test) { 10_000_000 } else { 20_000 };
 /// More for each request it has started since it last waited: starting is not computing.
-const START: Duration = Duration::from_micros(1);
+const START_NS: u64 = 1_000;
 /// A program that stays away for less is back before a daemon on another core has woken up and done much.
-const LONG: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_micros(500) };
+const LONG_NS: u64 = if cfg!(test) { 20_000_000 } else { 500_000 };
 
 /// What somebody's request is optimised for, where an early end and computing meanwhile are at odds: somebody has to move the
 /// message.
@@ -51,8 +51,8 @@ pub(crate) enum Sender {
     Daemon,
 }
 
-/// When something is started, or what was started has left. The clock is read if somebody wants to know, and once for all that is started
-/// together.
+/// When something is started, or what was started has left, or the program comes to wait. The clock is read if somebody wants to know, and
+/// once for all who do.
 #[derive(Default)]
 pub(crate) struct Moment {
     /// Zero until it was read.
@@ -60,7 +60,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    fn ns(&self) -> u64 {
+    pub(crate) fn ns(&self) -> u64 {
         if self.ns.get() == 0 {
             self.ns.set(now_ns());
         }
@@ -73,7 +73,7 @@ impl Moment {
 pub(crate) struct Presence {
     /// How often it has come between two starts.
     turn: AtomicU64,
-    /// When it came in each of the last turns; zero until it has. It may come for other things many times before it waits for what was
+    /// When it came in each of the last turns; zero until it has, [`UNSEEN`] if nobody looked. It may come for other things many times before it waits for what was
     /// started first.
     came_ns: [AtomicU64; TURNS],
     /// How many requests were started in each.
@@ -86,6 +86,8 @@ pub(crate) struct Presence {
     leaves_core: AtomicBool,
 }
 
+/// A moment that is none.
+const UNSEEN: u64 = 1;
 /// Turns that are remembered.
 const TURNS: usize = 8;
 
@@ -103,10 +105,20 @@ pub(crate) struct Habit {
 
 impl Presence {
     /// The program waits.
-    pub(crate) fn note(&self) {
+    #[inline]
+    pub(crate) fn note(&self, moment: &Moment) {
+        let came_ns = self.came_in(self.turn.load(Ordering::Relaxed));
+        if came_ns.load(Ordering::Relaxed) <= UNSEEN {
+            came_ns.store(moment.ns(), Ordering::Relaxed);
+        }
+    }
+
+    /// It waits for what is over, and nobody looks when it has come: reading the clock takes as long as all the rest.
+    #[inline]
+    pub(crate) fn note_unseen(&self) {
         let came_ns = self.came_in(self.turn.load(Ordering::Relaxed));
         if came_ns.load(Ordering::Relaxed) == 0 {
-            came_ns.store(now_ns(), Ordering::Relaxed);
+            came_ns.store(UNSEEN, Ordering::Relaxed);
         }
     }
 
@@ -124,11 +136,12 @@ impl Presence {
         turn
     }
 
-    /// When it came after a start in that turn, and how many starts there were. `None` if that is long forgotten.
+    /// When it came after a start in that turn, and how many starts there were. `None` if nobody has looked, or it is long forgotten.
     fn came_after(&self, turn: u64) -> Option<(u64, u32)> {
         // Threads that start at once may set the turn back.
         let is_known = self.turn.load(Ordering::Relaxed).wrapping_sub(turn) < TURNS as u64;
-        is_known.then(|| (self.came_in(turn).load(Ordering::Relaxed), self.starts_in(turn).load(Ordering::Relaxed)))
+        let came_ns = self.came_in(turn).load(Ordering::Relaxed);
+        (is_known && came_ns > UNSEEN).then(|| (came_ns, self.starts_in(turn).load(Ordering::Relaxed)))
     }
 
     /// A wait begins that the program came to after long.
@@ -198,9 +211,9 @@ impl Habit {
     /// The program waits for the request, and maybe waited for others before.
     pub(crate) fn learn(&mut self, presence: &Presence) {
         if let Some((came_ns, starts)) = presence.came_after(self.turn) {
-            let away = Duration::from_nanos(came_ns.saturating_sub(self.started_ns));
-            self.waits_promptly = away < PROMPT + START * starts;
-            self.is_long = away >= LONG;
+            let away_ns = came_ns.saturating_sub(self.started_ns);
+            self.waits_promptly = away_ns < PROMPT_NS + START_NS * u64::from(starts);
+            self.is_long = away_ns >= LONG_NS;
         }
     }
 
@@ -247,13 +260,13 @@ mod tests {
     fn waits_promptly_after(habit: &mut Habit, presence: &Presence, act: impl FnOnce()) -> bool {
         habit.begin(presence, Favor::Learnt, &Moment::default());
         act();
-        presence.note();
+        presence.note(&Moment::default());
         habit.learn(presence);
         habit.begin(presence, Favor::Learnt, &Moment::default())
     }
 
     fn compute() {
-        thread::sleep(2 * PROMPT);
+        thread::sleep(Duration::from_nanos(2 * PROMPT_NS));
     }
 
     #[test]
@@ -264,7 +277,7 @@ mod tests {
         let exchange = |count| {
             for _ in 0..count {
                 Habit::default().begin(&presence, Favor::Learnt, &Moment::default());
-                presence.note();
+                presence.note(&Moment::default());
                 compute();
             }
         };
@@ -275,11 +288,37 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_learnt_from_a_wait_that_nobody_saw_begin() {
+        let presence = Presence::default();
+        let mut habit = Habit::default();
+        let mut learns = |come: &dyn Fn(&Presence)| {
+            habit.begin(&presence, Favor::Learnt, &Moment::default());
+            come(&presence);
+            habit.learn(&presence);
+            habit.waits_promptly
+        };
+        assert!(!learns(&|presence| presence.note_unseen()));
+        assert!(learns(&|presence| presence.note(&Moment::default())), "a turn of its own");
+        assert!(learns(&|presence| {
+            presence.note_unseen();
+            presence.note(&Moment::default());
+        }));
+        compute();
+        assert!(learns(&|presence| presence.note_unseen()));
+        let seen_later = |presence: &Presence| {
+            presence.note_unseen();
+            compute();
+            presence.note(&Moment::default());
+        };
+        assert!(!learns(&seen_later), "it came when somebody looked");
+    }
+
+    #[test]
     fn who_starts_many_requests_has_not_computed() {
         let presence = Presence::default();
         let turn = presence.begin();
-        presence.note();
-        let started_ns = now_ns() - (PROMPT + PROMPT / 2).as_nanos() as u64;
+        presence.note(&Moment::default());
+        let started_ns = now_ns() - (PROMPT_NS + PROMPT_NS / 2);
         let waits_promptly = |starts| {
             presence.starts_in(turn).store(starts, Ordering::Relaxed);
             let mut habit = Habit { started_ns, turn, ..Habit::default() };
@@ -287,7 +326,7 @@ mod tests {
             habit.waits_promptly
         };
         assert!(!waits_promptly(1));
-        assert!(waits_promptly(PROMPT.as_micros() as u32));
+        assert!(waits_promptly((PROMPT_NS / START_NS) as u32));
     }
 
     #[test]
@@ -320,8 +359,8 @@ mod tests {
     fn only_long_absences_are_looked_at() {
         let presence = Presence::default();
         let mut habit = Habit::default();
-        for (away, is_long) in [(LONG, true), (PROMPT, false), (LONG, true)] {
-            waits_promptly_after(&mut habit, &presence, || thread::sleep(away));
+        for (away_ns, is_long) in [(LONG_NS, true), (PROMPT_NS, false), (LONG_NS, true)] {
+            waits_promptly_after(&mut habit, &presence, || thread::sleep(Duration::from_nanos(away_ns)));
             presence.left_ns.store(0, Ordering::Relaxed);
             habit.end_wait(&presence);
             assert_eq!(presence.left_ns.load(Ordering::Relaxed) > 0, is_long);

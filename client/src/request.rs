@@ -1,6 +1,6 @@
 //! Persistent requests: registered once, then started and waited for again and again.
 
-use std::fmt;
+use std::{fmt, slice};
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::{CommId, Command, End, Endpoint, Epoch, Slot};
@@ -200,15 +200,17 @@ impl Persistent {
     #[inline(never)]
     fn start_elsewhere(&mut self) -> Result<(), Error> {
         let entry = self.operation.start_elsewhere(&Moment::default());
-        let is_told = entry.is_some();
-        if let Some(entry) = entry
-            && let Err(error) = self.operation.attachment().publish(&[entry])
-        {
+        let told = match &entry {
+            Some(entry) => self.operation.attachment().publish(slice::from_ref(entry)).map(Some),
+            None => Ok(None),
+        };
+        if told.is_err() {
             self.operation.retract();
-            return Err(error);
         }
-        if self.operation.attachment().wires().leave_now() || is_told {
-            self.operation.told(&Moment::default());
+        let told = told?;
+        let left = self.operation.attachment().wires().leave_now().then(Moment::default);
+        if let Some(moment) = left.or(told) {
+            self.operation.told(&moment);
         }
         Ok(())
     }

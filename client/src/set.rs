@@ -45,11 +45,9 @@ fn start_each<R: Request>(requests: &mut [R]) -> Result<(), Error> {
     }
     let Some(first) = requests.first() else { return Ok(()) };
     let attachment = first.persistent().operation().attachment();
-    if has_staged {
-        attachment.publish(&[])?;
-    }
-    if attachment.wires().leave_now() || has_staged {
-        let moment = Moment::default();
+    let told = if has_staged { Some(attachment.publish(&[])?) } else { None };
+    let left = attachment.wires().leave_now().then(Moment::default);
+    if let Some(moment) = left.or(told) {
         requests.iter_mut().for_each(|request| request.persistent_mut().operation_mut().told(&moment));
     }
     Ok(())

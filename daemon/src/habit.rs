@@ -59,7 +59,9 @@ impl Habits {
 impl Habit {
     /// How often each has happened by now, modulo 2³².
     fn learn(&mut self, counts: [u32; 2]) {
-        let [first, second] = [0, 1].map(|index| counts[index].wrapping_sub(self.counts[index]));
+        // Threads of a client that count at once may set a count back for a moment.
+        let more = |index: usize| counts[index].wrapping_sub(self.counts[index]).cast_signed().max(0).cast_unsigned();
+        let [first, second] = [0, 1].map(more);
         self.counts = counts;
         self.excess = self.excess.saturating_add(second).saturating_sub(first).min(EXCESS_MAX);
         self.has = self.excess >= BEGINS_AT || (self.has && self.excess > 0);
@@ -79,6 +81,15 @@ mod tests {
             habit.has
         });
         assert_eq!(found, [false, false, true, true, false, true, true, false]);
+    }
+
+    #[test]
+    fn a_count_that_is_set_back_is_nothing_new() {
+        let mut habit = Habit { counts: [7, 9], ..Habit::default() };
+        habit.learn([7, 8]);
+        assert_eq!(habit.excess, 0);
+        habit.learn([7, 10]);
+        assert_eq!(habit.excess, 2);
     }
 
     #[test]

@@ -121,8 +121,8 @@ impl Crossed {
     fn start(&mut self, attachment: &Attachment) {
         self.is_receiving = false;
         let sender = self.habit.begin_on_wire(attachment.presence(), self.favor, &Moment::default());
-        if start_all(&mut self.sends, sender, attachment) {
-            self.habit.told(&Moment::default());
+        if let Some(moment) = start_all(&mut self.sends, sender, attachment) {
+            self.habit.told(&moment);
         }
     }
 
@@ -238,8 +238,8 @@ fn reason(error: &Error, group: &Group) -> Completion {
     Completion { source, ..Completion::bare(status) }
 }
 
-/// Starts all of them. Says whether the daemon had to be told.
-fn start_all(requests: &mut [Persistent], sender: Sender, attachment: &Attachment) -> bool {
+/// Starts all of them. If the daemon had to be told, says when it was.
+fn start_all(requests: &mut [Persistent], sender: Sender, attachment: &Attachment) -> Option<Moment> {
     let mut entries: [Entry; CROSSING_MEMBERS_MAX] = [[0; _]; CROSSING_MEMBERS_MAX];
     let mut count = 0;
     for request in requests {
@@ -248,9 +248,6 @@ fn start_all(requests: &mut [Persistent], sender: Sender, attachment: &Attachmen
             count += 1;
         }
     }
-    if count > 0 {
-        // Without a daemon nothing will come of it, and waiting will tell.
-        let _ = attachment.publish(&entries[..count]);
-    }
-    count > 0
+    // Without a daemon nothing will come of it, and waiting will tell.
+    if count > 0 { attachment.publish(&entries[..count]).ok() } else { None }
 }

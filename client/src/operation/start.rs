@@ -48,7 +48,7 @@ impl Operation {
         if published.is_err() {
             self.retract();
         }
-        published
+        published.map(drop)
     }
 
     /// Begins the registered operation. If the daemon has to be told, the caller publishes the entry, or calls `retract`.
@@ -190,7 +190,7 @@ impl Operation {
         if sender != Sender::Waiter {
             self.note_start();
             if entry.is_none() {
-                self.attachment.end_start();
+                self.attachment.end_start(moment);
             }
         }
         entry
@@ -205,7 +205,6 @@ impl Operation {
     }
 
     /// A receive that was left to the daemon has ended, or is given up.
-    #[cold]
     pub(super) fn take_receive(&mut self) {
         self.is_left = false;
         self.wire.iter().for_each(|wire| self.attachment.wires().take_receive(wire));

@@ -46,6 +46,8 @@ const BYTES: u64 = (size_of::<Content>() as u64).next_multiple_of(4096);
 /// A mapped control segment.
 pub struct ControlSegment {
     segment: Segment,
+    /// What the client has counted. Adding to the words in the segment would have to wait for their line, which the daemon reads all the time.
+    waits: [AtomicU32; 4],
 }
 
 /// A segment's ring.
@@ -62,12 +64,12 @@ impl ControlSegment {
     pub fn create() -> io::Result<Self> {
         let segment = Segment::create("ropeway-control", BYTES)?;
         segment.reserve(0, BYTES)?;
-        Ok(Self { segment })
+        Ok(Self { segment, waits: Default::default() })
     }
 
     /// Maps the one the daemon has handed over.
     pub fn map(fd: OwnedFd) -> Result<Self, SegmentError> {
-        Ok(Self { segment: Segment::map(fd, BYTES)? })
+        Ok(Self { segment: Segment::map(fd, BYTES)?, waits: Default::default() })
     }
 
     /// The descriptor, to be handed to the client.
@@ -101,8 +103,10 @@ impl ControlSegment {
     }
 
     /// The client has come to wait after a start.
+    #[inline]
     pub fn count_wait(&self, since: SinceStart) {
-        self.content().awake.waits[since as usize].fetch_add(1, Ordering::Relaxed);
+        let count = self.waits[since as usize].fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        self.content().awake.waits[since as usize].store(count, Ordering::Relaxed);
     }
 
     /// How often it has, modulo 2³², in the order of [`SinceStart`]. A hint too.
@@ -110,6 +114,7 @@ impl ControlSegment {
         self.content().awake.waits.each_ref().map(|waits| waits.load(Ordering::Relaxed))
     }
 
+    #[inline]
     fn content(&self) -> &Content {
         // SAFETY: `Content` consists of atomics and padding.
         unsafe { self.segment.shared(0) }.expect("every control segment has this size")
@@ -119,6 +124,7 @@ impl ControlSegment {
 impl Deref for CommandRing {
     type Target = RingWords<RING_ENTRIES>;
 
+    #[inline]
     fn deref(&self) -> &Self::Target {
         &self.0.content().ring
     }

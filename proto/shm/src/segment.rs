@@ -118,6 +118,7 @@ impl Segment {
     ///
     /// # Safety
     /// `T` consists of atomics (and padding), so that any content is valid and concurrent change is no race.
+    #[inline]
     pub(crate) unsafe fn shared<T>(&self, offset: u64) -> Option<&T> {
         let pointer = self.range(offset, size_of::<T>() as u64)?.cast::<T>();
         // SAFETY: in bounds and, checked here, aligned; the mapping lives as long as `self`; the caller vouches for `T`.
