@@ -88,6 +88,10 @@ const BLOCK_BYTES: u64 = size_of::<Block>() as u64;
 const _: () = assert!(BLOCK_BYTES == 320);
 /// A cell's word, before its payload.
 const WORD_BYTES: u64 = 8;
+/// Cells of a channel over a wire together have no more bytes, unless there are only [`CELLS`].
+const WIRED_CELLS_BYTES: u64 = 16 << 10;
+/// Nor are there more: the sender is told of half of them at once, which costs little then.
+const WIRED_CELLS_MAX: u32 = 16;
 /// A start puts no more into a cell for a wire: copying takes longer than a start should.
 const PUT_BYTES_MAX: u64 = 2 << 10;
 /// Payload that lies in the same cache line as the cell's word.
@@ -212,13 +216,14 @@ impl Channel {
     }
 
     /// How many messages it has cells for.
-    fn cells(&self) -> u32 {
+    #[inline]
+    pub fn cells(&self) -> u32 {
         if self.wired.is_some() { wired_cells(self.bytes) } else { CELLS }
     }
 
     /// Its sending end, whose next small message has this number.
     pub fn sender(&self, number: u32) -> EagerSender {
-        let sender = EagerSender::at(number);
+        let sender = EagerSender::at(number).with_cells(self.cells());
         if self.parks() { sender.parking() } else { sender }
     }
 
@@ -268,7 +273,7 @@ impl Channel {
             words,
             wired,
             cells,
-            stride_bytes: if self.cells() > 1 { self.cell_bytes } else { 0 },
+            last_cell: self.cells() - 1,
             slots: [slot(&self.send)?, slot(&self.recv)?],
             flat: flat(&self.send).zip(flat(&self.recv)),
             channel: *self,
@@ -317,8 +322,8 @@ pub struct OpenChannel {
     wired: Option<(NonNull<WiredWords>, NonNull<WireWords>)>,
     /// The cells, of `channel.cell_bytes` each, in `job`.
     cells: NonNull<u8>,
-    /// From one to the next: none if there is only one, which all messages use.
-    stride_bytes: u64,
+    /// Their number is a power of two.
+    last_cell: u32,
     /// The request slots of both ends, in `job`.
     slots: [NonNull<RequestSlot>; 2],
     /// The buffers of both ends, `channel.bytes` each, in `job`, if neither is strided.
@@ -338,6 +343,12 @@ impl OpenChannel {
     /// The channel.
     pub fn channel(&self) -> &Channel {
         &self.channel
+    }
+
+    /// How many messages it has cells for.
+    #[inline]
+    pub(crate) fn cells(&self) -> u32 {
+        self.last_cell + 1
     }
 
     /// Whether fewer ranks of this node are awake than there are cores.
@@ -394,8 +405,8 @@ impl OpenChannel {
 
     #[inline]
     fn cell_at(&self, number: u32) -> NonNull<u8> {
-        // SAFETY: there are `CELLS` cells, or one and no stride.
-        unsafe { self.cells.add(((number % CELLS) as u64 * self.stride_bytes) as usize) }
+        // SAFETY: there are so many cells, and one more.
+        unsafe { self.cells.add((u64::from(number & self.last_cell) * self.channel.cell_bytes) as usize) }
     }
 
     #[inline]
@@ -551,9 +562,11 @@ fn wired_cell_bytes(bytes: u64, end: End) -> u64 {
     cell_bytes(if parks(bytes, end) { 0 } else { bytes })
 }
 
-/// What comes when its receive has started needs a cell only if that was given up meanwhile.
+/// Both sides of a wire have the same number, a power of two. What comes when its receive has started needs a cell only if that was given up
+/// meanwhile.
 fn wired_cells(bytes: u64) -> u32 {
-    if bytes > WIRE_EAGER_BYTES_MAX { 1 } else { CELLS }
+    let fitting = (WIRED_CELLS_BYTES / cell_bytes(bytes)).max(1).ilog2();
+    if bytes > WIRE_EAGER_BYTES_MAX { 1 } else { (1 << fitting).clamp(CELLS, WIRED_CELLS_MAX) }
 }
 
 fn parks(bytes: u64, end: End) -> bool {

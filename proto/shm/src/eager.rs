@@ -20,7 +20,7 @@ pub use offer::settle;
 
 use crate::primitive::{AtomicU32, Ordering, fence};
 
-/// Messages that may wait in cells. The model checker gets to full cells sooner with fewer.
+/// Messages that may wait in cells within a node. The model checker gets to full cells sooner with fewer.
 pub const CELLS: u32 = if cfg!(loom) { 1 } else { 4 };
 
 /// Words that both ends use, each in the cache line of the one who writes it most.
@@ -196,6 +196,11 @@ impl EagerSender {
     /// The end whose next message has this number.
     pub fn at(number: u32) -> Self {
         Self { number, taken_seen: 0, cells: CELLS }
+    }
+
+    /// Of a channel that has so many cells.
+    pub(crate) fn with_cells(self, cells: u32) -> Self {
+        Self { cells, ..self }
     }
 
     /// Messages stay in the sender's buffer until they are taken: a start copies nothing, and ends later. For receivers that look for

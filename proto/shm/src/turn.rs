@@ -17,6 +17,8 @@ pub struct Due<const WORDS: usize> {
     words: [AtomicU64; WORDS],
     /// The number that was refused when marks were last taken: it comes first the next time, so that all get their turn.
     first: AtomicU32,
+    /// Words that something was ever marked in, from the first on: most often only that one, and there is no need to look at others.
+    used: AtomicU32,
 }
 
 /// Whether somebody looks after what others mark. Who marks asks afterwards; who stops looking looks once more afterwards.
@@ -133,20 +135,26 @@ impl<const WORDS: usize> Due<WORDS> {
     /// Nothing. In a segment of zeros it is there already; this makes one elsewhere.
     #[expect(clippy::new_without_default, reason = "nobody wants one by default")]
     pub fn new() -> Self {
-        Self { words: std::array::from_fn(|_| AtomicU64::new(0)), first: AtomicU32::new(0) }
+        Self { words: std::array::from_fn(|_| AtomicU64::new(0)), first: AtomicU32::new(0), used: AtomicU32::new(0) }
     }
 
     /// Starts anew. Nobody else knows it yet.
     pub fn reset(&self) {
         self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         self.first.store(0, Ordering::Relaxed);
+        self.used.store(0, Ordering::Relaxed);
     }
 
     /// Marks a number. Everything written before is visible to whoever takes the mark.
     #[inline]
     pub fn mark(&self, index: usize) {
+        let word = index / 64 % WORDS;
+        // Before the mark, so that it is behind the same fence.
+        if self.used() <= word {
+            self.used.fetch_max(word as u32 + 1, Ordering::Relaxed);
+        }
         // SYNC due-mark (store).
-        self.words[index / 64 % WORDS].fetch_or(1 << (index % 64), Ordering::Release);
+        self.words[word].fetch_or(1 << (index % 64), Ordering::Release);
     }
 
     /// Takes a mark back.
@@ -157,22 +165,31 @@ impl<const WORDS: usize> Due<WORDS> {
     /// Whether anything is marked.
     #[inline]
     pub fn is_any(&self) -> bool {
-        self.words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
+        self.words[..self.used()].iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
     /// How many are marked.
     pub fn count(&self) -> u32 {
-        self.words.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
+        self.words[..self.used()].iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
     }
 
     /// Takes the marks one by one, in a circle, until `take` refuses one, which stays and is the first the next time.
     pub fn take_while(&self, mut take: impl FnMut(usize) -> bool) -> bool {
+        let used = self.used();
+        if used == 0 {
+            return true;
+        }
         let first = self.first.load(Ordering::Relaxed) as usize;
         let (word, from_first) = (first / 64, u64::MAX << (first % 64));
         // The word of the first number comes twice: from that number on, and at the end up to it.
-        self.take_word(word % WORDS, from_first, &mut take)
-            && (1..WORDS).all(|step| self.take_word((word + step) % WORDS, u64::MAX, &mut take))
-            && self.take_word(word % WORDS, !from_first, &mut take)
+        self.take_word(word % used, from_first, &mut take)
+            && (1..used).all(|step| self.take_word((word + step) % used, u64::MAX, &mut take))
+            && self.take_word(word % used, !from_first, &mut take)
+    }
+
+    #[inline]
+    fn used(&self) -> usize {
+        (self.used.load(Ordering::Relaxed) as usize).min(WORDS)
     }
 
     #[inline]
@@ -228,6 +245,21 @@ mod tests {
             assert!(served.iter().all(|&count| count == room as u32), "{room}: {served:?}");
         }
         assert!(served(NUMBERS, 3).iter().all(|&count| count == 3));
+    }
+
+    #[test]
+    fn words_are_used_as_soon_as_something_is_marked_there() {
+        let due = Due::<4>::new();
+        assert!(!due.is_any() && due.take_while(|_| panic!("nothing is marked")));
+        for number in [200, 3, 255, 64] {
+            due.mark(number);
+            assert_eq!((due.is_any(), due.count()), (true, 1));
+            assert!(due.take_while(|taken| taken == number));
+            assert!(!due.is_any());
+        }
+        due.mark(130);
+        due.reset();
+        assert!(!due.is_any());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ropeway_proto::{End, Layout, NodeId, Rank, Status};
 
 use crate::channel::{INLINE_BYTES, OpenChannel};
-use crate::eager::{CELLS, CellWord, EagerMemory, EagerReceiver, EagerSender, EagerWords, Progress};
+use crate::eager::{CellWord, EagerMemory, EagerReceiver, EagerSender, EagerWords, Progress};
 use crate::mapped;
 
 /// What a channel's header says of its wire.
@@ -97,7 +97,7 @@ impl OpenChannel {
     pub fn note_taken(&self) -> bool {
         let Some(words) = self.wired_words().filter(|_| !self.channel().is_rendezvous()) else { return false };
         let taken = self.words().taken();
-        let is_due = taken.wrapping_sub(words.out.announced.load(Ordering::Relaxed)) >= CELLS / 2;
+        let is_due = taken.wrapping_sub(words.out.announced.load(Ordering::Relaxed)) >= self.cells() / 2;
         if is_due {
             self.mark_due();
         }
@@ -174,7 +174,7 @@ impl OpenChannel {
         // SYNC wired-granted (load): only the number matters.
         let granted = words.input.granted.load(Ordering::Relaxed);
         let has_credit =
-            if self.channel().is_rendezvous() { sent != granted } else { sent.wrapping_sub(granted) < CELLS };
+            if self.channel().is_rendezvous() { sent != granted } else { sent.wrapping_sub(granted) < self.cells() };
         has_credit.then_some((words, sent))
     }
 
@@ -213,7 +213,7 @@ impl OpenChannel {
     ) -> Result<(), WireViolation> {
         let words = self.expect_next(number, bytes)?;
         words.input.delivered.store(number.wrapping_add(1), Ordering::Relaxed);
-        match EagerSender::at(number).start(&Inbound { channel: self, from, from_offset }) {
+        match EagerSender::at(number).with_cells(self.cells()).start(&Inbound { channel: self, from, from_offset }) {
             Progress::Done => Ok(()),
             // There was a cell; a rank that says otherwise by now harms its own job.
             Progress::Pending => Err(WireViolation),
@@ -245,7 +245,7 @@ impl OpenChannel {
         let words = self.wired_words().filter(|_| self.wired_end() == Some(End::Recv)).ok_or(WireViolation)?;
         let delivered = words.input.delivered.load(Ordering::Relaxed);
         let ahead = number.wrapping_sub(self.words().taken());
-        let has_credit = ahead < if self.channel().is_rendezvous() { 1 } else { CELLS };
+        let has_credit = ahead < self.cells();
         let is_next = number == delivered && u64::from(bytes) == self.channel().bytes() && has_credit;
         if is_next { Ok(words) } else { Err(WireViolation) }
     }
@@ -254,7 +254,7 @@ impl OpenChannel {
     pub(crate) fn grant(&self, count: u32) -> Result<(), WireViolation> {
         let words = self.wired_words().filter(|_| self.wired_end() == Some(End::Send)).ok_or(WireViolation)?;
         let granted = words.input.granted.load(Ordering::Relaxed);
-        if count.wrapping_sub(granted) > CELLS {
+        if count.wrapping_sub(granted) > self.cells() {
             return Err(WireViolation);
         }
         words.input.granted.store(count, Ordering::Relaxed);

@@ -173,9 +173,10 @@ fn messages_arrive_whether_they_are_awaited_or_not() {
 #[test]
 fn what_has_no_credit_waits_and_is_known_to_starve() {
     let (mut near, mut far) = pair();
-    let (mut sender, mut receiver) = (EagerSender::default(), EagerReceiver::default());
     let (channel, taking) = (&near.channels[1], &far.channels[1]);
-    for _ in 0..2 * CELLS {
+    let cells = channel.channel().cells();
+    let (mut sender, mut receiver) = (channel.channel().sender(0), EagerReceiver::default());
+    for _ in 0..2 * cells {
         assert_eq!(sender.start(channel), Progress::Done);
         near.wire.send(&mut near.known);
     }
@@ -183,9 +184,9 @@ fn what_has_no_credit_waits_and_is_known_to_starve() {
     // All cells of both sides are full: the next one stays in its buffer.
     assert_eq!(sender.start(channel), Progress::Pending);
     far.wire.receive(&mut far.known);
-    for taken in 1..=CELLS {
+    for taken in 1..=cells {
         assert_eq!(receiver.start(taking), Progress::Done);
-        assert_eq!(taking.note_taken(), taken >= CELLS / 2);
+        assert_eq!(taking.note_taken(), taken >= cells / 2);
     }
     assert_eq!(receiver.start(taking), Progress::Pending);
     far.wire.send(&mut far.known);
@@ -330,15 +331,16 @@ fn the_last_word_comes_behind_the_last_message() {
 #[test]
 fn the_last_word_waits_for_messages_that_wait_for_credit() {
     let (mut near, mut far) = pair();
-    let (mut sender, mut receiver) = (EagerSender::default(), EagerReceiver::default());
-    for _ in 0..CELLS + 2 {
+    let cells = near.channels[1].channel().cells();
+    let (mut sender, mut receiver) = (near.channels[1].channel().sender(0), EagerReceiver::default());
+    for _ in 0..cells + 2 {
         assert_eq!(sender.start(&near.channels[1]), Progress::Done);
         near.send();
     }
     assert!(!near.wire.say_end(1, Status::PeerFreed, &mut near.known));
     near.send();
     far.receive();
-    for _ in 0..CELLS {
+    for _ in 0..cells {
         assert_eq!(receiver.start(&far.channels[1]), Progress::Done);
         far.channels[1].note_taken();
     }
