@@ -223,8 +223,8 @@ impl DirectEnd {
         if self.has_ended(u32::MAX) {
             return Some(Ok(()));
         }
-        self.cancel();
-        Some(Err(why))
+        // Who works a wire may have the buffer for a moment.
+        (self.cancel() || self.wired().is_none()).then_some(Err(why))
     }
 
     #[inline]

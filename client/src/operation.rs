@@ -7,6 +7,7 @@ mod start;
 
 use std::sync::Arc;
 use std::task::Waker;
+use std::thread;
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::completion;
@@ -527,12 +528,21 @@ impl Operation {
                 None => {}
             }
         }
-        if self.run == Run::Direct && self.take_back() {
-            self.retract();
-            self.attachment.log().ended(self.slot, &Err(Error::Cancelled), &self.group);
-            return Ok(None);
+        loop {
+            if self.run == Run::Direct && self.take_back() {
+                self.retract();
+                self.attachment.log().ended(self.slot, &Err(Error::Cancelled), &self.group);
+                return Ok(None);
+            }
+            // Who works a wire may have the buffer for a moment, for a message that does not come.
+            if self.wire.is_none() || self.run != Run::Direct {
+                return self.wait(mode).map(Some);
+            }
+            if let Some(outcome) = self.test()? {
+                return Ok(Some(outcome));
+            }
+            thread::yield_now();
         }
-        self.wait(mode).map(Some)
     }
 
     fn take_back(&mut self) -> bool {

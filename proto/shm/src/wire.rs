@@ -1,11 +1,11 @@
 //! A wire: a connection between two nodes of a job for the small messages of bound channels, worked by whoever has time.
 //!
 //! ```text
-//!  0       64      128    320        512      576           8768            + 2 × 128 KiB   + 2 × 128 KiB
-//!  +-------+-------+------+----------+--------+-------------+---------------+---------------+
-//!  | out   | in    | due  | starving | watch  | channels    | bytes to be   | bytes that    |
-//!  |       |       |      |          |        | 1024 × u64  | sent          | have come     |
-//!  +-------+-------+------+----------+--------+-------------+---------------+---------------+
+//!  0       64      128     192    384        576      640           8832            + 2 × 128 KiB   + 2 × 128 KiB
+//!  +-------+-------+-------+------+----------+--------+-------------+---------------+---------------+
+//!  | out   | in    | order | due  | starving | watch  | channels    | bytes to be   | bytes that    |
+//!  |       |       |       |      |          |        | 1024 × u64  | sent          | have come     |
+//!  +-------+-------+-------+------+----------+--------+-------------+---------------+---------------+
 //! ```
 //!
 //! Everything that is known of the connection lies in the job segment, so it does not matter who goes on with it: a rank that
@@ -15,6 +15,7 @@
 //! two turns a buffer is most often empty, so there are two of each kind, and who begins takes the one of his core: its lines are in his cache.
 
 mod load;
+mod order;
 mod receive;
 mod straight;
 mod watch;
@@ -38,6 +39,7 @@ use crate::mapped;
 use crate::turn::{Due, Guard, Turn, Went};
 
 use load::{Lent, Load};
+use order::Order;
 
 pub use receive::Received;
 
@@ -45,6 +47,7 @@ pub use receive::Received;
 pub(crate) struct WireWords {
     out: Stream,
     input: Stream,
+    order: Order,
     /// Channels with something to be sent.
     pub(crate) due: Due<{ WIRE_CHANNELS / 64 }>,
     /// Channels with a message and no credit to send it.
@@ -100,7 +103,7 @@ const RECEIVE_SPINS: u32 = 40;
 /// Offsets in a segment are below 2⁴⁷ and those of channels multiples of 64.
 const PLACE_BITS: u32 = 41;
 
-const _: () = assert!(WORDS_BYTES == 8768);
+const _: () = assert!(WORDS_BYTES == 8832);
 const _: () = assert!(WIRE_BYTES_MAX + WIRE_HEADER_BYTES as u64 <= BUFFER_BYTES as u64);
 
 /// One side of a wire, as one process sees it.
@@ -216,9 +219,10 @@ impl Wire {
 
     /// Writes a fresh wire down. The daemon's part, before anybody else knows it.
     pub fn write(&self) {
-        let WireWords { out, input, due, starving, watch, channels } = self.words();
+        let WireWords { out, input, order, due, starving, watch, channels } = self.words();
         out.reset();
         input.reset();
+        order.reset();
         due.reset();
         starving.reset();
         let WatchWords { sleepers, watch, guard, is_called, is_broken, low_water, expected } = watch;

@@ -61,6 +61,17 @@ struct InWords {
     granted: AtomicU32,
     /// Status code of the other side's last word, plus one; zero before it has come.
     ended: AtomicU32,
+    order: OrderWords,
+}
+
+/// In which order messages come, as far as this channel's are concerned.
+#[repr(C)]
+pub(crate) struct OrderWords {
+    /// Whose message came after this channel's the last time: its name plus one, zero before the first.
+    pub(crate) follower: AtomicU32,
+    /// Bytes in front of the payload of the last message with an even number, and with an odd one: credit comes with every other one. Zero
+    /// before the first.
+    pub(crate) fronts: [AtomicU32; 2],
 }
 
 pub(crate) const WIRED_BYTES: u64 = size_of::<WiredWords>() as u64;
@@ -73,8 +84,8 @@ pub struct WireViolation;
 impl WiredWords {
     pub(crate) fn reset(&self) {
         let OutWords { peer_index, sent, announced, is_said } = &self.out;
-        let InWords { delivered, granted, ended } = &self.input;
-        let words = [peer_index, sent, announced, is_said, delivered, granted, ended];
+        let InWords { delivered, granted, ended, order: OrderWords { follower, fronts: [even, odd] } } = &self.input;
+        let words = [peer_index, sent, announced, is_said, delivered, granted, ended, follower, even, odd];
         words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 }
@@ -225,6 +236,18 @@ impl OpenChannel {
     pub(crate) fn claim_receive(&self, number: u32, bytes: u32) -> Result<bool, WireViolation> {
         self.expect_next(number, bytes)?;
         Ok(EagerSender::at(number).claim_buffer(self.words()))
+    }
+
+    /// The same of whatever message comes next: its number.
+    pub(crate) fn claim_next(&self) -> Option<u32> {
+        let words = self.wired_words().filter(|_| self.wired_end() == Some(End::Recv))?;
+        let number = words.input.delivered.load(Ordering::Relaxed);
+        EagerSender::at(number).claim_buffer(self.words()).then_some(number)
+    }
+
+    /// What is known of the order of messages.
+    pub(crate) fn order(&self) -> Option<&OrderWords> {
+        self.wired_words().map(|words| &words.input.order)
     }
 
     /// The message comes otherwise.

@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use ropeway_proto::wire::WIRE_HEADER_BYTES;
 use ropeway_proto::{End, WireFrame};
 
-use super::straight::is_large;
+use super::order::Arrival;
+use super::straight::{FRONT_BYTES, is_large};
 use super::{BUFFER_BYTES, BUFFERS_BYTES, HEADER_BYTES, WORDS_BYTES, Wire, WireChannels, buffer_of, holder};
 use crate::mapped;
 use crate::vectored::set_receive_low_water;
@@ -39,6 +40,8 @@ pub struct Received {
     pub has_ended: bool,
     /// A message was among it that is worth receiving straight.
     pub(super) has_large: bool,
+    /// Bytes that have come in front of the payload of a message of which a part has come, if nothing was there before.
+    pub(super) front: Option<u32>,
 }
 
 impl Received {
@@ -76,6 +79,11 @@ impl Wire {
     }
 
     fn receive_all(&self, socket: &OwnedFd, channels: &mut impl WireChannels) -> Result<Received, WireViolation> {
+        if self.words().input.is_empty()
+            && let Some(received) = self.receive_foreseen(socket, channels)?
+        {
+            return Ok(received);
+        }
         if self.comes_whole() {
             return self.receive_front(socket, channels);
         }
@@ -122,7 +130,7 @@ impl Wire {
         match u32::try_from(received) {
             Ok(0) => Err(WireViolation),
             Ok(received) => {
-                let taken = self.take_in(start..end + received, channels)?;
+                let taken = self.take_in(start..end + received, (start == end).then_some(0), channels)?;
                 Ok(Some(Received { is_full: received == room, ..taken }))
             }
             Err(_) => match io::Error::last_os_error().kind() {
@@ -132,10 +140,12 @@ impl Wire {
         }
     }
 
-    /// Makes of these bytes what can be made of them, and keeps the rest.
+    /// Makes of these bytes what can be made of them, and keeps the rest. `in_front`: bytes that have come with them in front of them; `None` if
+    /// they begin with a part of a frame that had come before.
     pub(super) fn take_in(
         &self,
         filled: Range<u32>,
+        in_front: Option<u32>,
         channels: &mut impl WireChannels,
     ) -> Result<Received, WireViolation> {
         let (buffer, end) = (buffer_of(filled.start), filled.end);
@@ -144,8 +154,10 @@ impl Wire {
         while end - at >= HEADER_BYTES {
             let payload = at + HEADER_BYTES;
             let before = at;
+            let front = || Some(in_front? + payload - filled.start).filter(|&front| front <= FRONT_BYTES);
             match self.header(at)? {
                 WireFrame::Message { bytes, .. } if end - payload < bytes => {
+                    received.front = front();
                     received.missing = bytes - (end - payload);
                     break;
                 }
@@ -156,6 +168,10 @@ impl Wire {
                     let open = channels.find(channel).ok_or(WireViolation)?;
                     open.deliver(number, bytes, (from, offset))?;
                     self.expect(open.channel().end(End::Recv).local_rank);
+                    if is_large(bytes) {
+                        let is_whole = in_front.is_some() || at > filled.start;
+                        self.learn_order((channel, number), Arrival { front: front(), is_whole }, channels);
+                    }
                     received.has_large |= is_large(bytes);
                     at = payload + bytes;
                 }

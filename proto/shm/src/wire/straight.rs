@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 use ropeway_proto::{End, Layout, WireFrame};
 
+use super::order::Arrival;
 use super::receive::Received;
 use super::{BUFFER_BYTES, BUFFERS_BYTES, HEADER_BYTES, Stream, WORDS_BYTES, Wire, WireChannels, buffer_of};
 use crate::channel::OpenChannel;
@@ -26,7 +27,7 @@ use crate::wired::WireViolation;
 /// Copying so many bytes takes longer than a system call.
 const LARGE_BYTES: u32 = 32 << 10;
 /// A header and what small frames come before it.
-const FRONT_BYTES: u32 = 256;
+pub(super) const FRONT_BYTES: u32 = 256;
 /// Looks at what comes just now: the last packet of a message takes no longer than a few.
 const LOOKS: u32 = 8;
 
@@ -36,23 +37,16 @@ pub(super) fn is_large(bytes: u32) -> bool {
 }
 
 /// A message that has begun in the buffer, and whose receive's buffer we have.
-struct Begun<'a> {
-    open: &'a OpenChannel,
-    number: u32,
-    bytes: u32,
-    /// The part of it that is in the wire's buffer.
-    part: Range<u32>,
-}
-
-impl Begun<'_> {
-    /// Where it belongs.
-    fn layout(&self) -> Layout {
-        self.open.channel().end(End::Recv).layout
-    }
-
-    fn part_bytes(&self) -> u32 {
-        self.part.end - self.part.start
-    }
+pub(super) struct Begun {
+    pub(super) channel: u16,
+    pub(super) number: u32,
+    pub(super) bytes: u32,
+    /// The part of it that is in the wire's buffer, behind its header.
+    pub(super) part: Range<u32>,
+    /// Where in the buffer what follows it is put.
+    pub(super) behind: u32,
+    /// Bytes that have come with it in front of its payload, if that is known.
+    pub(super) front: Option<u32>,
 }
 
 impl Stream {
@@ -84,30 +78,47 @@ impl Wire {
                 return Ok(front);
             }
         }
-        let behind = match self.begun(channels)? {
-            Some(begun) => self.receive_rest(socket, &begun)?,
-            None => None,
-        };
-        let later = match behind {
-            Some(behind) => {
-                let is_full = behind.end - behind.start == FRONT_BYTES;
-                let taken = self.take_in(behind, channels)?;
-                Received { frames: taken.frames + 1, is_full, ..taken }
+        let later = match self.begun(channels)? {
+            Some(begun) => {
+                let come = begun.part.len() as u32;
+                self.receive_begun(socket, &Begun { front: front.front, ..begun }, come, channels)?
             }
-            None => {
-                self.set_comes_whole(false);
-                match self.receive_some(socket, BUFFER_BYTES, channels)? {
-                    Some(later) => later,
-                    // To know what is missing.
-                    None => self.take_in(self.words().input.filled(), channels)?,
-                }
-            }
+            None => self.receive_otherwise(socket, channels)?,
         };
         Ok(front.and(later))
     }
 
+    /// Goes on with a message of which `come` bytes have come, whose receive's buffer we have.
+    pub(super) fn receive_begun(
+        &self,
+        socket: &OwnedFd,
+        begun: &Begun,
+        come: u32,
+        channels: &mut impl WireChannels,
+    ) -> Result<Received, WireViolation> {
+        let &Begun { channel, number, bytes, front, .. } = begun;
+        let open = channels.find(channel).ok_or(WireViolation)?;
+        let Some(behind) = self.receive_rest(socket, open, begun, come)? else {
+            return self.receive_otherwise(socket, channels);
+        };
+        self.learn_order((channel, number), Arrival { front, is_whole: true }, channels);
+        let is_full = behind.len() as u32 == FRONT_BYTES;
+        let taken = self.take_in(behind, Some(front.unwrap_or(0) + bytes), channels)?;
+        Ok(Received { frames: taken.frames + 1, is_full, ..taken })
+    }
+
+    /// A large message does not come as a whole, or its receive has not started.
+    fn receive_otherwise(&self, socket: &OwnedFd, channels: &mut impl WireChannels) -> Result<Received, WireViolation> {
+        self.set_comes_whole(false);
+        match self.receive_some(socket, BUFFER_BYTES, channels)? {
+            Some(later) => Ok(later),
+            // To know what is missing.
+            None => self.take_in(self.words().input.filled(), None, channels),
+        }
+    }
+
     /// The message of which a part is in the buffer, if it is large and its receive has started.
-    fn begun<'a>(&self, channels: &'a mut impl WireChannels) -> Result<Option<Begun<'a>>, WireViolation> {
+    fn begun(&self, channels: &mut impl WireChannels) -> Result<Option<Begun>, WireViolation> {
         let Range { start, end } = self.words().input.filled();
         if end - start < HEADER_BYTES {
             return Ok(None);
@@ -120,31 +131,35 @@ impl Wire {
             return Ok(None);
         }
         let open = channels.find(channel).ok_or(WireViolation)?;
-        Ok(open.claim_receive(number, bytes)?.then_some(Begun { open, number, bytes, part }))
+        let begun = Begun { channel, number, bytes, behind: part.end, part, front: None };
+        Ok(open.claim_receive(number, bytes)?.then_some(begun))
     }
 
     /// Receives the rest of a message into its receive's buffer, if it is coming now, and says where in the wire's buffer is what has come
     /// behind it. `None` if it is not: what has come is in the wire's buffer.
-    fn receive_rest(&self, socket: &OwnedFd, begun: &Begun<'_>) -> Result<Option<Range<u32>>, WireViolation> {
-        let &Begun { open, number, bytes, ref part } = begun;
-        let (input, in_front) = (&self.words().input, begun.part_bytes());
-        open.copy_part(&self.input_at(part.start, in_front), 0, &begun.layout(), 0, in_front.into());
-        let mut come = in_front;
+    fn receive_rest(
+        &self,
+        socket: &OwnedFd,
+        open: &OpenChannel,
+        begun: &Begun,
+        mut come: u32,
+    ) -> Result<Option<Range<u32>>, WireViolation> {
+        let &Begun { number, bytes, ref part, behind, .. } = begun;
+        let (input, in_front, layout) = (&self.words().input, part.len() as u32, open.channel().end(End::Recv).layout);
+        open.copy_part(&self.input_at(part.start, in_front), 0, &layout, 0, in_front.into());
         let mut result = Ok(None);
-        for _ in 0..LOOKS {
+        let mut looks = 0..LOOKS;
+        while come < bytes && result.is_ok() && looks.next().is_some() {
             input.count_system_call();
-            match self.read_rest(socket, begun, come) {
+            match self.read_rest(socket, &layout, begun, come) {
                 Ok(read) => come += read,
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
                 Err(_) => result = Err(WireViolation),
             }
-            if come >= bytes || result.is_err() {
-                break;
-            }
         }
         if come < bytes {
             let more = come - in_front;
-            open.copy_part(&begun.layout(), in_front.into(), &self.input_at(part.end, more), 0, more.into());
+            open.copy_part(&layout, in_front.into(), &self.input_at(part.end, more), 0, more.into());
             input.set_filled(&mut (part.start - HEADER_BYTES..part.end + more));
             open.unclaim_receive(number);
             return result;
@@ -152,17 +167,17 @@ impl Wire {
         open.placed(number);
         self.expect(open.channel().end(End::Recv).local_rank);
         input.count(1, HEADER_BYTES + bytes);
-        Ok(Some(part.end..part.end + (come - bytes)))
+        Ok(Some(behind..behind + (come - bytes)))
     }
 
     /// Reads what follows the first `come` bytes of a message, with a little of what is behind it.
-    fn read_rest(&self, socket: &OwnedFd, begun: &Begun<'_>, come: u32) -> io::Result<u32> {
+    fn read_rest(&self, socket: &OwnedFd, layout: &Layout, begun: &Begun, come: u32) -> io::Result<u32> {
         let missing = u64::from(begun.bytes - come);
         let mut scatter = Scatter::new();
-        let asked = scatter.push_memory(&self.job, &begun.layout(), come.into(), missing).map_err(io::Error::other)?;
+        let asked = scatter.push_memory(&self.job, layout, come.into(), missing).map_err(io::Error::other)?;
         // Of a layout with many pieces some may be left over.
         if asked == missing {
-            let behind = self.input_at(begun.part.end, FRONT_BYTES);
+            let behind = self.input_at(begun.behind, FRONT_BYTES);
             scatter.push_memory(&self.job, &behind, 0, FRONT_BYTES.into()).map_err(io::Error::other)?;
         }
         match scatter.read(socket.as_fd())? {
@@ -172,7 +187,7 @@ impl Wire {
     }
 
     /// Where a part of the buffer lies.
-    fn input_at(&self, at: u32, bytes: u32) -> Layout {
+    pub(super) fn input_at(&self, at: u32, bytes: u32) -> Layout {
         Layout::contiguous(self.block + WORDS_BYTES + BUFFERS_BYTES + u64::from(at), bytes.into())
     }
 }

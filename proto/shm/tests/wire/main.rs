@@ -1,6 +1,7 @@
 //! Both sides of a wire, worked by hand.
 #![cfg(not(loom))]
 
+mod order;
 mod pieces;
 mod straight;
 
