@@ -11,7 +11,7 @@
 //! Everything that is known of the connection lies in the job segment, so it does not matter who goes on with it: a rank that
 //! waits, for itself and its neighbours, or the daemon while they compute or sleep. Each direction has a [`Turn`]. The
 //! connection's bytes are `proto::wire`; a message is taken out of its sender's channel when it is put into the buffer or, if it is
-//! large, when it leaves ([`load`]), and put into its receiver's channel when it is there as a whole, or received there ([`straight`]). Between
+//! large, when it leaves ([`load`]), and put into its receiver's channel when it is there as a whole, or received there ([`straight`], [`order`]). Between
 //! two turns a buffer is most often empty, so there are two of each kind, and who begins takes the one of his core: its lines are in his cache.
 
 mod load;

@@ -21,7 +21,7 @@ use ropeway_proto::{End, WireFrame};
 
 use super::receive::Received;
 use super::straight::{Begun, FRONT_BYTES, is_large};
-use super::{BUFFER_BYTES, HEADER_BYTES, Wire, WireChannels};
+use super::{BUFFER_BYTES, HEADER_BYTES, Wire, WireChannels, buffer_of};
 use crate::vectored::Scatter;
 use crate::wired::WireViolation;
 
@@ -99,7 +99,7 @@ impl Wire {
         channels: &mut impl WireChannels,
     ) -> Result<Option<Received>, WireViolation> {
         let Some(foreseen) = self.foresee(channels) else { return Ok(None) };
-        let start = self.words().input.filled().start;
+        let start = buffer_of(self.words().input.filled().start).start;
         let result = self.receive_around(socket, &foreseen, start, channels);
         if result.is_err()
             && let Some(open) = channels.find(foreseen.channel)
@@ -158,7 +158,9 @@ impl Wire {
             Err(_) => return Err(WireViolation),
         };
         let before = self.take_in(start..start + read.min(front), Some(0), channels)?;
-        let left = self.words().input.filled();
+        // What lies in shared memory others could have changed by now.
+        let [left_start, left_end] = before.left;
+        let left = left_start..left_end;
         let header = WireFrame::Message { channel, number, bytes };
         let is_it = read >= front && left.len() == HEADER_BYTES as usize && self.header(left.start)? == header;
         let come = read.saturating_sub(front);

@@ -42,6 +42,8 @@ pub struct Received {
     pub(super) has_large: bool,
     /// Bytes that have come in front of the payload of a message of which a part has come, if nothing was there before.
     pub(super) front: Option<u32>,
+    /// From where to where in the buffer what is left lies.
+    pub(super) left: [u32; 2],
 }
 
 impl Received {
@@ -189,7 +191,9 @@ impl Wire {
             received.frames += u32::from(at > before);
         }
         let input = &self.words().input;
-        input.set_filled(&mut self.keep(&buffer, at..end, received.missing));
+        let mut left = self.keep(&buffer, at..end, received.missing);
+        input.set_filled(&mut left);
+        received.left = [left.start, left.end];
         input.count(received.frames, at - filled.start);
         Ok(received)
     }
