@@ -89,7 +89,7 @@ const _: () = assert!(BLOCK_BYTES == 320);
 /// A cell's word, before its payload.
 const WORD_BYTES: u64 = 8;
 /// Cells of a channel over a wire together have no more bytes, unless there are only [`CELLS`].
-const WIRED_CELLS_BYTES: u64 = 16 << 10;
+const WIRED_CELLS_BYTES: u64 = 4 << 10;
 /// Nor are there more: the sender is told of half of them at once, which costs little then.
 const WIRED_CELLS_MAX: u32 = 16;
 /// A start puts no more into a cell for a wire: copying takes longer than a start should.
