@@ -187,16 +187,19 @@ mod tests {
         computing.end_start(&Moment::default());
     }
 
+    /// What is found of who starts something, does this, and waits.
+    fn come_after(computing: &Computing, act: fn()) -> Option<SinceStart> {
+        start(computing, LARGE_BYTES);
+        act();
+        let found = computing.come(&Moment::default());
+        computing.leave();
+        found
+    }
+
     #[test]
     fn who_is_late_again_has_computed_if_his_core_was_his() {
         let computing = Computing::new();
-        let come_after = |act: fn()| {
-            start(&computing, LARGE_BYTES);
-            act();
-            let found = computing.come(&Moment::default());
-            computing.leave();
-            found
-        };
+        let come_after = |act: fn()| come_after(&computing, act);
         let come_often_after = |act: fn()| (0..HOLDS).map(|_| come_after(act)).collect::<Vec<_>>();
         let (computed, at_once) = (Some(SinceStart::ComputedSending), Some(SinceStart::AtOnce));
         assert_eq!(come_after(compute), at_once, "it may have lost the core");
@@ -214,13 +217,7 @@ mod tests {
     #[test]
     fn who_finds_it_over_is_taken_for_what_he_was_before() {
         let computing = Computing::new();
-        let come_after = |act: fn()| {
-            start(&computing, LARGE_BYTES);
-            act();
-            let found = computing.come(&Moment::default());
-            computing.leave();
-            found
-        };
+        let come_after = |act: fn()| come_after(&computing, act);
         let come_unseen = || {
             start(&computing, LARGE_BYTES);
             computing.come_unseen()
@@ -240,11 +237,7 @@ mod tests {
         let computing = Computing::new();
         let come_after = |before: fn(), after: fn()| {
             before();
-            start(&computing, LARGE_BYTES);
-            after();
-            let found = computing.come(&Moment::default());
-            computing.leave();
-            found
+            self::come_after(&computing, after)
         };
         assert_eq!(come_after(compute, compute), Some(SinceStart::AtOnce), "not known yet");
         assert_eq!(come_after(compute, || thread::sleep(LATE)), Some(SinceStart::AtOnce));

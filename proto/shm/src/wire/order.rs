@@ -37,14 +37,14 @@ pub(super) struct Order {
     last: AtomicU32,
     /// Channel of the next one, plus one.
     next: AtomicU32,
-    /// How many have come as it was foreseen.
+    /// How many in a row have come as it was foreseen.
     luck: AtomicU32,
 }
 
 /// How a message has come.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Arrival {
-    /// Bytes that have come with it in front of its payload, if it was the first of its kind.
+    /// Bytes in front of its payload, since the connection had nothing more: `None` if they are many, or unknown.
     pub(super) front: Option<u32>,
     /// All of it was there at once.
     pub(super) is_whole: bool,
