@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu};
 use nix::unistd::Pid;
@@ -18,6 +18,7 @@ use ropeway_shm::{ControlSegment, JobSegment};
 use crate::Error;
 use crate::patience::Patience;
 use crate::place::Place;
+use crate::presence::now_ns;
 use crate::watch::Watch;
 use crate::wires::{Reach, Wires};
 
@@ -193,7 +194,7 @@ impl WaitingRoom {
         if event.has_happened() {
             return Ok(());
         }
-        let begin = Instant::now();
+        let begin = Stopwatch::start();
         // While we are awake the daemon is to be quick; it need not be when we sleep or compute.
         let needs_daemon = event.needs_daemon();
         if needs_daemon {
@@ -222,7 +223,7 @@ impl WaitingRoom {
         if self.outnumbers_cores() {
             return thread::yield_now();
         }
-        let begin = Instant::now();
+        let begin = Stopwatch::start();
         thread::yield_now();
         self.is_contended.store(begin.elapsed() > LONE_YIELD, Ordering::Relaxed);
     }
@@ -233,7 +234,7 @@ impl WaitingRoom {
         event: &impl Event,
         mode: WaitMode,
         watch: &Watch,
-        begin: Instant,
+        begin: Stopwatch,
     ) -> Result<Option<Duration>, Error> {
         let limit = match mode {
             WaitMode::Polling => None,
@@ -252,6 +253,11 @@ impl WaitingRoom {
             }
             if waited < self.kept() && self.keeps_core(event) && self.has_made_room() {
                 (0..DIRECT_SPINS).take_while(|_| !event.has_happened()).for_each(|_| hint::spin_loop());
+                waited = begin.elapsed();
+                continue;
+            }
+            if self.outnumbers_cores() {
+                thread::yield_now();
                 waited = begin.elapsed();
                 continue;
             }
@@ -307,6 +313,22 @@ impl WaitingRoom {
                 return ended.map(drop);
             }
         }
+    }
+}
+
+/// Since when a wait lasts. As `Instant`, in a third of the instructions, which after each yield come out of cold caches.
+#[derive(Clone, Copy)]
+struct Stopwatch {
+    began_ns: u64,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self { began_ns: now_ns() }
+    }
+
+    fn elapsed(self) -> Duration {
+        Duration::from_nanos(now_ns() - self.began_ns)
     }
 }
 

@@ -380,7 +380,7 @@ impl Wire {
     /// Sends what is due, unless another thread is at it.
     fn send(&self) -> Sent {
         match self.out.try_lock() {
-            Ok(mut known) => self.wire.send(&mut *known),
+            Ok(mut known) => self.wire.send_known(&mut known),
             Err(TryLockError::WouldBlock) => Sent::Busy,
             Err(TryLockError::Poisoned(_)) => unreachable!("{NO_PANIC}"),
         }
@@ -389,7 +389,7 @@ impl Wire {
     /// Receives what has come, unless another thread is at it.
     fn receive(&self) -> Received {
         match self.input.try_lock() {
-            Ok(mut known) => self.wire.receive(&mut *known),
+            Ok(mut known) => self.wire.receive_known(&mut known),
             Err(TryLockError::WouldBlock) => Received::default(),
             Err(TryLockError::Poisoned(_)) => unreachable!("{NO_PANIC}"),
         }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use super::order::Arrival;
 use super::straight::{FRONT_BYTES, is_large};
 use super::{BUFFER_BYTES, BUFFERS_BYTES, HEADER_BYTES, WORDS_BYTES, Wire, WireChannels, buffer_of, holder};
 use crate::mapped;
-use crate::vectored::set_receive_low_water;
+use crate::vectored::{receive, set_receive_low_water};
 use crate::wired::WireViolation;
 
 /// So much of a message that has come in part is moved, as more may come at once then.
@@ -125,17 +125,14 @@ impl Wire {
         let room = bytes_max.min(buffer_of(start).end - end);
         input.count_system_call();
         // SAFETY: the range is the free part of our mapped buffer, of which nobody holds a reference.
-        let received = unsafe {
-            let to = self.input.add(end as usize).as_ptr().cast();
-            libc::recv(socket.as_raw_fd(), to, room as usize, libc::MSG_DONTWAIT)
-        };
-        match u32::try_from(received) {
+        let received = unsafe { receive(socket.as_fd(), self.input.add(end as usize), room as usize) };
+        match received.map(|received| received as u32) {
             Ok(0) => Err(WireViolation),
             Ok(received) => {
                 let taken = self.take_in(start..end + received, (start == end).then_some(0), channels)?;
                 Ok(Some(Received { is_full: received == room, ..taken }))
             }
-            Err(_) => match io::Error::last_os_error().kind() {
+            Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
                 _ => Err(WireViolation),
             },
