@@ -92,8 +92,6 @@ const WORD_BYTES: u64 = 8;
 const WIRED_CELLS_BYTES: u64 = 4 << 10;
 /// Nor are there more: the sender is told of half of them at once, which costs little then.
 const WIRED_CELLS_MAX: u32 = 16;
-/// A start puts no more into a cell for a wire: copying takes longer than a start should.
-const PUT_BYTES_MAX: u64 = 2 << 10;
 /// Payload that lies in the same cache line as the cell's word.
 pub(crate) const INLINE_BYTES: u64 = 64 - WORD_BYTES;
 
@@ -444,6 +442,12 @@ impl OpenChannel {
         self.copy_part(from, 0, to, 0, self.channel.bytes);
     }
 
+    /// The buffer of an end, if neither is strided. Of a channel over a wire both ends are the one that is here.
+    #[inline]
+    pub(crate) fn flat(&self, end: End) -> Option<NonNull<u8>> {
+        self.flat.map(|(send, recv)| if end == End::Send { send } else { recv })
+    }
+
     pub(crate) fn copy_part(&self, from: &Layout, from_at: u64, to: &Layout, to_at: u64, bytes: u64) {
         // Layouts were checked when the channel was made; an end that finds another one harms itself only.
         let _ = self.job.copy(from, from_at, to, to_at, bytes);
@@ -569,6 +573,8 @@ fn wired_cells(bytes: u64) -> u32 {
     if bytes > WIRE_EAGER_BYTES_MAX { 1 } else { (1 << fitting).clamp(CELLS, WIRED_CELLS_MAX) }
 }
 
+/// A start for a wire puts only what lies beside the word into a cell: lines that whoever works the wire has had come from his core, and all that
+/// takes longer than a start should.
 fn parks(bytes: u64, end: End) -> bool {
-    end == End::Send && bytes > PUT_BYTES_MAX
+    end == End::Send && bytes > INLINE_BYTES
 }

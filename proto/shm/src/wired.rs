@@ -344,8 +344,14 @@ impl EagerMemory for Outbound<'_> {
 
     fn place(&self) {
         let bytes = self.channel.channel().bytes();
-        let to = Layout::contiguous(self.to_offset, bytes);
-        self.channel.copy_part(&self.channel.channel().end(End::Send).layout, 0, &to, 0, bytes);
+        match self.channel.flat(End::Send) {
+            // SAFETY: the buffer is the channel's, and whoever made this vouches for the room.
+            Some(from) => unsafe { mapped::copy_small(from, self.to, bytes as usize) },
+            None => {
+                let to = Layout::contiguous(self.to_offset, bytes);
+                self.channel.copy_part(&self.channel.channel().end(End::Send).layout, 0, &to, 0, bytes);
+            }
+        }
     }
 
     fn is_placed(&self) -> bool {
@@ -390,8 +396,14 @@ impl EagerMemory for Inbound<'_> {
 
     fn place(&self) {
         let bytes = self.channel.channel().bytes();
-        let from = Layout::contiguous(self.from_offset, bytes);
-        self.channel.copy_part(&from, 0, &self.channel.channel().end(End::Recv).layout, 0, bytes);
+        match self.channel.flat(End::Recv) {
+            // SAFETY: the buffer is the channel's, and whoever made this vouches for the message.
+            Some(to) => unsafe { mapped::copy_small(self.from, to, bytes as usize) },
+            None => {
+                let from = Layout::contiguous(self.from_offset, bytes);
+                self.channel.copy_part(&from, 0, &self.channel.channel().end(End::Recv).layout, 0, bytes);
+            }
+        }
     }
 
     fn is_placed(&self) -> bool {

@@ -11,7 +11,7 @@ fn frames_that_come_in_pieces_are_put_together() {
     let mut receiver = EagerReceiver::default();
     assert_eq!(receiver.start(&far.channels[3]), Progress::Pending);
     near.fill(3, 9);
-    EagerSender::default().start(&near.channels[3]);
+    near.channels[3].channel().sender(0).start(&near.channels[3]);
     near.send();
     let mut bytes = vec![0; 16 + SIZES[3] as usize];
     tap.read_exact(&mut bytes).unwrap();
