@@ -320,7 +320,6 @@ impl Operation {
 
     /// The program waits: it helps with what there is to do, and is remembered to have come.
     pub(crate) fn begin_wait(&mut self) {
-        self.attachment.note_presence();
         if let Some(direct) = &self.direct {
             direct.begin_wait(self.attachment.presence());
         }
