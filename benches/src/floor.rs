@@ -147,15 +147,15 @@ pub(crate) fn handover_times() -> Vec<Duration> {
 /// A cache line, and the one that processors fetch along with it.
 #[derive(Default)]
 #[repr(align(128))]
-struct Line(AtomicU64);
+pub(crate) struct Line(AtomicU64);
 
 impl Line {
-    fn write(&self, number: u64) {
+    pub(crate) fn write(&self, number: u64) {
         // SYNC floor-line: the number is all that is handed over.
         self.0.store(number, Ordering::Release);
     }
 
-    fn await_number(&self, number: u64) {
+    pub(crate) fn await_number(&self, number: u64) {
         let mut looks = 0;
         // SYNC floor-line: the number is all that is handed over.
         while self.0.load(Ordering::Acquire) != number {

@@ -7,7 +7,6 @@ use ropeway::Communicator;
 use ropeway_examples::Mode;
 
 use super::kind::Kind;
-use crate::asynchrony::Receiver;
 use crate::computation::Compute;
 use crate::exchange::Exchange;
 use crate::hiding::{Communication, Hiding};
@@ -22,6 +21,7 @@ use crate::ping_pong::{self, PingPong};
 use crate::plan::Effort;
 use crate::progress::Progress;
 use crate::race::Contestant;
+use crate::receiving::{Receiver, Timing};
 use crate::record::Side;
 use crate::set_up::{self, SetUp};
 use crate::statistics::Summary;
@@ -111,13 +111,13 @@ impl Part<'_> {
     }
 
     fn asynchrony(self, console: &mut Console, label: &str, compute: Compute) -> Result<Samples, BenchError> {
-        let effort = Effort::lasting(self.time, Receiver::WARMUP);
+        let timing = Timing::new(compute, Effort::lasting(self.time, Timing::WARMUP));
         let exchange =
             |pair: &Pair| Exchange::new(pair, Mode::Persistent, Progress::Independent, self.bytes, Side::Recv);
-        let receiver = |pair: &Pair| Ok::<_, BenchError>(Receiver::new(pair, exchange(pair)?, compute, effort));
+        let receiver = |pair: &Pair| Ok::<_, BenchError>(Receiver::new(pair, exchange(pair)?, timing));
         let mut receiver = Pair::of(self.world).as_ref().map(receiver).transpose()?;
         console.step(label, || receiver.as_mut().map_or(Ok(()), Receiver::measure))?;
-        Ok(receiver.map(|receiver| samples(receiver.batches.metrics())).unwrap_or_default())
+        Ok(receiver.map(|receiver| samples(receiver.timing.batches.metrics())).unwrap_or_default())
     }
 
     /// `o_s`, and half a round trip of an empty message, which is `o_i`, and of this one, bound and not.

@@ -90,7 +90,7 @@ fn what_hides_of_collectives_stands_beside_what_hides_without_ropeway() {
 
 #[test]
 fn asynchrony_is_measured_on_one_and_two_nodes() {
-    for nodes in ["1", "2"] {
+    for (nodes, floor) in [("1", "a flag each way and a copy"), ("2", "sockets and threads")] {
         let output = bench(&["asynchrony", "--nodes", nodes, "--sizes", "8,64K"]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert_eq!(records(&output).len(), 4 * 2 * 2 * 2);
@@ -98,6 +98,8 @@ fn asynchrony_is_measured_on_one_and_two_nodes() {
             let median = record["median"].as_f64().unwrap();
             assert!(if record["metric"] == "d_a" { median < 1.0 } else { median > 0.0 }, "{record}");
             assert_eq!(record["unit"], if record["metric"] == "d_a" { "ratio" } else { "us" });
+            let is_floored = record["floor"].as_f64().is_some_and(|d_a| d_a < 1.0) && record["floor_name"] == floor;
+            assert_eq!(is_floored, record["metric"] == "d_a", "{record}");
         }
     }
 }

@@ -218,9 +218,11 @@ makes the four combinations of notification and progress, in turns in one run.",
     },
     Page {
         name: Name::Asynchrony,
-        more: "A receive alone, with a computation much longer than the message. With --progress both beside a baseline whose programs
-drive messages while they wait; with --wait polling,blocking that makes the four combinations of notification and progress, in
-turns in one run.",
+        more: "A receive alone, with a computation much longer than the message. The floor of what goes on by itself (d_a) is what does
+between two threads with a flag each way and a copy, or between nodes over a bare TCP connection with a thread that receives.
+
+With --progress both beside a baseline whose programs drive messages while they wait; with --wait polling,blocking that makes the
+four combinations of notification and progress, in turns in one run.",
         examples: &["asynchrony --sizes 64K,1M", "asynchrony --nodes 2 --wait polling,blocking --progress both"],
     },
     Page {

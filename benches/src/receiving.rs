@@ -1,0 +1,202 @@
+//! How much of a receive goes on by itself while the program computes and does not call the library: the procedure, wherever it is received.
+//!
+//! ```text
+//!   both ranks begin together; t_comm  = recv ───────────── wait
+//!   both ranks begin together; t_async = recv ┊ long computation ┊ wait, without the computation
+//!   d_a = 1 − t_async / t_comm
+//! ```
+
+use std::time::{Duration, Instant};
+
+use crate::BenchError;
+use crate::computation::{Compute, Worker};
+use crate::exchange::Exchange;
+use crate::pair::Pair;
+use crate::plan::Effort;
+use crate::statistics::Summary;
+
+/// What each batch has given: medians of its rounds, and what follows from them.
+#[derive(Default)]
+pub(crate) struct Batches {
+    pub(crate) d_a: Vec<f64>,
+    t_comm: Vec<f64>,
+    t_async: Vec<f64>,
+    /// The part of `t_async` before the computation.
+    t_start: Vec<f64>,
+}
+
+impl Batches {
+    fn add(&mut self, rounds: &[[Parts; 2]]) {
+        let median = |time: fn(&[Parts; 2]) -> f64| Summary::of(&rounds.iter().map(time).collect::<Vec<_>>()).median;
+        let t_comm = median(|[alone, _]| alone.iter().sum());
+        let t_async = median(|[_, with]| with.iter().sum());
+        self.d_a.push(1.0 - t_async / t_comm);
+        self.t_comm.push(t_comm);
+        self.t_async.push(t_async);
+        self.t_start.push(median(|[_, with]| with[0]));
+    }
+
+    /// Name, unit and samples of each metric; empty in ranks that don't keep the time.
+    pub(crate) fn metrics(&self) -> [(&'static str, &'static str, &[f64]); 4] {
+        [
+            ("d_a", "ratio", &self.d_a),
+            ("t_comm", "us", &self.t_comm),
+            ("t_async", "us", &self.t_async),
+            ("t_start", "us", &self.t_start),
+        ]
+    }
+}
+
+/// Microseconds in start and in wait.
+pub(crate) type Parts = [f64; 2];
+
+/// Where messages are received.
+pub(crate) trait Reception {
+    /// Has the rank that keeps the time decide, and tells the other.
+    fn agree<const N: usize>(&self, decide: impl FnOnce() -> [u64; N]) -> Result<[u64; N], BenchError>;
+    /// Whether this is the side that receives, which keeps the time.
+    fn leads(&self) -> bool;
+    /// Time of a message inside of start and wait, with this between them.
+    fn receive(&mut self, compute: impl FnOnce()) -> Result<Parts, BenchError>;
+}
+
+/// A kind of computation, and what has been found with it.
+pub(crate) struct Timing {
+    worker: Worker,
+    effort: Effort,
+    pub(crate) batches: Batches,
+}
+
+impl Timing {
+    /// Rounds before a run.
+    pub(crate) const WARMUP: u64 = 5;
+
+    pub(crate) fn new(compute: Compute, effort: Effort) -> Self {
+        Self { worker: Worker::new(compute), effort, batches: Batches::default() }
+    }
+
+    /// A run.
+    pub(crate) fn measure(&mut self, reception: &mut impl Reception) -> Result<(), BenchError> {
+        let mut times = Vec::new();
+        for _ in 0..self.effort.warmup {
+            times.push(reception.receive(|| ())?.iter().sum::<f64>());
+        }
+        let t_comm = Duration::from_secs_f64(Summary::of(&times).median / 1e6);
+        let computation = (t_comm * LONGER).max(COMPUTATION_MIN);
+        let (worker, effort) = (&mut self.worker, self.effort);
+        let [amount, rounds, in_batch] = reception.agree(|| {
+            let t_round = (t_comm + computation).as_secs_f64();
+            let rounds = effort.rounds(t_round, ROUNDS_MIN, ROUNDS_MAX);
+            let in_batch = ((BATCH_S / t_round) as u64).max(ROUNDS_MIN).min(rounds);
+            [worker.amount(computation), rounds, in_batch]
+        })?;
+        for _ in 0..rounds.div_ceil(in_batch) {
+            let round = |_| Ok([self.repeated(reception, 0)?, self.repeated(reception, amount)?]);
+            let rounds: Vec<_> = (0..in_batch).map(round).collect::<Result<_, BenchError>>()?;
+            if reception.leads() {
+                self.batches.add(&rounds);
+            }
+        }
+        Ok(())
+    }
+
+    /// The second of two receives that are alike, as [`Hiding`](crate::hiding::Hiding) does it.
+    fn repeated(&mut self, reception: &mut impl Reception, amount: u64) -> Result<Parts, BenchError> {
+        reception.receive(|| self.worker.work(amount))?;
+        reception.receive(|| self.worker.work(amount))
+    }
+}
+
+/// Takes the time of a receive.
+pub(crate) struct Stopwatch {
+    /// What reading the clock adds to a time.
+    tick: Duration,
+}
+
+impl Stopwatch {
+    pub(crate) fn new() -> Self {
+        let times: Vec<f64> = (0..101).map(|_| Instant::now().elapsed().as_secs_f64()).collect();
+        Self { tick: Duration::from_secs_f64(Summary::of(&times).median) }
+    }
+
+    /// Of one that begins and ends like this, with a computation between.
+    pub(crate) fn parts<T>(
+        &self,
+        message: &mut T,
+        start: impl FnOnce(&mut T) -> Result<(), BenchError>,
+        compute: impl FnOnce(),
+        wait: impl FnOnce(&mut T) -> Result<(), BenchError>,
+    ) -> Result<Parts, BenchError> {
+        let begin = Instant::now();
+        start(message)?;
+        let started = Instant::now();
+        compute();
+        let computed = Instant::now();
+        wait(message)?;
+        let waited = Instant::now();
+        // Never nothing, to be divided by.
+        let inside = |time: Duration| time.saturating_sub(self.tick).as_secs_f64().max(1e-9) * 1e6;
+        Ok([inside(started - begin), inside(waited - computed)])
+    }
+}
+
+/// One of two ranks, of which the one that leads receives and the other sends; and what has been found.
+pub(crate) struct Receiver {
+    message: Message,
+    pub(crate) timing: Timing,
+}
+
+/// As the two ranks have it.
+struct Message {
+    pair: Pair,
+    exchange: Exchange,
+    stopwatch: Stopwatch,
+}
+
+impl Receiver {
+    pub(crate) fn new(pair: &Pair, exchange: Exchange, timing: Timing) -> Self {
+        Self { message: Message { pair: pair.clone(), exchange, stopwatch: Stopwatch::new() }, timing }
+    }
+
+    /// A run.
+    pub(crate) fn measure(&mut self) -> Result<(), BenchError> {
+        self.timing.measure(&mut self.message)
+    }
+}
+
+impl Reception for Message {
+    fn agree<const N: usize>(&self, decide: impl FnOnce() -> [u64; N]) -> Result<[u64; N], BenchError> {
+        self.pair.agree(decide)
+    }
+
+    fn leads(&self) -> bool {
+        self.pair.leads
+    }
+
+    fn receive(&mut self, compute: impl FnOnce()) -> Result<Parts, BenchError> {
+        let Self { pair, exchange, stopwatch } = self;
+        exchange.prepare();
+        pair.begin_together()?;
+        let start = |exchange: &mut Exchange| {
+            exchange.start_recv()?;
+            exchange.start_send()
+        };
+        let compute = || {
+            if pair.leads {
+                compute()
+            }
+        };
+        let parts = stopwatch.parts(exchange, start, compute, Exchange::wait)?;
+        exchange.verify()?;
+        Ok(parts)
+    }
+}
+
+/// How many times as long as communication computation takes.
+const LONGER: u32 = 10;
+/// Even for the shortest message long enough for everybody to be woken up.
+const COMPUTATION_MIN: Duration = Duration::from_micros(500);
+/// A batch, whose medians are one sample, takes so long or has so many rounds.
+const BATCH_S: f64 = 10e-3;
+const ROUNDS_MIN: u64 = 3;
+const ROUNDS_MAX: u64 = 3000;
