@@ -318,7 +318,7 @@ impl Operation {
         outcome
     }
 
-    /// The program waits: it helps with what there is to do, and is remembered to have come.
+    /// The program, which has come, waits: it helps with what there is to do.
     pub(crate) fn begin_wait(&mut self) {
         if let Some(direct) = &self.direct {
             direct.begin_wait(self.attachment.presence());

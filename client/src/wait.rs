@@ -256,6 +256,7 @@ impl WaitingRoom {
                 waited = begin.elapsed();
                 continue;
             }
+            // Whether somebody wants the core need not be found out then.
             if self.outnumbers_cores() {
                 thread::yield_now();
                 waited = begin.elapsed();
@@ -316,7 +317,7 @@ impl WaitingRoom {
     }
 }
 
-/// Since when a wait lasts. As `Instant`, in a third of the instructions, which after each yield come out of cold caches.
+/// Since when a wait lasts. As `Instant`, in fewer instructions, which after each yield come out of cold caches.
 #[derive(Clone, Copy)]
 struct Stopwatch {
     began_ns: u64,
