@@ -57,7 +57,7 @@ impl Arrays {
     /// If the system gives no memory for them.
     pub fn create(bytes: u64) -> io::Result<Self> {
         let segment = JobSegment::create(JobGeometry { local_ranks: 1, arena_bytes_max: 2 * bytes })?;
-        segment.reserve_arena(0, 2 * bytes)?;
+        segment.reserve_arena(0, 0..2 * bytes)?;
         Ok(Self { segment, bytes })
     }
 

@@ -374,10 +374,10 @@ impl Attachment {
         loop {
             match slots.take() {
                 Taken::Slot(slot, epoch) => return Ok((slot, epoch)),
-                Taken::NeedsReserve(count) => {
-                    let reserved = self.job.reserve_slots(self.attached.local_index, count);
+                Taken::NeedsReserve(more) => {
+                    let reserved = self.job.reserve_slots(self.attached.local_index, more.clone());
                     reserved.map_err(io_error("reserving memory for requests"))?;
-                    slots.set_reserved(count);
+                    slots.set_reserved(more.end);
                 }
                 Taken::Full => {
                     slots.reap(usize::MAX, |slot, epoch| self.is_done(slot, epoch));

@@ -106,8 +106,8 @@ mod tests {
     /// A barrier of the first ranks of a node, who may run on two cores.
     fn meeting(ranks: u32, members: u32) -> Meeting {
         let job = JobSegment::create(JobGeometry { local_ranks: ranks, arena_bytes_max: 4096 }).unwrap();
-        (0..ranks).for_each(|rank| job.reserve_slots(rank, 1).unwrap());
-        job.reserve_channels(1 << 16).unwrap();
+        (0..ranks).for_each(|rank| job.reserve_slots(rank, 0..1).unwrap());
+        job.reserve_channels(0..1 << 16).unwrap();
         job.add_cores(CORES);
         let shape = CollectiveShape {
             kind: CollectiveKind::Barrier,

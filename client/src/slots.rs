@@ -1,6 +1,7 @@
 //! Which slots of the rank's request table are free, and what waits to become so.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use ropeway_proto::limits::SLOTS_PER_RANK;
 use ropeway_proto::{Epoch, Slot};
@@ -32,8 +33,8 @@ struct Retired {
 pub(crate) enum Taken {
     /// A slot and its last epoch.
     Slot(Slot, Epoch),
-    /// None, unless memory is reserved for that many slots.
-    NeedsReserve(u32),
+    /// None, unless memory is reserved for these.
+    NeedsReserve(Range<u32>),
     /// None.
     Full,
 }
@@ -48,7 +49,7 @@ impl SlotTable {
             return Taken::Slot(self.touched - 1, 0);
         }
         match (self.reserved + SLOTS_STEP).min(SLOTS_PER_RANK) {
-            more if more > self.reserved => Taken::NeedsReserve(more),
+            end if end > self.reserved => Taken::NeedsReserve(self.reserved..end),
             _ => Taken::Full,
         }
     }
@@ -98,7 +99,7 @@ mod tests {
     #[test]
     fn the_table_grows_in_steps_up_to_its_limit() {
         let mut table = SlotTable::default();
-        assert_eq!(table.take(), Taken::NeedsReserve(SLOTS_STEP));
+        assert_eq!(table.take(), Taken::NeedsReserve(0..SLOTS_STEP));
         table.set_reserved(SLOTS_PER_RANK);
         for slot in 0..SLOTS_PER_RANK {
             assert_eq!(table.take(), Taken::Slot(slot, 0));
@@ -124,7 +125,7 @@ mod tests {
         table.retire(1, 6, Memory::Borrowed, None);
         table.reap(usize::MAX, |slot, epoch| (slot, epoch) == (1, 6));
         assert_eq!(table.take(), Taken::Slot(1, 6));
-        assert_eq!(table.take(), Taken::NeedsReserve(2 + SLOTS_STEP));
+        assert_eq!(table.take(), Taken::NeedsReserve(2..2 + SLOTS_STEP));
         table.reap(usize::MAX, |_, _| true);
         assert_eq!(table.take(), Taken::Slot(0, 5));
     }
@@ -137,7 +138,7 @@ mod tests {
         }
         (0..3).for_each(|slot| table.retire(slot, 1, Memory::Borrowed, None));
         table.reap(2, |slot, _| slot == 2);
-        assert_eq!(table.take(), Taken::NeedsReserve(3 + SLOTS_STEP));
+        assert_eq!(table.take(), Taken::NeedsReserve(3..3 + SLOTS_STEP));
         table.reap(1, |slot, _| slot == 2);
         assert_eq!(table.take(), Taken::Slot(2, 1));
     }

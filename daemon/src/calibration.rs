@@ -116,7 +116,7 @@ struct Ground {
 impl Ground {
     fn new(area_bytes: u64) -> io::Result<Self> {
         let segment = JobSegment::create(JobGeometry { local_ranks: 1, arena_bytes_max: 2 * area_bytes })?;
-        segment.reserve_arena(0, 2 * area_bytes)?;
+        segment.reserve_arena(0, 0..2 * area_bytes)?;
         let from = segment.arena(0).start;
         let (from, to) = (Layout::contiguous(from, area_bytes), Layout::contiguous(from + area_bytes, area_bytes));
         // Not timed: it finds every page for the first time.

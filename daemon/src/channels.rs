@@ -313,7 +313,7 @@ impl Space {
             if reserved > area.end - area.start || reserved - self.reserved > bytes_left {
                 return None;
             }
-            job.reserve_channels(reserved).ok()?;
+            job.reserve_channels(self.reserved..reserved).ok()?;
             self.reserved = reserved;
         }
         let block = area.start + self.next;
@@ -324,7 +324,11 @@ impl Space {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
+    use nix::fcntl::{FallocateFlags, fallocate};
     use ropeway_proto::Layout;
     use ropeway_shm::JobGeometry;
 
@@ -351,8 +355,8 @@ mod tests {
     fn job() -> Arc<JobSegment> {
         let job = JobSegment::create(JobGeometry { local_ranks: 2, arena_bytes_max: ARENA }).unwrap();
         for rank in 0..2 {
-            job.reserve_slots(rank, SLOTS).unwrap();
-            job.reserve_arena(rank, ARENA).unwrap();
+            job.reserve_slots(rank, 0..SLOTS).unwrap();
+            job.reserve_arena(rank, 0..ARENA).unwrap();
         }
         Arc::new(job)
     }
@@ -387,5 +391,27 @@ mod tests {
             let is_over = |open: &&OpenChannel| Transfer::default().is_over(TransferMemory::words(*open));
             assert_eq!(opened.iter().take_while(is_over).count(), over);
         }
+    }
+
+    #[test]
+    fn memory_is_asked_for_once() {
+        let (job, mut space) = (job(), Space::default());
+        let file = File::from(job.fd().try_clone_to_owned().unwrap());
+        let pages = || file.metadata().unwrap().blocks() * 512;
+        let take = |space: &mut Space| space.take(&job, SPACE_STEP / 2, u64::MAX).unwrap();
+        let first = take(&mut space);
+        // What the kernel is asked for again it goes through again: a page that is gone would come back.
+        fallocate(
+            &file,
+            FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE,
+            first as i64,
+            4096,
+        )
+        .unwrap();
+        let before = pages();
+        for _ in 0..9 {
+            take(&mut space);
+        }
+        assert_eq!((space.reserved, pages() - before), (5 * SPACE_STEP, 4 * SPACE_STEP));
     }
 }

@@ -360,7 +360,7 @@ mod tests {
     fn steps_between_nodes_take_turns_piece_by_piece() {
         let arena_bytes_max = 2 * (LARGE + SMALL);
         let job = JobSegment::create(JobGeometry { local_ranks: 1, arena_bytes_max }).unwrap();
-        job.reserve_arena(0, arena_bytes_max).unwrap();
+        job.reserve_arena(0, 0..arena_bytes_max).unwrap();
         let (input, output) = (job.arena(0).start, job.arena(0).start + LARGE + SMALL);
         job.write(&Layout::contiguous(input, LARGE + SMALL), 0, &vec![7; (LARGE + SMALL) as usize]).unwrap();
         let copy = |collective, at, bytes| CollectiveWork::Copy {

@@ -189,8 +189,9 @@ impl Job {
         if more > available {
             return Err(refusal(available));
         }
-        self.segment.reserve_arena(local_rank, bytes.max(port.arena_reserved)).map_err(|_| refusal(0))?;
-        port.arena_reserved += more;
+        let reserved = port.arena_reserved + more;
+        self.segment.reserve_arena(local_rank, port.arena_reserved..reserved).map_err(|_| refusal(0))?;
+        port.arena_reserved = reserved;
         Ok(port.arena_reserved)
     }
 
@@ -261,7 +262,7 @@ impl Job {
         let port = &mut self.ports[local_rank as usize];
         if slot >= port.slots_reserved {
             let slots = (slot + 1).next_multiple_of(SLOTS_PER_RESERVATION).min(limits::SLOTS_PER_RANK);
-            self.segment.reserve_slots(local_rank, slots).map_err(Offence::NoMemory)?;
+            self.segment.reserve_slots(local_rank, port.slots_reserved..slots).map_err(Offence::NoMemory)?;
             port.slots_reserved = slots;
         }
         Ok(())

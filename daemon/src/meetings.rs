@@ -264,10 +264,10 @@ mod tests {
     fn job() -> Arc<JobSegment> {
         let job = JobSegment::create(JobGeometry { local_ranks: 2, arena_bytes_max: ARENA_BYTES }).unwrap();
         for local_rank in 0..2 {
-            job.reserve_arena(local_rank, ARENA_BYTES).unwrap();
-            job.reserve_slots(local_rank, 2).unwrap();
+            job.reserve_arena(local_rank, 0..ARENA_BYTES).unwrap();
+            job.reserve_slots(local_rank, 0..2).unwrap();
         }
-        job.reserve_channels(1 << 20).unwrap();
+        job.reserve_channels(0..1 << 20).unwrap();
         Arc::new(job)
     }
 

@@ -199,8 +199,11 @@ fn what_the_daemons_count_comes_with_each_program() {
     // Between nodes daemons move all but small messages.
     let segments = ["segments", "--nodes", "2", "--points", "8K", "--segments", "1,2", "--counters"];
     let output = bench(&[&segments[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(records(&output).iter().all(has_counts), "{}", stdout(&output));
-    let text = stdout(&bench(&segments));
+    let output = bench(&segments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
     let lines: Vec<_> = text.lines().filter_map(|line| line.split_once(": ")).map(|(what, _)| what).collect();
     for segments in [1, 2] {
         assert!(lines.contains(&&*format!("counted, fft, 8K, 2 ranks, adaptive, {segments} segments")), "{text}");

@@ -33,7 +33,7 @@ struct Script {
 impl Script {
     fn new() -> Self {
         let segment = JobSegment::create(JobGeometry { local_ranks: 1, arena_bytes_max: ARENA_BYTES }).unwrap();
-        segment.reserve_arena(0, ARENA_BYTES).unwrap();
+        segment.reserve_arena(0, 0..ARENA_BYTES).unwrap();
         Self {
             segment: Arc::new(segment),
             outgoing: VecDeque::new(),

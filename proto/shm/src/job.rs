@@ -146,10 +146,11 @@ impl JobSegment {
         unsafe { self.segment.shared(table + u64::from(slot) * SLOT_BYTES) }
     }
 
-    /// Makes sure of the pages of a rank's first `slots` request slots.
-    pub fn reserve_slots(&self, local_rank: u32, slots: u32) -> io::Result<()> {
-        let table = self.geometry.tables() + u64::from(local_rank) * TABLE_BYTES;
-        self.segment.reserve(table, u64::from(slots.min(SLOTS_PER_RANK)) * SLOT_BYTES)
+    /// Makes sure of the pages of some of a rank's request slots.
+    pub fn reserve_slots(&self, local_rank: u32, slots: Range<u32>) -> io::Result<()> {
+        let start = self.geometry.tables() + u64::from(local_rank) * TABLE_BYTES;
+        let at = |slot: u32| u64::from(slot) * SLOT_BYTES;
+        self.reserve_within(start..start + TABLE_BYTES, at(slots.start)..at(slots.end))
     }
 
     /// The bytes of the segment that are a rank's arena.
@@ -158,10 +159,9 @@ impl JobSegment {
         start..start + self.geometry.arena_bytes_max
     }
 
-    /// Makes sure of the pages of the first `bytes` bytes of a rank's arena.
-    pub fn reserve_arena(&self, local_rank: u32, bytes: u64) -> io::Result<()> {
-        let arena = self.arena(local_rank);
-        self.segment.reserve(arena.start, bytes.min(self.geometry.arena_bytes_max))
+    /// Makes sure of the pages of a part of a rank's arena.
+    pub fn reserve_arena(&self, local_rank: u32, part: Range<u64>) -> io::Result<()> {
+        self.reserve_within(self.arena(local_rank), part)
     }
 
     /// The bytes of the segment where channels lie.
@@ -170,9 +170,17 @@ impl JobSegment {
         start..start + CHANNELS_BYTES
     }
 
-    /// Makes sure of the pages of the first `bytes` bytes of the channels.
-    pub fn reserve_channels(&self, bytes: u64) -> io::Result<()> {
-        self.segment.reserve(self.channels().start, bytes.min(CHANNELS_BYTES))
+    /// Makes sure of the pages of a part of the channels.
+    pub fn reserve_channels(&self, part: Range<u64>) -> io::Result<()> {
+        self.reserve_within(self.channels(), part)
+    }
+
+    /// The same of any area, up to its end. The kernel goes through all pages of a part, also those that exist: who needs more has
+    /// to ask for what is new alone.
+    fn reserve_within(&self, area: Range<u64>, part: Range<u64>) -> io::Result<()> {
+        let end = area.start.saturating_add(part.end).min(area.end);
+        let start = area.start.saturating_add(part.start).min(end);
+        self.segment.reserve(start, end - start)
     }
 
     /// Copies `bytes` packed bytes from position `from_at` of one layout to position `to_at` of another.

@@ -21,7 +21,7 @@ static DEFINED: LazyLock<Vec<(Operator, ElementType)>> = LazyLock::new(|| {
 
 fn job() -> JobSegment {
     let job = JobSegment::create(JobGeometry { local_ranks: 1, arena_bytes_max: ARENA_BYTES }).unwrap();
-    job.reserve_arena(0, ARENA_BYTES).unwrap();
+    job.reserve_arena(0, 0..ARENA_BYTES).unwrap();
     job
 }
 

@@ -56,10 +56,10 @@ impl Node {
     fn combining(nodes: u16, count: u64, operands: Operands, combination: Combination) -> Self {
         let job = JobSegment::create(JobGeometry { local_ranks: 2, arena_bytes_max: ARENA_BYTES }).unwrap();
         for local_rank in 0..2 {
-            job.reserve_arena(local_rank, ARENA_BYTES).unwrap();
-            job.reserve_slots(local_rank, 1).unwrap();
+            job.reserve_arena(local_rank, 0..ARENA_BYTES).unwrap();
+            job.reserve_slots(local_rank, 0..1).unwrap();
         }
-        job.reserve_channels(1 << 20).unwrap();
+        job.reserve_channels(0..1 << 20).unwrap();
         let shape = CollectiveShape {
             kind: CollectiveKind::Allreduce,
             members: (0..2 * u32::from(nodes)).collect(),

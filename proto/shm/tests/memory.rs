@@ -19,7 +19,7 @@ const GEOMETRY: JobGeometry = JobGeometry { local_ranks: 2, arena_bytes_max: ARE
 
 fn job() -> JobSegment {
     let job = JobSegment::create(GEOMETRY).unwrap();
-    job.reserve_arena(0, ARENA_BYTES).unwrap();
+    job.reserve_arena(0, 0..ARENA_BYTES).unwrap();
     job
 }
 

@@ -120,7 +120,7 @@ fn client_role() {
 fn two_processes_share_a_ring_and_a_slot() {
     let control = Arc::new(ControlSegment::create().unwrap());
     let job = JobSegment::create(GEOMETRY).unwrap();
-    job.reserve_slots(1, 64).unwrap();
+    job.reserve_slots(1, 0..64).unwrap();
     let (control_fd, job_fd) = (control.fd().try_clone_to_owned().unwrap(), job.fd().try_clone_to_owned().unwrap());
     let mut client = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "client_role"])

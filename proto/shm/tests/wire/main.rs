@@ -52,9 +52,9 @@ impl Side {
     fn with_socket(end: End, socket: OwnedFd, sizes: &[u64], layout: impl Fn(u64, u64) -> Layout) -> Self {
         let geometry = JobGeometry { local_ranks: 1, arena_bytes_max: ARENA_BYTES };
         let job = Arc::new(JobSegment::create(geometry).unwrap());
-        job.reserve_slots(0, 64).unwrap();
-        job.reserve_arena(0, ARENA_BYTES).unwrap();
-        job.reserve_channels(8 << 20).unwrap();
+        job.reserve_slots(0, 0..64).unwrap();
+        job.reserve_arena(0, 0..ARENA_BYTES).unwrap();
+        job.reserve_channels(0..8 << 20).unwrap();
         let block = job.channels().start;
         let wire = Arc::new(Wire::open(&job, block, None).unwrap());
         wire.write();
