@@ -89,6 +89,8 @@ pub(crate) enum Offence {
 const COMMANDS_PER_CYCLE: usize = 64;
 /// Slots whose pages are made sure of at once.
 const SLOTS_PER_RESERVATION: u32 = 1024;
+/// By how much an arena grows at once. The kernel takes a millisecond for so many pages, in which the daemon moves nothing.
+const RESERVED_AT_ONCE: u64 = 4 << 20;
 const SPARE_STASHES: usize = 64;
 /// How long a job that has ended waits for its peers to take what its ranks have sent.
 const ENDING: Duration = Duration::from_secs(3);
@@ -177,7 +179,8 @@ impl Job {
         clients
     }
 
-    /// Makes a rank's arena usable up to `bytes`, if the node and the quota have the memory.
+    /// Makes a rank's arena usable up to `bytes`, or less, if the node and the quota have the memory for all of it. Who wants more asks
+    /// again, so that others have their turn meanwhile.
     pub(crate) fn reserve_arena(&mut self, local_rank: u32, bytes: u64) -> Result<u64, Refusal> {
         let quota_left = self.quota_left();
         let port = &mut self.ports[local_rank as usize];
@@ -189,10 +192,10 @@ impl Job {
         if more > available {
             return Err(refusal(available));
         }
-        let reserved = port.arena_reserved + more;
+        let reserved = port.arena_reserved + more.min(RESERVED_AT_ONCE);
         self.segment.reserve_arena(local_rank, port.arena_reserved..reserved).map_err(|_| refusal(0))?;
         port.arena_reserved = reserved;
-        Ok(port.arena_reserved)
+        Ok(reserved)
     }
 
     pub(crate) fn quota_left(&self) -> u64 {

@@ -52,6 +52,21 @@ impl Liar {
         eventfd::ring(self.bell.as_fd()).unwrap();
     }
 
+    /// Asks the daemon for something, and waits for the reply.
+    fn ask(&mut self, request: &Request) -> Reply {
+        use std::io::{Read, Write};
+        self.stream.write_all(&control::encode(request)).unwrap();
+        loop {
+            if let Some(reply) = control::decode::<Reply>(&mut self.inbox).unwrap() {
+                return reply;
+            }
+            let mut buffer = [0; 4096];
+            let count = self.stream.read(&mut buffer).unwrap();
+            assert_ne!(count, 0, "cut off");
+            self.inbox.extend(&buffer[..count]);
+        }
+    }
+
     /// Waits until the daemon cuts the connection; the reason it gave.
     fn reason(&mut self) -> Option<String> {
         use std::io::Read;
@@ -128,6 +143,24 @@ fn memory_that_was_not_reserved_is_refused() {
         vec![Command::Send { slot: 0, epoch: 1, endpoint: endpoint(0), layout }.encode()]
     });
     assert!(reason.contains("outside of its arena"), "{reason}");
+}
+
+#[test]
+fn much_memory_comes_little_by_little() {
+    const WANTED: u64 = 11 << 20;
+    let cluster = Cluster::start(1, 2);
+    let mut liar = Liar::attach(cluster.daemons[0].connect().unwrap(), cluster.job, 1);
+    let mut reserved = 0;
+    let mut grow = |arena_bytes| match liar.ask(&Request::Reserve { arena_bytes }) {
+        Reply::Reserved { arena_bytes } => Ok(arena_bytes - std::mem::replace(&mut reserved, arena_bytes)),
+        Reply::Refused(refusal) => Err(refusal),
+        other => panic!("{other:?}"),
+    };
+    // A step takes about a millisecond, and between two of them others have their turn.
+    assert_eq!([WANTED; 4].map(|wanted| grow(wanted).unwrap() >> 20), [4, 4, 3, 0]);
+    // What can't be had as a whole is refused at once.
+    assert!(matches!(grow(1 << 60), Err(Refusal::OutOfMemory { .. })));
+    assert_eq!(grow(WANTED).unwrap(), 0);
 }
 
 #[test]

@@ -132,7 +132,7 @@ pub enum Request {
         #[serde(default)]
         build: u64,
     },
-    /// Makes the arena usable up to `arena_bytes` from its start.
+    /// Makes the arena usable up to `arena_bytes` from its start, or less: then the same request is to be made again.
     Reserve { arena_bytes: u64 },
     /// Registers a collective on an empty slot. It may be started at once, and goes on when all members have registered it.
     Register { slot: Slot, epoch: Epoch, comm: u32, member: CollectiveMember },

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
+use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
@@ -91,8 +92,13 @@ impl Segment {
         if bytes == 0 {
             return Ok(());
         }
-        fallocate(&self.fd, FallocateFlags::empty(), offset as i64, bytes as i64)?;
-        Ok(())
+        loop {
+            match fallocate(&self.fd, FallocateFlags::empty(), offset as i64, bytes as i64) {
+                // A program may have signals all the time, of a profiler for example.
+                Err(Errno::EINTR) => {}
+                done => return Ok(done?),
+            }
+        }
     }
 
     /// The address of a range, if it lies within the segment.
