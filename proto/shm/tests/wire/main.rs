@@ -10,6 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use proptest::prelude::*;
@@ -95,6 +96,13 @@ impl Side {
         self.job.read(layout, 0, &mut bytes).unwrap();
         bytes.iter().all(|&other| other == byte)
     }
+}
+
+/// A connection of which a test holds one end. What does not come is an error after some time.
+fn tapped() -> (UnixStream, UnixStream) {
+    let (tap, socket) = UnixStream::pair().unwrap();
+    tap.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    (tap, socket)
 }
 
 fn pair() -> (Side, Side) {
@@ -401,7 +409,7 @@ fn fill_up(near: &mut Side, tap: &mut UnixStream) -> (Sent, u32) {
 
 #[test]
 fn a_full_connection_is_news_once_and_goes_on_when_it_has_room() {
-    let (mut tap, socket) = UnixStream::pair().unwrap();
+    let (mut tap, socket) = tapped();
     let mut near = Side::new(End::Send, socket);
     let (full, granted) = fill_up(&mut near, &mut tap);
     assert_eq!(full, Sent::Full { is_news: true });
@@ -425,7 +433,7 @@ fn who_comes_while_another_sends_learns_whether_the_connection_was_full() {
             self.1.find(index)
         }
     }
-    let (mut tap, socket) = UnixStream::pair().unwrap();
+    let (mut tap, socket) = tapped();
     let mut near = Side::new(End::Send, socket);
     let send = |near: &mut Side| {
         near.wire.mark_due(0);
@@ -443,7 +451,7 @@ fn who_comes_while_another_sends_learns_whether_the_connection_was_full() {
 fn channels_share_a_wire_that_is_too_slow() {
     const CHANNELS: usize = 20;
     const TURNS: usize = 10;
-    let (mut tap, socket) = UnixStream::pair().unwrap();
+    let (mut tap, socket) = tapped();
     let mut near = Side::with(End::Send, socket, &[8192; CHANNELS]);
     let mut senders: Vec<_> = near.channels.iter().map(|channel| channel.channel().sender(0)).collect();
     let mut is_pending = [false; CHANNELS];

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn frames_that_come_in_pieces_are_put_together() {
-    let (mut tap, socket) = UnixStream::pair().unwrap();
+    let (mut tap, socket) = tapped();
     let mut near = Side::new(End::Send, socket);
     let (mut feed, socket) = UnixStream::pair().unwrap();
     let mut far = Side::new(End::Recv, socket);
@@ -59,7 +59,7 @@ fn what_leaves_in_pieces_arrives_whole() {
     let message = |index: usize, bytes: u64| (0..bytes).map(|at| (at % 251) as u8 ^ index as u8).collect::<Vec<_>>();
     const LARGE: usize = WIRE_EAGER_BYTES_MAX as usize;
     for piece in [1, 15, 16, 17, 1000, LARGE, LARGE + 15, 100_000] {
-        let (mut tap, socket) = UnixStream::pair().unwrap();
+        let (mut tap, socket) = tapped();
         tap.set_nonblocking(true).unwrap();
         let sizes = [WIRE_EAGER_BYTES_MAX, 16 << 10, 8, 3000].repeat(CHANNELS / 4);
         let mut near = Side::with(End::Send, socket, &sizes);
@@ -108,7 +108,7 @@ fn what_leaves_in_pieces_arrives_whole() {
 fn messages_in_more_pieces_than_a_system_call_takes_arrive_whole() {
     const BYTES: u64 = 16 << 10;
     let strided = |offset, bytes| Layout { offset, block_bytes: 32, stride_bytes: 64, blocks: (bytes / 32) as u32 };
-    let (mut tap, socket) = UnixStream::pair().unwrap();
+    let (mut tap, socket) = tapped();
     let mut near = Side::laid_out(End::Send, socket, &[BYTES; 2], strided);
     let message = |index: usize| (0..BYTES).map(|at| (at % 251) as u8 ^ index as u8).collect::<Vec<_>>();
     for (index, channel) in near.channels.iter().enumerate() {
