@@ -113,9 +113,13 @@ impl Attachment {
         comm: CommId,
         member: CollectiveMember,
     ) -> Result<(), Error> {
-        match self.line.lock().call(&Request::Register { slot, epoch, comm: comm.0, member })? {
-            Reply::Registered => Ok(()),
-            reply => Err(unexpected(&reply)),
+        let request = Request::Register { slot, epoch, comm: comm.0, member };
+        loop {
+            match self.line.lock().call(&request)? {
+                Reply::Registered => return Ok(()),
+                Reply::Again => {}
+                reply => return Err(unexpected(&reply)),
+            }
         }
     }
 

@@ -14,6 +14,8 @@ use ropeway_shm::transfer::{Transfer, TransferMemory};
 use ropeway_shm::{Channel, EndOfChannel, JobSegment, OpenChannel, Thresholds, WiredEnd};
 use slab::Slab;
 
+use crate::job::RESERVED_AT_ONCE;
+
 /// All direct channels of a job.
 pub(crate) struct Channels {
     table: Slab<Entry>,
@@ -98,6 +100,11 @@ impl Channels {
         }
         let index = self.table.insert(Entry { channel, open_ends: 2, is_moving: false });
         Some(DirectId(index as u32))
+    }
+
+    /// Whether `take_space` would not have to ask the kernel for much; if it would, there is some more memory by now.
+    pub(crate) fn prepare_space(&mut self, job: &Arc<JobSegment>, bytes: u64, bytes_left: u64) -> bool {
+        self.space.prepare(job, bytes, bytes_left)
     }
 
     /// Memory for something else that belongs to channels: a wire.
@@ -306,19 +313,34 @@ impl Space {
         if let Some(block) = self.free.get_mut(&bytes).and_then(Vec::pop) {
             return Some(block);
         }
-        let area = job.channels();
-        let end = self.next + bytes;
+        let end = self.next.checked_add(bytes)?;
         if end > self.reserved {
-            let reserved = end.next_multiple_of(SPACE_STEP);
-            if reserved > area.end - area.start || reserved - self.reserved > bytes_left {
-                return None;
-            }
-            job.reserve_channels(self.reserved..reserved).ok()?;
-            self.reserved = reserved;
+            self.reserve(job, end, bytes_left)?;
         }
-        let block = area.start + self.next;
+        let block = job.channels().start + self.next;
         self.next = end;
         Some(block)
+    }
+
+    fn reserve(&mut self, job: &Arc<JobSegment>, end: u64, bytes_left: u64) -> Option<()> {
+        let area = job.channels();
+        let reserved = end.checked_next_multiple_of(SPACE_STEP)?;
+        if reserved > area.end - area.start || reserved - self.reserved > bytes_left {
+            return None;
+        }
+        job.reserve_channels(self.reserved..reserved).ok()?;
+        self.reserved = reserved;
+        Some(())
+    }
+
+    /// Whether `take` has not much to reserve, or can't; if it has, a part of that is done.
+    fn prepare(&mut self, job: &Arc<JobSegment>, bytes: u64, bytes_left: u64) -> bool {
+        let is_free = self.free.get(&bytes).is_some_and(|blocks| !blocks.is_empty());
+        let missing = self.next.saturating_add(bytes).saturating_sub(self.reserved);
+        if is_free || missing <= RESERVED_AT_ONCE || missing > bytes_left {
+            return true;
+        }
+        self.reserve(job, self.reserved + RESERVED_AT_ONCE, bytes_left).is_none()
     }
 }
 
@@ -413,5 +435,19 @@ mod tests {
             take(&mut space);
         }
         assert_eq!((space.reserved, pages() - before), (5 * SPACE_STEP, 4 * SPACE_STEP));
+    }
+
+    #[test]
+    fn much_memory_is_prepared_little_by_little() {
+        let (job, mut space) = (job(), Space::default());
+        let much = 3 * RESERVED_AT_ONCE + SPACE_STEP;
+        let steps = (1..).find(|_| space.prepare(&job, much, u64::MAX)).unwrap();
+        assert_eq!((steps, space.reserved), (4, 3 * RESERVED_AT_ONCE));
+        let block = space.take(&job, much, u64::MAX).unwrap();
+        // Nothing is to be prepared for what there is, and for what can't be had.
+        space.give_back(block, much);
+        assert!(space.prepare(&job, much, u64::MAX) && space.prepare(&job, much + 1, much));
+        assert_eq!((space.take(&job, much + 1, much), space.take(&job, u64::MAX, u64::MAX)), (None, None));
+        assert_eq!(space.reserved, much);
     }
 }

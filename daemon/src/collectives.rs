@@ -49,14 +49,15 @@ struct Spread {
 }
 
 impl Job {
-    /// Checks and passes on what a member says of a collective.
+    /// Checks and passes on what a member says of a collective. False if it takes much memory, for which the member is to ask again: there is
+    /// some more now.
     pub(crate) fn register(
         &mut self,
         (local_rank, slot): (u32, Slot),
         epoch: Epoch,
         comm: CommId,
         member: CollectiveMember,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         let invalid = |error: &dyn std::fmt::Display| Refusal::Invalid(error.to_string());
         member.shape.check().map_err(|error| invalid(&error))?;
         if member.rank >= member.shape.size() {
@@ -71,10 +72,22 @@ impl Job {
             }
             self.check_layout(local_rank, &layout).map_err(|error| invalid(&error))?;
         }
+        if !self.prepare_stage(comm, &member) {
+            return Ok(false);
+        }
         self.make_sure_of_slot(local_rank, slot).map_err(|error| invalid(&error))?;
         self.engine.register((local_rank, slot), epoch, comm, member).map_err(|error| invalid(&error))?;
         self.carry_out_channel_work();
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether there is memory for what the collective takes if this member is the last to register; if not, there is some more now.
+    fn prepare_stage(&mut self, comm: CommId, member: &CollectiveMember) -> bool {
+        let members = self.engine.would_meet(comm, member).filter(|all| all.len() < member.shape.members.len());
+        let spread = members.as_ref().and_then(|_| self.spread(&member.shape));
+        let Some((members, spread)) = members.zip(spread) else { return true };
+        let (_, bytes) = spread.stage(&members, 0).memory;
+        self.channels.prepare_space(&self.segment, bytes, self.quota_left())
     }
 
     /// Sets up where members meet.
@@ -188,24 +201,9 @@ impl Job {
 
     /// Takes memory for what does not lie in the members' own buffers. `Err` says how much was asked for in vain.
     fn take_stage(&mut self, spread: &Spread, members: &[CollectiveMember]) -> Result<Stage, u64> {
-        let bytes = |elements: u64| elements.saturating_mul(spread.between.element_bytes.into());
-        let (input, output) = spread.between.elements(spread.me.into());
-        let (own_input, own_output) = own_buffers(members, &spread.nodes, spread.me);
-        let mut total: u64 = 0;
-        let mut take = |own: Option<u64>, elements: u64| {
-            let at = total;
-            if own.is_none() {
-                let bytes = bytes(elements).checked_next_multiple_of(64).unwrap_or(u64::MAX);
-                total = total.saturating_add(bytes);
-            }
-            own.map_or((true, at), |own| (false, own))
-        };
-        let parts = [take(own_input, input), take(own_output, output)];
-        let scratch = take(None, spread.schedule.scratch_elements());
-        let block = if total == 0 { 0 } else { self.take_space(total)? };
-        let [input, output, scratch] =
-            [parts[0], parts[1], scratch].map(|(is_staged, at)| if is_staged { block + at } else { at });
-        Ok(Stage { input, output, scratch, memory: (block, total) })
+        let (_, bytes) = spread.stage(members, 0).memory;
+        let block = if bytes == 0 { 0 } else { self.take_space(bytes)? };
+        Ok(spread.stage(members, block))
     }
 
     // ---- ending
@@ -330,6 +328,23 @@ fn do_piece_at(
 }
 
 impl Spread {
+    /// What it takes beside the members' own buffers, if that lies at `block`.
+    fn stage(&self, members: &[CollectiveMember], block: u64) -> Stage {
+        let bytes = |elements: u64| elements.saturating_mul(self.between.element_bytes.into());
+        let (own_input, own_output) = own_buffers(members, &self.nodes, self.me);
+        let (input, output) = self.between.elements(self.me.into());
+        let mut end = block;
+        let mut take = |elements: u64| {
+            let bytes = bytes(elements).checked_next_multiple_of(64).unwrap_or(u64::MAX);
+            let behind = end.saturating_add(bytes);
+            std::mem::replace(&mut end, behind)
+        };
+        let input = own_input.unwrap_or_else(|| take(input));
+        let output = own_output.unwrap_or_else(|| take(output));
+        let scratch = take(self.schedule.scratch_elements());
+        Stage { input, output, scratch, memory: (block, end - block) }
+    }
+
     /// What the engine is told. `None` if there are too many collectives.
     fn collective(&self, comm: CommId, member: &CollectiveMember, stage: &Stage) -> Option<NodeCollective> {
         Some(NodeCollective {

@@ -221,9 +221,9 @@ impl Server {
         for (client, offence) in offenders {
             self.evict(client, &offence.to_string());
         }
-        registered.map(|()| {
-            self.counters.add(Counter::CollectivesRegistered, 1);
-            Reply::Registered
+        registered.map(|is_done| {
+            self.counters.add(Counter::CollectivesRegistered, is_done.into());
+            if is_done { Reply::Registered } else { Reply::Again }
         })
     }
 

@@ -89,8 +89,8 @@ pub(crate) enum Offence {
 const COMMANDS_PER_CYCLE: usize = 64;
 /// Slots whose pages are made sure of at once.
 const SLOTS_PER_RESERVATION: u32 = 1024;
-/// By how much an arena grows at once. The kernel takes a millisecond for so many pages, in which the daemon moves nothing.
-const RESERVED_AT_ONCE: u64 = 4 << 20;
+/// Much memory is reserved so much at a time. The kernel takes a millisecond for these pages, in which the daemon moves nothing.
+pub(crate) const RESERVED_AT_ONCE: u64 = 4 << 20;
 const SPARE_STASHES: usize = 64;
 /// How long a job that has ended waits for its peers to take what its ranks have sent.
 const ENDING: Duration = Duration::from_secs(3);

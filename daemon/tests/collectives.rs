@@ -566,3 +566,25 @@ fn storm(world: &Communicator) -> Storm {
 fn a_rank_killed_in_the_middle_harms_nobody() {
     kill_in_storms(30, storm);
 }
+
+#[test]
+fn who_takes_much_memory_of_nodes_gets_it_little_by_little() {
+    const COUNT: usize = 1 << 20;
+    // Members' buffers are no buffers of a node with several ranks: of each vector of 8 MiB it needs its own.
+    let cluster = Cluster::start(2, 4);
+    everybody_of(&cluster, 4, |world| {
+        let rank = world.rank() as usize;
+        let mut sums = world.allreduce_init(COUNT, Operator::Sum).unwrap();
+        for (index, place) in sums.input_mut().iter_mut().enumerate() {
+            *place = element(rank, 0, index);
+        }
+        sums.start().unwrap().wait().unwrap();
+        let is_right = |(index, &sum): (usize, &u64)| sum == (0..4).map(|rank| element(rank, 0, index)).sum::<u64>();
+        assert!(sums.output().iter().enumerate().all(is_right));
+    });
+    assert_eq!(
+        cluster.counter(0, "collectives_registered"),
+        2,
+        "each was registered once, however often it was asked for"
+    );
+}

@@ -154,6 +154,8 @@ pub enum Reply {
     Reserved { arena_bytes: u64 },
     /// The collective is registered.
     Registered,
+    /// The collective takes much memory, of which there is some more now: the same request is to be made again.
+    Again,
     /// The daemon has nothing left to do, and its counters have what ranks have counted until now.
     Counted,
     /// Detached; the daemon holds nothing of this client any more.

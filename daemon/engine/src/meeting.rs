@@ -147,6 +147,20 @@ impl Engine {
         Ok(())
     }
 
+    /// Those who would meet if this member registered the collective now. `None` if that is not all that is missing.
+    pub fn would_meet(&self, comm: CommId, member: &CollectiveMember) -> Option<Vec<CollectiveMember>> {
+        let waiting = self.gatherings.waiting.get(&(comm, member.number));
+        if waiting.is_some_and(|found| found.failure.is_some() || dispute(&found.first, member).is_some()) {
+            return None;
+        }
+        let local = self.config.spec.local_ranks();
+        let here = member.shape.members.iter().filter(|rank| local.contains(rank)).count();
+        let others = waiting.into_iter().flat_map(|found| found.members.iter().flatten());
+        let mut all: Vec<_> = others.map(|(_, other)| other).chain([member]).cloned().collect();
+        all.sort_by_key(|member| member.rank);
+        (all.len() == here).then_some(all)
+    }
+
     fn gather(&mut self, key: (CommId, u32), id: ChannelId, member: CollectiveMember) {
         let ranks = &member.shape.members;
         let local = self.config.spec.local_ranks();
