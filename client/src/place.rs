@@ -31,7 +31,7 @@ impl Place {
     pub(crate) fn seek_own_core(&self) -> bool {
         let Ok(core) = sched_getcpu() else { return true };
         self.job.set_core_of(self.local_rank, Some(core as u32));
-        !self.is_taken(core) || self.leave()
+        !self.is_taken(core) || self.leave(now_ns())
     }
 
     /// The rank goes to sleep.
@@ -44,8 +44,7 @@ impl Place {
     }
 
     #[cold]
-    fn leave(&self) -> bool {
-        let now_ns = now_ns();
+    fn leave(&self, now_ns: u64) -> bool {
         // Another thread may have tried since the clock was read.
         let since_ns = now_ns.saturating_sub(self.tried_ns.load(Ordering::Relaxed));
         if Duration::from_nanos(since_ns) < STAY {
@@ -107,8 +106,11 @@ mod tests {
         let may_leave = (0..CpuSet::count()).filter(|&core| allowed.is_set(core).unwrap()).count() > 1;
         // The kernel may move this thread between any two of these.
         job.set_core_of(1, Some(sched_getcpu().unwrap() as u32));
-        assert_eq!(place.leave(), may_leave);
-        assert!(!place.leave(), "it has tried just before");
+        let (now, stay) = (now_ns(), STAY.as_nanos() as u64);
+        assert_eq!(place.leave(now), may_leave);
+        job.set_core_of(1, Some(sched_getcpu().unwrap() as u32));
+        assert!(!place.leave(now + stay - 1), "it has tried just before");
+        assert_eq!(place.leave(now + stay), may_leave);
         assert_eq!(sched_getaffinity(THIS_THREAD).unwrap(), allowed, "it may go where it might before");
         drop(place);
         assert!((0..CpuSet::count() as u32).all(|core| !job.is_shared(core, 1)));

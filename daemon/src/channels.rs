@@ -4,14 +4,14 @@
 //! turn, and sees to it that an end learns when the other is gone, and that nobody's buffer is given back while it is
 //! being copied. It keeps what it decides by; what lies in the segment it only hands to the protocols.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ropeway_engine::DirectId;
 use ropeway_proto::{ChannelId, End, NodeId, Status};
 use ropeway_shm::eager::{self, EagerMemory, EagerReceiver, Progress};
 use ropeway_shm::transfer::{Transfer, TransferMemory};
-use ropeway_shm::{Channel, EndOfChannel, JobSegment, OpenChannel, Thresholds, WiredEnd};
+use ropeway_shm::{Channel, EndOfChannel, FreeRanges, JobSegment, OpenChannel, Thresholds, WiredEnd};
 use slab::Slab;
 
 use crate::job::RESERVED_AT_ONCE;
@@ -50,19 +50,18 @@ struct Closing {
     why: Status,
 }
 
-/// Which parts of the segment's channel area are free, relative to its start.
+/// Which parts of the segment's channel area are free.
 #[derive(Default)]
 struct Space {
-    /// Everything from here on was never used.
-    next: u64,
-    /// Bytes that have pages.
+    /// Bytes from the area's start that have pages.
     reserved: u64,
-    /// Blocks that were channels before, by size.
-    free: BTreeMap<u64, Vec<u64>>,
+    free: FreeRanges,
 }
 
 /// Pieces that are copied before the daemon looks at everything else again.
 const PIECES_PER_CYCLE: usize = 4;
+/// Where blocks begin: a line, which nobody shares with another block.
+const BLOCK_ALIGN: u64 = 64;
 /// The area grows by this much.
 const SPACE_STEP: u64 = 256 << 10;
 
@@ -304,43 +303,46 @@ impl Channels {
 }
 
 impl Space {
+    /// What was taken with so many bytes is free again.
     fn give_back(&mut self, block: u64, bytes: u64) {
-        self.free.entry(bytes).or_default().push(block);
+        self.free.give(block, block + bytes.next_multiple_of(BLOCK_ALIGN));
     }
 
     /// A block in the segment, if there is memory for it.
-    fn take(&mut self, job: &Arc<JobSegment>, bytes: u64, bytes_left: u64) -> Option<u64> {
-        if let Some(block) = self.free.get_mut(&bytes).and_then(Vec::pop) {
-            return Some(block);
+    fn take(&mut self, job: &JobSegment, bytes: u64, bytes_left: u64) -> Option<u64> {
+        let bytes = bytes.checked_next_multiple_of(BLOCK_ALIGN)?;
+        let missing = self.missing(job, bytes);
+        if missing > 0 {
+            self.reserve(job, missing, bytes_left)?;
         }
-        let end = self.next.checked_add(bytes)?;
-        if end > self.reserved {
-            self.reserve(job, end, bytes_left)?;
-        }
-        let block = job.channels().start + self.next;
-        self.next = end;
-        Some(block)
+        self.free.take(bytes)
     }
 
-    fn reserve(&mut self, job: &Arc<JobSegment>, end: u64, bytes_left: u64) -> Option<()> {
+    /// How much more has to be reserved to have so many bytes.
+    fn missing(&self, job: &JobSegment, bytes: u64) -> u64 {
+        let end = job.channels().start + self.reserved;
+        if self.free.has(bytes) { 0 } else { bytes - (end - self.free.start_of_last(end)) }
+    }
+
+    fn reserve(&mut self, job: &JobSegment, missing: u64, bytes_left: u64) -> Option<()> {
         let area = job.channels();
-        let reserved = end.checked_next_multiple_of(SPACE_STEP)?;
+        let reserved = self.reserved.checked_add(missing)?.checked_next_multiple_of(SPACE_STEP)?;
         if reserved > area.end - area.start || reserved - self.reserved > bytes_left {
             return None;
         }
         job.reserve_channels(self.reserved..reserved).ok()?;
+        self.free.give(area.start + self.reserved, area.start + reserved);
         self.reserved = reserved;
         Some(())
     }
 
     /// Whether `take` has not much to reserve, or can't; if it has, a part of that is done.
-    fn prepare(&mut self, job: &Arc<JobSegment>, bytes: u64, bytes_left: u64) -> bool {
-        let is_free = self.free.get(&bytes).is_some_and(|blocks| !blocks.is_empty());
-        let missing = self.next.saturating_add(bytes).saturating_sub(self.reserved);
-        if is_free || missing <= RESERVED_AT_ONCE || missing > bytes_left {
+    fn prepare(&mut self, job: &JobSegment, bytes: u64, bytes_left: u64) -> bool {
+        let missing = bytes.checked_next_multiple_of(BLOCK_ALIGN).map_or(u64::MAX, |bytes| self.missing(job, bytes));
+        if missing <= RESERVED_AT_ONCE || missing > bytes_left {
             return true;
         }
-        self.reserve(job, self.reserved + RESERVED_AT_ONCE, bytes_left).is_none()
+        self.reserve(job, RESERVED_AT_ONCE, bytes_left).is_none()
     }
 }
 
@@ -446,8 +448,20 @@ mod tests {
         let block = space.take(&job, much, u64::MAX).unwrap();
         // Nothing is to be prepared for what there is, and for what can't be had.
         space.give_back(block, much);
-        assert!(space.prepare(&job, much, u64::MAX) && space.prepare(&job, much + 1, much));
-        assert_eq!((space.take(&job, much + 1, much), space.take(&job, u64::MAX, u64::MAX)), (None, None));
+        assert!(space.prepare(&job, much, 0) && space.prepare(&job, 4 * much, much));
+        assert_eq!([(much + 1, 0), (u64::MAX, u64::MAX)].map(|(bytes, left)| space.take(&job, bytes, left)), [None; 2]);
         assert_eq!(space.reserved, much);
+    }
+
+    #[test]
+    fn memory_of_any_size_is_used_again_for_any_other() {
+        let (job, mut space) = (job(), Space::default());
+        for size in 1..100 {
+            let sizes = [size * 1000, 1, SPACE_STEP - size];
+            let blocks = sizes.map(|bytes| space.take(&job, bytes, u64::MAX).unwrap());
+            assert!(blocks.iter().all(|block| block % BLOCK_ALIGN == 0));
+            blocks.iter().zip(sizes).for_each(|(&block, bytes)| space.give_back(block, bytes));
+        }
+        assert_eq!(space.reserved, 2 * SPACE_STEP);
     }
 }

@@ -6,13 +6,13 @@
 //! any moment. [`ArenaSlot`] gives out slices only while the application owns the bytes; that is what makes slices of shared
 //! memory sound. It rests on the daemon writing to lent slots only: a job's own daemon is trusted by its ranks.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ropeway_proto::limits::BUFFER_ALIGN;
 
+use crate::free_ranges::FreeRanges;
 use crate::job::JobSegment;
 use crate::mapped;
 
@@ -26,8 +26,7 @@ pub struct Arena {
 /// Which parts are free, relative to the arena's start.
 #[derive(Default)]
 struct Space {
-    /// Free ranges: start → end. Neighbours are always joined.
-    free: BTreeMap<u64, u64>,
+    free: FreeRanges,
     /// Bytes from the start that have pages.
     reserved: u64,
 }
@@ -75,7 +74,7 @@ impl Arena {
         let mut space = self.space();
         if bytes > space.reserved {
             let from = std::mem::replace(&mut space.reserved, bytes);
-            space.give(from, bytes);
+            space.free.give(from, bytes);
         }
     }
 
@@ -97,33 +96,9 @@ impl Arena {
 }
 
 impl Space {
-    /// Best fit: large ranges stay large.
     fn take(&mut self, size: u64) -> Result<u64, ArenaFull> {
-        let fitting = self.free.iter().filter(|&(start, end)| end - start >= size);
-        let Some((start, end)) = fitting.min_by_key(|&(start, end)| end - start).map(|(&start, &end)| (start, end))
-        else {
-            let at_end = self.free.last_key_value().filter(|&(_, &end)| end == self.reserved);
-            let start = at_end.map_or(self.reserved, |(&start, _)| start);
-            return Err(ArenaFull { needed: start.saturating_add(size) });
-        };
-        self.free.remove(&start);
-        if end - start > size {
-            self.free.insert(start + size, end);
-        }
-        Ok(start)
-    }
-
-    fn give(&mut self, mut start: u64, mut end: u64) {
-        if let Some((&before, &before_end)) = self.free.range(..start).next_back()
-            && before_end == start
-        {
-            self.free.remove(&before);
-            start = before;
-        }
-        if let Some(after_end) = self.free.remove(&end) {
-            end = after_end;
-        }
-        self.free.insert(start, end);
+        let needed = self.free.start_of_last(self.reserved).saturating_add(size);
+        self.free.take(size).ok_or(ArenaFull { needed })
     }
 }
 
@@ -193,7 +168,7 @@ impl Drop for ArenaSlot {
         if !self.is_lent() {
             let start = self.offset - self.arena.range.start;
             let size = self.bytes.max(1).next_multiple_of(BUFFER_ALIGN);
-            self.arena.space().give(start, start + size);
+            self.arena.space().free.give(start, start + size);
         }
     }
 }

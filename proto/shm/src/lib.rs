@@ -43,6 +43,8 @@ pub mod eventfd;
 #[cfg(not(loom))]
 mod exchange;
 #[cfg(not(loom))]
+mod free_ranges;
+#[cfg(not(loom))]
 mod job;
 #[cfg(not(loom))]
 mod known;
@@ -92,6 +94,7 @@ pub use self::{
     control::{Consumer, ControlSegment, Producer, SinceStart},
     counters::{Counter, Counters},
     event_log::EventLog,
+    free_ranges::FreeRanges,
     job::{JobGeometry, JobSegment, OutOfBounds},
     known::KnownChannels,
     meeting::{Arrival, Helped, Meeting, MeetingPlan},
