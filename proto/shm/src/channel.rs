@@ -133,7 +133,7 @@ impl Channel {
         Self { block, bytes, cell_bytes, piece_bytes: thresholds.piece_bytes.max(1), send, recv, wired: None }
     }
 
-    /// Writes the channel down for its ends, in memory that may have been another channel's. The daemon's part.
+    /// Writes the channel down for its ends, in memory that may have been anything. The daemon's part.
     pub fn write(&self, job: &JobSegment) -> Option<()> {
         let block = self.words(job)?;
         let header = &block.header;
