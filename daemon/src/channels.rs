@@ -339,7 +339,8 @@ impl Space {
     /// Whether `take` has not much to reserve, or can't; if it has, a part of that is done.
     fn prepare(&mut self, job: &JobSegment, bytes: u64, bytes_left: u64) -> bool {
         let missing = bytes.checked_next_multiple_of(BLOCK_ALIGN).map_or(u64::MAX, |bytes| self.missing(job, bytes));
-        if missing <= RESERVED_AT_ONCE || missing > bytes_left {
+        let area = job.channels();
+        if missing <= RESERVED_AT_ONCE || missing > bytes_left.min(area.end - area.start - self.reserved) {
             return true;
         }
         self.reserve(job, RESERVED_AT_ONCE, bytes_left).is_none()
@@ -449,6 +450,7 @@ mod tests {
         // Nothing is to be prepared for what there is, and for what can't be had.
         space.give_back(block, much);
         assert!(space.prepare(&job, much, 0) && space.prepare(&job, 4 * much, much));
+        assert!(space.prepare(&job, job.channels().end - job.channels().start + 1, u64::MAX));
         assert_eq!([(much + 1, 0), (u64::MAX, u64::MAX)].map(|(bytes, left)| space.take(&job, bytes, left)), [None; 2]);
         assert_eq!(space.reserved, much);
     }

@@ -52,21 +52,6 @@ impl Liar {
         eventfd::ring(self.bell.as_fd()).unwrap();
     }
 
-    /// Asks the daemon for something, and waits for the reply.
-    fn ask(&mut self, request: &Request) -> Reply {
-        use std::io::{Read, Write};
-        self.stream.write_all(&control::encode(request)).unwrap();
-        loop {
-            if let Some(reply) = control::decode::<Reply>(&mut self.inbox).unwrap() {
-                return reply;
-            }
-            let mut buffer = [0; 4096];
-            let count = self.stream.read(&mut buffer).unwrap();
-            assert_ne!(count, 0, "cut off");
-            self.inbox.extend(&buffer[..count]);
-        }
-    }
-
     /// Waits until the daemon cuts the connection; the reason it gave.
     fn reason(&mut self) -> Option<String> {
         use std::io::Read;
@@ -81,6 +66,22 @@ impl Liar {
             }
         }
         reason
+    }
+}
+
+/// Asks the daemon for something, and waits for the reply.
+fn ask(mut stream: &UnixStream, request: &Request) -> Reply {
+    use std::io::{Read, Write};
+    stream.write_all(&control::encode(request)).unwrap();
+    let mut inbox = Vec::new();
+    loop {
+        let mut buffer = [0; 4096];
+        let count = stream.read(&mut buffer).unwrap();
+        assert_ne!(count, 0, "cut off");
+        inbox.extend(&buffer[..count]);
+        if let Some(reply) = control::decode::<Reply>(&mut inbox).unwrap() {
+            return reply;
+        }
     }
 }
 
@@ -107,21 +108,10 @@ fn reason_for(commands: impl FnOnce(&Liar) -> Vec<[u64; 8]>) -> String {
 
 #[test]
 fn a_library_of_another_build_is_refused_before_it_has_any_memory() {
-    use std::io::{Read, Write};
     let cluster = Cluster::start(1, 1);
-    let stream = cluster.daemons[0].connect().unwrap();
     let build = ropeway_shm::BUILD.wrapping_add(1);
     let request = Request::Attach { versions: VersionRange::CURRENT, job: cluster.job, rank: 0, build };
-    (&stream).write_all(&control::encode(&request)).unwrap();
-    let mut inbox = Vec::new();
-    let reply = loop {
-        let mut buffer = [0; 4096];
-        let count = (&stream).read(&mut buffer).unwrap();
-        inbox.extend(&buffer[..count]);
-        if let Some(reply) = control::decode::<Reply>(&mut inbox).unwrap() {
-            break reply;
-        }
-    };
+    let reply = ask(&cluster.daemons[0].connect().unwrap(), &request);
     assert_eq!(reply, Reply::Refused(Refusal::OtherBuild));
     // The rank is still to be had.
     cluster.attach(0);
@@ -149,9 +139,9 @@ fn memory_that_was_not_reserved_is_refused() {
 fn much_memory_comes_little_by_little() {
     const WANTED: u64 = 11 << 20;
     let cluster = Cluster::start(1, 2);
-    let mut liar = Liar::attach(cluster.daemons[0].connect().unwrap(), cluster.job, 1);
+    let liar = Liar::attach(cluster.daemons[0].connect().unwrap(), cluster.job, 1);
     let mut reserved = 0;
-    let mut grow = |arena_bytes| match liar.ask(&Request::Reserve { arena_bytes }) {
+    let mut grow = |arena_bytes| match ask(&liar.stream, &Request::Reserve { arena_bytes }) {
         Reply::Reserved { arena_bytes } => Ok(arena_bytes - std::mem::replace(&mut reserved, arena_bytes)),
         Reply::Refused(refusal) => Err(refusal),
         other => panic!("{other:?}"),
