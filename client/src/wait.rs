@@ -186,9 +186,7 @@ impl WaitingRoom {
             }
             hint::spin_loop();
         }
-        // Those waited for have most often done their part when the core comes back.
-        let yields_first = matches!(event.reach(), Reach::Nowhere) && self.is_crowded() && !self.keeps_core(event);
-        if yields_first && !event.has_happened() {
+        if self.yields_first(event) && !event.has_happened() {
             self.give_way();
         }
         if event.has_happened() {
@@ -215,6 +213,15 @@ impl WaitingRoom {
             self.patience_for(event).learn(lasted / worth(event));
         }
         Ok(())
+    }
+
+    /// Whether those waited for have most often done their part when the core comes back. To look for what comes from another node is a
+    /// system call, and what was just sent has no answer yet: another rank of this core may send with it or look for all.
+    fn yields_first(&self, event: &impl Event) -> bool {
+        match event.reach() {
+            Reach::Nowhere => self.is_crowded() && !self.keeps_core(event),
+            Reach::One(_) | Reach::All => self.outnumbers_cores() && self.wires.has_sent(),
+        }
     }
 
     /// Yields a core that others want. Among more ranks than cores clocks are not worth reading; where it was somebody else who wanted it,
@@ -409,6 +416,37 @@ mod tests {
         assert_eq!((room.spins(&Never), room.looks()), (SPINS, DIRECT_SPINS));
         job.count_sleeper(false);
         assert_eq!((room.spins(&Never), room.looks()), (0, 0));
+    }
+
+    #[test]
+    fn who_has_just_sent_to_another_node_makes_room_on_a_crowded_core_before_it_looks() {
+        struct FarAway;
+        impl Event for FarAway {
+            fn has_happened(&self) -> bool {
+                false
+            }
+            fn arm(&self, _doorbell: u32) {}
+            fn disarm(&self) {}
+            fn reach(&self) -> Reach<'_> {
+                Reach::All
+            }
+        }
+        let cores = thread::available_parallelism().unwrap().get() as u32;
+        let geometry = JobGeometry { local_ranks: cores + 1, arena_bytes_max: 1 << 20 };
+        let job = Arc::new(JobSegment::create(geometry).unwrap());
+        let block = job.arena(0).start;
+        ropeway_shm::Wire::open(&job, block, None).unwrap().write();
+        let (control, wires) = wires(&job);
+        wires.find(1, block).unwrap();
+        let room = WaitingRoom::new(job.clone(), control, wires.clone(), 0);
+        assert!(!room.yields_first(&FarAway), "an answer may be there");
+        wires.come();
+        assert!(room.yields_first(&FarAway));
+        wires.look(Reach::All);
+        assert!(!room.yields_first(&FarAway));
+        wires.come();
+        job.count_sleeper(true);
+        assert!(!room.yields_first(&FarAway), "nobody needs the core");
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(crate) struct Wires {
     sent_starts: AtomicU32,
     /// Credit is due for what the program has taken.
     owes: AtomicBool,
+    /// What the program had started has left since it last looked for what has come.
+    has_sent: AtomicBool,
     /// Messages of this node may wait for credit, which comes over whatever wire it was.
     lacks: AtomicBool,
 }
@@ -88,8 +90,8 @@ impl Reach<'_> {
 impl Wires {
     pub(crate) fn new(job: Arc<JobSegment>, local_rank: u32, commands: Arc<Commands>) -> Self {
         let (list, begun, turn, sent_starts) = Default::default();
-        let (has_left, leaves_now, owes, lacks) = Default::default();
-        Self { list, job, local_rank, commands, begun, has_left, leaves_now, turn, sent_starts, owes, lacks }
+        let (has_left, leaves_now, owes, has_sent, lacks) = Default::default();
+        Self { list, job, local_rank, commands, begun, has_left, leaves_now, turn, sent_starts, owes, has_sent, lacks }
     }
 
     /// The wire of a channel. `None` if what the channel says of it can't be.
@@ -104,7 +106,7 @@ impl Wires {
         }
     }
 
-    fn find(&self, node: u16, block: u64) -> Option<Arc<Wire>> {
+    pub(crate) fn find(&self, node: u16, block: u64) -> Option<Arc<Wire>> {
         let is_it = |wire: &&Arc<Wire>| wire.wire.block() == block;
         if let Some(found) = self.list.read().expect(NO_PANIC).iter().find(is_it) {
             return Some(Arc::clone(found));
@@ -245,6 +247,7 @@ impl Wires {
     /// The program comes to wait, or at least looks, or has started what is to leave now: what it has started leaves.
     pub(crate) fn come(&self) {
         self.begun.store(0, Ordering::Relaxed);
+        self.has_sent.store(true, Ordering::Relaxed);
         self.each(Reach::All, |wire| {
             self.send(wire);
             // Who only sends never waits for what comes; the credit that is missing may have come long since.
@@ -278,6 +281,11 @@ impl Wires {
         reach
     }
 
+    /// Whether what the program had started has left since it last looked for what has come.
+    pub(crate) fn has_sent(&self) -> bool {
+        self.has_sent.load(Ordering::Relaxed)
+    }
+
     /// Sends and receives what is there. Says whether anything was.
     pub(crate) fn work(&self, reach: Reach<'_>) -> bool {
         let mut has_worked = false;
@@ -293,6 +301,7 @@ impl Wires {
     }
 
     fn work_one(&self, wire: &Wire) -> bool {
+        self.has_sent.store(false, Ordering::Relaxed);
         let received = wire.receive();
         if received.has_ended {
             self.call(wire);
