@@ -124,6 +124,32 @@ fn who_gives_a_small_part_waits_for_nobody_till_it_is_four_rounds_ahead() {
     });
 }
 
+#[test]
+fn a_root_that_has_little_for_each_waits_for_nobody_till_it_is_four_rounds_ahead() {
+    const AHEAD: u64 = 4;
+    everybody((1, RANKS), |world| {
+        let rank = world.rank();
+        // Put into a cell at once, or left in the root's buffer till somebody waits.
+        for (root, count) in [0, 2].into_iter().flat_map(|root| [1, 60].map(|count| (root, count))) {
+            let mut collective = Kind::Scatter.register(&world, count, root);
+            for turn in 0..4 {
+                if rank != root {
+                    soon(|| world.recv(&mut [0u8], root, 0)).unwrap();
+                }
+                for round in turn * AHEAD..(turn + 1) * AHEAD {
+                    Kind::Scatter.fill(&mut collective, (rank, root), round);
+                    let mode = [WaitMode::Blocking, WaitMode::Adaptive][turn as usize % 2];
+                    soon(|| collective.start().unwrap().wait_with(mode).unwrap());
+                    Kind::Scatter.check(&collective, (rank, root), count, round);
+                }
+                if rank == root {
+                    (0..RANKS).filter(|&other| other != root).for_each(|other| world.send(&[1u8], other, 0).unwrap());
+                }
+            }
+        }
+    });
+}
+
 /// More ranks than there may be cores: those who get one again have been overtaken by others, who take message after message meanwhile.
 #[test]
 fn messages_of_a_root_that_is_ahead_are_not_written_over() {

@@ -15,7 +15,7 @@
 //! has come is needed any more, be it computing, asleep or stopped; but who is stopped with a piece in hand, which he took while he waited
 //! or tested or which his start had to do, holds up that round until he goes on or is gone.
 //!
-//! Small broadcasts go through a [relay](crate::relay) instead: their root need not wait for the others. Of small gathers and reductions the
+//! Small broadcasts and scatters go through a [relay](crate::relay) instead: their root need not wait for the others. Of small gathers and reductions the
 //! root [collects](crate::collect) the parts: only it waits. Of larger broadcasts and gathers, and where members
 //! only give something to the root or get something from it, each member and the root are a [pair](crate::pairs): nobody else need have
 //! come for what goes between them.
@@ -105,7 +105,7 @@ pub struct Meeting {
     weight: Weight,
     /// The members' numbers, ascending.
     ranks: Vec<u32>,
-    /// Where small broadcasts go through.
+    /// Where small broadcasts and scatters go through.
     relay: Option<RelayArea>,
     /// Where small parts lie that the root takes.
     collect: Option<CollectArea>,

@@ -232,9 +232,8 @@ impl Paired<'_> {
 fn is_rooted(plan: &MeetingPlan) -> bool {
     let of_one_node = || plan.members.first().filter(|_| plan.span.is_none() && plan.members.len() > 1);
     of_one_node().is_some_and(|first| match first.shape.kind {
-        CollectiveKind::Bcast => RelayArea::footprint(plan) == 0,
+        CollectiveKind::Bcast | CollectiveKind::Scatter => RelayArea::footprint(plan) == 0,
         CollectiveKind::Gather => CollectArea::footprint(plan) == 0,
-        CollectiveKind::Scatter => true,
         _ => false,
     })
 }

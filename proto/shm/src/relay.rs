@@ -1,4 +1,5 @@
-//! Small broadcasts within a node: the root gets ahead, and everybody takes a message when he comes.
+//! Small broadcasts within a node, and small scatters, of whose message everybody takes a part: the root gets ahead, and everybody takes a
+//! message when he comes.
 //!
 //! Messages lie in a ring of cells. The root fills a cell when all others have taken what was in it before, and is done. If it
 //! has not been emptied the root *parks*: the message stays in its buffer until whoever empties the cell last moves it there.
@@ -44,7 +45,7 @@ pub trait RelayMemory {
     fn taken_seen(&self) -> &OwnWord;
     /// Copies the root's buffer into that cell. False if it must not be touched any more.
     fn fill(&self, number: u32) -> bool;
-    /// Copies that cell into the buffer of the receiver who calls.
+    /// Copies that cell, or his part of it, into the buffer of the receiver who calls.
     fn empty(&self, number: u32);
     /// Has the processor fetch that cell, which is likely to be read soon.
     fn fetch_ahead(&self, _number: u32) {}

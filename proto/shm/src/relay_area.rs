@@ -1,4 +1,4 @@
-//! Where the relay of a meeting lies in the job segment.
+//! Where the relay of a meeting lies in the job segment: of a small broadcast, or of a small scatter, whose parts travel as one message.
 //!
 //! ```text
 //!  0        64                  64 + 64 × members          + cells   
@@ -21,6 +21,9 @@ use crate::relay::{self, RelayMemory, RelayWords, TakenWord};
 
 /// Larger messages are not relayed: they are copied from the root's buffer when all have come.
 pub(crate) const RELAYED_BYTES_MAX: u64 = 8 << 10;
+/// The same of scatters, whose members read but a part of what is copied. Of larger ones each member copies its part from the root's buffer: on
+/// 2 ranks parts of 1 KiB take 0.15 µs longer by way of a cell when both come at once, of 4 KiB 0.7 µs.
+const SCATTERED_BYTES_MAX: u64 = 2 << 10;
 /// Of those that are relayed the root's start leaves larger ones in its buffer: it would take longer than a start may to copy them.
 pub(crate) const PUT_BYTES_MAX: usize = 1 << 10;
 /// What all cells take together, if their number is not limited otherwise.
@@ -39,11 +42,21 @@ pub(crate) struct RelayArea {
     /// How many.
     count: u32,
     cell_bytes: usize,
-    /// Of each member.
-    buffers: Vec<NonNull<u8>>,
+    /// Where the root has the message.
+    source: NonNull<u8>,
     bytes: usize,
+    /// What each member gets of it.
+    parts: Vec<Part>,
     root: usize,
     taken_seen: AtomicU32,
+}
+
+/// What a member gets of a message.
+struct Part {
+    /// Where it begins.
+    at: usize,
+    bytes: usize,
+    to: NonNull<u8>,
 }
 
 /// What a member does with it.
@@ -66,7 +79,14 @@ impl RelayArea {
         let members = plan.members.len() as u64;
         let lines = job.range(at, LINE_BYTES * (1 + members))?;
         let all_cells = job.range(at + LINE_BYTES * (1 + members), cells(bytes) * cell_bytes(bytes))?;
-        let buffer = |member: &CollectiveMember| job.range(member.output, bytes);
+        let shape = &plan.members.first()?.shape;
+        let root = plan.members.get(shape.root as usize)?;
+        let part = |member: &CollectiveMember| {
+            let (at, own) = part_of(member, bytes);
+            let to = job.range(member.output, own).filter(|_| at + own <= bytes)?;
+            Some(Part { at: at as usize, bytes: own as usize, to })
+        };
+        let source = if shape.kind == CollectiveKind::Scatter { root.input } else { root.output };
         Some(Self {
             words: lines.cast(),
             // SAFETY: the range has a line for each member behind the first one.
@@ -74,9 +94,10 @@ impl RelayArea {
             cells: all_cells,
             count: cells(bytes) as u32,
             cell_bytes: cell_bytes(bytes) as usize,
-            buffers: plan.members.iter().map(buffer).collect::<Option<_>>()?,
+            source: job.range(source, bytes)?,
             bytes: bytes as usize,
-            root: plan.members.first()?.shape.root as usize,
+            parts: plan.members.iter().map(part).collect::<Option<_>>()?,
+            root: shape.root as usize,
             taken_seen: AtomicU32::new(0),
         })
     }
@@ -84,7 +105,7 @@ impl RelayArea {
     /// Starts anew. Nobody else knows it yet.
     pub(crate) fn reset(&self) {
         self.words().reset();
-        (0..self.buffers.len()).for_each(|member| self.taken(member).reset());
+        (0..self.parts.len()).for_each(|member| self.taken(member).reset());
         (0..self.count).for_each(|number| self.cell(number).reset());
     }
 
@@ -94,7 +115,7 @@ impl RelayArea {
     }
 
     fn taken(&self, member: usize) -> &TakenWord {
-        assert!(member < self.buffers.len());
+        assert!(member < self.parts.len());
         // SAFETY: as above, and there is a line for each member.
         unsafe { self.taken.add(member).as_ref() }
     }
@@ -115,7 +136,7 @@ impl Relayed<'_> {
     /// The member has come for message `number`.
     #[inline]
     pub(crate) fn start(&self, number: u32) -> Progress {
-        if self.is_root() { relay::send(self, number) } else { self.receive(number) }
+        if self.is_root() { self.keep_own(relay::send(self, number)) } else { self.receive(number) }
     }
 
     /// Whether there is a message for the member.
@@ -133,13 +154,26 @@ impl Relayed<'_> {
     #[inline]
     pub(crate) fn poll(&self, number: u32) -> Progress {
         match self.is_root() {
-            true => relay::settle(self, number),
+            true => self.keep_own(relay::settle(self, number)),
             false => self.receive(number),
         }
     }
 
     fn receive(&self, number: u32) -> Progress {
         relay::receive(self, self.area.taken(self.member as usize), number)
+    }
+
+    /// The root takes its own part when it is done with the message.
+    #[inline]
+    fn keep_own(&self, progress: Progress) -> Progress {
+        let Part { at, bytes, to } = self.area.parts[self.area.root];
+        // SAFETY: a part lies within the message.
+        let from = unsafe { self.area.source.add(at) };
+        if progress == Progress::Done && from != to {
+            // SAFETY: both ranges are mapped.
+            unsafe { mapped::copy_small(from, to, bytes) };
+        }
+        progress
     }
 
     pub(crate) fn is_root(&self) -> bool {
@@ -165,7 +199,7 @@ impl RelayMemory for Relayed<'_> {
     }
 
     fn receivers(&self) -> impl Iterator<Item = &TakenWord> {
-        (0..self.area.buffers.len()).filter(|&member| member != self.area.root).map(|member| self.area.taken(member))
+        (0..self.area.parts.len()).filter(|&member| member != self.area.root).map(|member| self.area.taken(member))
     }
 
     fn taken_seen(&self) -> &AtomicU32 {
@@ -178,7 +212,7 @@ impl RelayMemory for Relayed<'_> {
             if is_open {
                 // SAFETY: both ranges are mapped, and the cell has room.
                 unsafe {
-                    mapped::copy_small(self.area.buffers[self.area.root], self.area.payload(number), self.area.bytes);
+                    mapped::copy_small(self.area.source, self.area.payload(number), self.area.bytes);
                 }
             }
             is_open
@@ -188,10 +222,9 @@ impl RelayMemory for Relayed<'_> {
     }
 
     fn empty(&self, number: u32) {
-        // SAFETY: as above.
-        unsafe {
-            mapped::copy_small(self.area.payload(number), self.area.buffers[self.member as usize], self.area.bytes);
-        }
+        let Part { at, bytes, to } = self.area.parts[self.member as usize];
+        // SAFETY: as above, and a part lies within the message.
+        unsafe { mapped::copy_small(self.area.payload(number).add(at), to, bytes) };
     }
 
     fn fetch_ahead(&self, number: u32) {
@@ -203,11 +236,28 @@ impl RelayMemory for Relayed<'_> {
     }
 }
 
-/// Bytes of a message, if they go through cells.
+/// Bytes of a message, if it goes through cells: what all get, or the parts of all.
 fn message_bytes(plan: &MeetingPlan) -> Option<u64> {
-    let shape = &plan.members.first().filter(|_| plan.span.is_none() && plan.members.len() > 1)?.shape;
-    let bytes = shape.counts.first()?.checked_mul(shape.element_bytes.into())?;
-    (shape.kind == CollectiveKind::Bcast && (1..=RELAYED_BYTES_MAX).contains(&bytes)).then_some(bytes)
+    let first = plan.members.first().filter(|_| plan.span.is_none() && plan.members.len() > 1)?;
+    let shape = Some(&first.shape).filter(|shape| shape.check().is_ok())?;
+    let bytes_max = match shape.kind {
+        CollectiveKind::Bcast => RELAYED_BYTES_MAX,
+        CollectiveKind::Scatter => SCATTERED_BYTES_MAX,
+        _ => return None,
+    };
+    let elements = shape.counts.iter().try_fold(0, |sum: u64, count| sum.checked_add(*count))?;
+    let bytes = elements.checked_mul(shape.element_bytes.into())?;
+    (1..=bytes_max).contains(&bytes).then_some(bytes)
+}
+
+/// Where a member's part of a message of so many bytes begins, and its bytes.
+fn part_of(member: &CollectiveMember, bytes: u64) -> (u64, u64) {
+    let CollectiveMember { shape, rank, .. } = member;
+    let bytes_of = |elements: u64| elements * u64::from(shape.element_bytes);
+    match shape.kind {
+        CollectiveKind::Scatter => (bytes_of(shape.before(*rank)), bytes_of(shape.part(*rank))),
+        _ => (0, bytes),
+    }
 }
 
 /// A power of two, so that message numbers may overflow.

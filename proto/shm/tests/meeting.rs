@@ -86,17 +86,16 @@ impl Node {
     }
 
     /// Member 0 gives each of two so many bytes: ones to itself, twos to the other.
-    fn scattering(count: u64) -> Self {
-        let mut node = Self::summing(1, count);
+    fn scattering(counts: [u64; 2]) -> Self {
+        let mut node = Self::summing(1, counts[0]);
         for member in &mut node.members {
             member.shape.kind = CollectiveKind::Scatter;
             member.shape.combination = None;
-            member.shape.counts = vec![count; 2];
+            member.shape.counts = counts.to_vec();
         }
-        let input = Layout::contiguous(node.members[0].input, 2 * count);
-        for index in 0..2 {
-            node.job.write(&input, index * count, &vec![index as u8 + 1; count as usize]).unwrap();
-        }
+        let [own, other] = counts.map(|count| count as usize);
+        let input = Layout::contiguous(node.members[0].input, counts.iter().sum());
+        node.job.write(&input, 0, &[vec![1; own], vec![2; other]].concat()).unwrap();
         node
     }
 
@@ -116,12 +115,20 @@ impl Node {
 
     fn assert_scattered(&self) {
         for (wanted, member) in (1..).zip(&self.members) {
-            let count = member.shape.counts[0];
-            let mut output = vec![0; count as usize];
-            self.job.read(&Layout::contiguous(member.output, count), 0, &mut output).unwrap();
+            let output = self.output_of(member.rank);
             assert!(output.iter().all(|&found| found == wanted), "{output:?}");
-            self.job.write(&Layout::contiguous(member.output, count), 0, &vec![0; count as usize]).unwrap();
+            let place = Layout::contiguous(member.output, output.len() as u64);
+            self.job.write(&place, 0, &vec![0; output.len()]).unwrap();
         }
+    }
+
+    /// What a member has been given.
+    fn output_of(&self, rank: u32) -> Vec<u8> {
+        let member = &self.members[rank as usize];
+        let count = member.shape.counts[rank as usize];
+        let mut output = vec![0; count as usize];
+        self.job.read(&Layout::contiguous(member.output, count), 0, &mut output).unwrap();
+        output
     }
 
     /// As the daemon sees it, who writes it down.
@@ -281,8 +288,8 @@ fn combiners_are_called_unless_every_member_waits() {
 
 #[test]
 fn of_a_root_and_others_each_pair_is_over_for_itself() {
-    for count in [1, 20_000, 200_000] {
-        let node = Node::scattering(count);
+    for counts in [[20_000, 1], [1, 20_000], [200_000; 2]] {
+        let node = Node::scattering(counts);
         let (daemon, member) = (node.daemon(), node.member());
         for round in 0..3 {
             assert_eq!(member.arrive(1, round), Arrival::Pending, "it waits for the root");
@@ -301,7 +308,7 @@ fn of_a_root_and_others_each_pair_is_over_for_itself() {
 #[test]
 fn who_lies_about_rounds_costs_the_daemon_a_piece_of_each_pair() {
     const LINE: u64 = 64;
-    let node = Node::scattering(1);
+    let node = Node::scattering([0, 0]);
     let daemon = node.daemon();
     // The root's line is the last but one: for how many rounds it has come is the first that it says.
     let plan = MeetingPlan { members: node.members.clone(), span: None };
@@ -314,7 +321,7 @@ fn who_lies_about_rounds_costs_the_daemon_a_piece_of_each_pair() {
 
 #[test]
 fn who_has_gone_ends_what_it_had_no_part_in_any_more() {
-    let node = Node::scattering(1);
+    let node = Node::scattering([0, 0]);
     let (daemon, member) = (node.daemon(), node.member());
     let (left, died) = (Completion::bare(Status::RankLeft), Completion::bare(Status::RankFailed));
     assert_eq!((member.arrive(0, 0), member.arrive(1, 0)), (Arrival::Pending, Arrival::Done));
@@ -324,6 +331,36 @@ fn who_has_gone_ends_what_it_had_no_part_in_any_more() {
     assert_eq!(member.refusal(0, 1), Some(left));
     daemon.close(&died, None);
     assert_eq!(member.closed_for(0), Some(left), "no round goes on without who has died");
+}
+
+#[test]
+fn small_parts_of_a_root_travel_as_one_message() {
+    // Put into cells at once, of which there are 64 or 4, or left in the root's buffer till somebody waits.
+    for (counts, ahead, is_left) in
+        [([1, 1], 64, false), ([0, 5], 64, false), ([900, 124], 4, false), ([1200, 848], 4, true)]
+    {
+        let node = Node::scattering(counts);
+        let (daemon, member) = (node.daemon(), node.member());
+        let [own, other] = counts.map(|count| count as usize);
+        let bytes = |round: u32| (vec![round as u8; own], vec![!round as u8; other]);
+        for first in [0, ahead + 1] {
+            for round in first..=first + ahead {
+                let (own, other) = bytes(round);
+                let input = Layout::contiguous(node.members[0].input, counts.iter().sum());
+                node.job.write(&input, 0, &[own, other].concat()).unwrap();
+                let has_room = round < first + ahead;
+                assert_eq!(member.arrive(0, round) == Arrival::Done, has_room && !is_left);
+                assert_eq!(member.poll(0, round), has_room, "{counts:?}, {round}: its cell is full or not");
+            }
+            for round in first..=first + ahead {
+                assert_eq!(member.arrive(1, round), Arrival::Done);
+                assert_eq!(node.output_of(1), bytes(round).1);
+            }
+            assert!(member.poll(0, first + ahead), "who made room has moved it");
+            assert_eq!(node.output_of(0), bytes(first + ahead).0);
+            assert_eq!(daemon.working_round(), None);
+        }
+    }
 }
 
 #[test]
