@@ -23,8 +23,13 @@ use crate::relay_area::{LINE_BYTES, PUT_BYTES_MAX, RELAYED_BYTES_MAX, WORD_BYTES
 use crate::share::{self, SharedFunction};
 use crate::stage::{LITTLE_BYTES, Stage, Weight};
 
-/// Of each member: so many rounds it may be ahead. A power of two, so that their numbers may overflow.
-const CELLS: u32 = 4;
+/// Of each member: so many rounds it may be ahead at least.
+const CELLS_MIN: u64 = 4;
+/// What the cells of a member take together, if their number is not limited otherwise. Where ranks share cores, all of a core then do many
+/// rounds in a turn of theirs.
+const CELLS_BYTES: u64 = 4 << 10;
+/// Each process knows of all cells what to do with them, so there are not more of all members, unless these are many.
+const CELLS_OF_ALL: u64 = 256;
 
 /// The parts of a meeting's members, as one process sees them.
 pub(crate) struct CollectArea {
@@ -33,6 +38,8 @@ pub(crate) struct CollectArea {
     /// Of each member.
     words: NonNull<RelayWords>,
     cells: NonNull<u8>,
+    /// How many each member has.
+    count: u32,
     cell_bytes: usize,
     /// What each member gives.
     parts: Vec<(NonNull<u8>, usize)>,
@@ -59,13 +66,15 @@ impl CollectArea {
     /// What the parts of such a meeting need: nothing if it has none.
     pub(crate) fn footprint(plan: &MeetingPlan) -> u64 {
         let members = plan.members.len() as u64;
-        part_bytes_max(plan).map_or(0, |bytes| before_cells(members) + members * u64::from(CELLS) * cell_bytes(bytes))
+        let all_cells = |bytes| members * cells(bytes, members) * cell_bytes(bytes);
+        part_bytes_max(plan).map_or(0, |bytes| before_cells(members) + all_cells(bytes))
     }
 
     /// The parts at `at`, if such a meeting has any, combined by this function if it is a user's that does. Memory is checked here, once.
     pub(crate) fn at(job: &JobSegment, at: u64, plan: &MeetingPlan, function: Option<&SharedFunction>) -> Option<Self> {
         let bytes = part_bytes_max(plan)?;
         let members = plan.members.len() as u64;
+        let (count, cell_bytes) = (cells(bytes, members) as u32, cell_bytes(bytes));
         let lines = job.range(at, Self::footprint(plan))?;
         let cells_at = at + before_cells(members);
         let shape = &plan.members.first()?.shape;
@@ -73,12 +82,12 @@ impl CollectArea {
             let bytes = part_bytes(member);
             Some((job.range(member.input, bytes)?, bytes as usize))
         };
+        let mut given = plan.members.clone();
         let stage = |number: u32| {
-            let mut members = plan.members.clone();
-            for (index, member) in (0..).zip(&mut members).filter(|(index, _)| *index != u64::from(shape.root)) {
-                member.input = cells_at + payload_at(index, number, cell_bytes(bytes));
+            for (index, member) in (0..).zip(&mut given).filter(|(index, _)| *index != u64::from(shape.root)) {
+                member.input = cells_at + payload_at(index, (number, count), cell_bytes);
             }
-            let mut share = share::within(&members)?;
+            let mut share = share::within(&given)?;
             function.into_iter().for_each(|function| share.set_function(function));
             Stage::new(share, shape.has_user_operator())
         };
@@ -88,11 +97,12 @@ impl CollectArea {
             words: unsafe { lines.add(LINE_BYTES as usize) }.cast(),
             // SAFETY: and the cells behind those.
             cells: unsafe { lines.add(before_cells(members) as usize) },
-            cell_bytes: cell_bytes(bytes) as usize,
+            count,
+            cell_bytes: cell_bytes as usize,
             parts: plan.members.iter().map(part).collect::<Option<_>>()?,
             root: shape.root as usize,
             taken_seen: AtomicU32::new(0),
-            stages: (0..CELLS).map(stage).collect::<Option<_>>()?,
+            stages: (0..count).map(stage).collect::<Option<_>>()?,
         })
     }
 
@@ -101,7 +111,7 @@ impl CollectArea {
         self.taken().reset();
         for member in 0..self.parts.len() {
             self.words(member).reset();
-            (0..CELLS).for_each(|number| self.cell(member, number).reset());
+            (0..self.count).for_each(|number| self.cell(member, number).reset());
         }
     }
 
@@ -111,8 +121,8 @@ impl CollectArea {
         if index == self.root {
             return taken;
         }
-        let put =
-            (0..CELLS).take_while(|&more| self.cell(index, taken.wrapping_add(more)).has(taken.wrapping_add(more)));
+        let is_put = |&more: &u32| self.cell(index, taken.wrapping_add(more)).has(taken.wrapping_add(more));
+        let put = (0..self.count).take_while(is_put);
         taken.wrapping_add(put.count() as u32)
     }
 
@@ -134,7 +144,7 @@ impl CollectArea {
 
     fn payload(&self, member: usize, number: u32) -> NonNull<u8> {
         assert!(member < self.parts.len());
-        let at = payload_at(member as u64, number, self.cell_bytes as u64);
+        let at = payload_at(member as u64, (number, self.count), self.cell_bytes as u64);
         // SAFETY: it is inside of the cells, of which each member has as many.
         unsafe { self.cells.add(at as usize) }
     }
@@ -194,7 +204,7 @@ impl CollectMemory for Collected<'_> {
     }
 
     fn combine(&self, round: u32) {
-        self.area.stages[(round % CELLS) as usize].do_all(self.meeting.job());
+        self.area.stages[(round % self.area.count) as usize].do_all(self.meeting.job());
     }
 }
 
@@ -204,7 +214,7 @@ impl RelayMemory for Way<'_> {
     }
 
     fn cells(&self) -> u32 {
-        CELLS
+        self.of.area.count
     }
 
     fn parks(&self) -> bool {
@@ -278,6 +288,12 @@ fn before_cells(members: u64) -> u64 {
     LINE_BYTES * (1 + members)
 }
 
-fn payload_at(member: u64, number: u32, cell_bytes: u64) -> u64 {
-    (member * u64::from(CELLS) + u64::from(number % CELLS)) * cell_bytes + WORD_BYTES
+/// Where a member's part of a round lies behind the first cell. `number`: of the round, and how many cells a member has.
+fn payload_at(member: u64, (number, cells): (u32, u32), cell_bytes: u64) -> u64 {
+    (member * u64::from(cells) + u64::from(number % cells)) * cell_bytes + WORD_BYTES
+}
+
+/// How many cells each of so many members has. A power of two, so that the numbers of rounds may overflow.
+fn cells(bytes: u64, members: u64) -> u64 {
+    (CELLS_BYTES / cell_bytes(bytes)).min(CELLS_OF_ALL / members).max(CELLS_MIN).next_power_of_two()
 }

@@ -364,32 +364,34 @@ fn small_parts_of_a_root_travel_as_one_message() {
 }
 
 #[test]
-fn small_parts_are_left_for_the_root_four_rounds_ahead() {
-    let node = Node::reducing(SLIGHT);
-    let (daemon, member) = (node.daemon(), node.member());
-    let left = |round| {
-        node.job.write(&Layout::contiguous(node.members[1].input, SLIGHT), 0, &[round; SLIGHT as usize]).unwrap()
-    };
-    for first in [0, 8] {
-        for round in first..first + 4 {
-            left(round as u8);
-            assert!(!daemon.is_due(0, round));
-            assert_eq!(member.arrive(1, round), Arrival::Done);
-        }
-        left(first as u8 + 4);
-        assert_eq!(member.arrive(1, first + 4), Arrival::Pending);
-        assert!(!member.is_due(1, first + 4), "its cell is full");
-        for round in first..first + 5 {
-            assert_eq!(member.arrive(0, round), Arrival::Done);
-            node.assert_reduced(1 + round as u8);
-        }
-        assert!(member.is_due(1, first + 4) && member.poll(1, first + 4));
-        for round in first + 5..first + 8 {
-            left(round as u8);
-            assert_eq!(member.arrive(0, round), Arrival::Pending, "nobody has come yet");
-            assert_eq!(member.arrive(1, round), Arrival::Done);
-            assert!(member.is_due(0, round) && member.poll(0, round));
-            node.assert_reduced(1 + round as u8);
+fn small_parts_are_left_for_the_root_as_many_rounds_ahead_as_there_are_cells() {
+    for (bytes, ahead) in [(SLIGHT, 4), (1, 64)] {
+        let node = Node::reducing(bytes);
+        let (daemon, member) = (node.daemon(), node.member());
+        let input = Layout::contiguous(node.members[1].input, bytes);
+        let left = |round: u32| node.job.write(&input, 0, &vec![round as u8; bytes as usize]).unwrap();
+        let assert_taken = |round: u32| node.assert_reduced((round as u8).wrapping_add(1));
+        for first in [0, 2 * ahead] {
+            for round in first..first + ahead {
+                left(round);
+                assert!(!daemon.is_due(0, round));
+                assert_eq!(member.arrive(1, round), Arrival::Done);
+            }
+            left(first + ahead);
+            assert_eq!(member.arrive(1, first + ahead), Arrival::Pending);
+            assert!(!member.is_due(1, first + ahead), "its cell is full");
+            for round in first..=first + ahead {
+                assert_eq!(member.arrive(0, round), Arrival::Done);
+                assert_taken(round);
+            }
+            assert!(member.is_due(1, first + ahead) && member.poll(1, first + ahead));
+            for round in first + ahead + 1..first + 2 * ahead {
+                left(round);
+                assert_eq!(member.arrive(0, round), Arrival::Pending, "nobody has come yet");
+                assert_eq!(member.arrive(1, round), Arrival::Done);
+                assert!(member.is_due(0, round) && member.poll(0, round));
+                assert_taken(round);
+            }
         }
     }
 }
