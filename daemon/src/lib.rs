@@ -12,6 +12,7 @@
 //! | `conductor` | control sockets: jobs are created, clients attach, detach, die |
 //! | `client` | one control connection |
 //! | `job` | an engine, its segment, its ranks' rings |
+//! | `absence` | when it was kept from its work |
 //! | `log` | what the daemon does and when, if a launcher wants to know |
 //! | `link` | connections to other daemons: dialling, hello, routes |
 //! | `channels` | where direct channels lie, and the daemon's part in them |
@@ -21,6 +22,7 @@
 //! | [`device`] | the contract of a device, and the three that keep it |
 #![forbid(unsafe_code)]
 
+mod absence;
 pub mod calibration;
 mod channels;
 mod client;

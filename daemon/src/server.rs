@@ -19,6 +19,7 @@ use ropeway_proto::{JobId, NodeId};
 use ropeway_shm::{Counter, Counters, EventLog, eventfd};
 use slab::Slab;
 
+use crate::absence::Absence;
 use crate::client::Client;
 use crate::config::Config;
 use crate::device::{Device, ShmDevice};
@@ -110,6 +111,7 @@ pub(crate) struct Server {
     pub(crate) is_stopping: bool,
     shm: ShmDevice,
     idle: Idle,
+    absence: Absence,
     awake: Awake,
     orders: Option<Receiver<Order>>,
     control_listener: Option<UnixListener>,
@@ -150,6 +152,7 @@ impl Server {
         }
         Ok(Self {
             idle: Idle::new(config.idle_yield),
+            absence: Absence::begin(Instant::now()),
             awake: Awake::begin(None),
             versions: config.versions,
             config,
@@ -178,6 +181,7 @@ impl Server {
         let mut cycles = 0;
         while !self.is_stopping {
             let now = Instant::now();
+            self.end_absence(now);
             let work = self.cycle(now)?;
             self.awake.add(work);
             if work == 0 {
@@ -212,6 +216,20 @@ impl Server {
         }
         self.awake.end();
         Ok(())
+    }
+
+    /// The daemon comes to its work.
+    fn end_absence(&mut self, now: Instant) {
+        let Some(away) = self.absence.end(now) else { return };
+        self.counters.add(Counter::Absences, 1);
+        let link_timeout = self.config.link_timeout;
+        if away >= link_timeout / 2 {
+            tracing::warn!(
+                ?away,
+                ?link_timeout,
+                "was kept from its work; other nodes give up a daemon that is away for link_timeout"
+            );
+        }
     }
 
     /// Who waits for large messages on this core leaves it to the daemon.
@@ -303,13 +321,17 @@ impl Server {
 
     /// Takes the events that are there, waiting for one up to `timeout`.
     fn look(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        match self.poll.poll(events, timeout) {
+        let polled = self.poll.poll(events, timeout);
+        let now = Instant::now();
+        if timeout != Some(Duration::ZERO) {
+            self.absence.excuse(now);
+        }
+        match polled {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(error) => return Err(error),
         }
         self.counters.add(Counter::SystemCalls, 1);
-        let now = Instant::now();
         for event in events.iter() {
             self.handle_event(event, now);
         }

@@ -46,6 +46,8 @@ counters! {
     MessagesMatched = "matches",
     /// System calls of the duty cycle, and those of daemon and ranks on wires and doorbells.
     SystemCalls = "system_calls",
+    /// Times the daemon was kept from its work for 100 ms or longer.
+    Absences = "absences",
     /// Times the daemon went to sleep.
     Sleeps = "sleeps",
     /// Times a thread of a rank went to sleep.
