@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 
 use crate::job::{JobSegment, OutOfBounds};
 use crate::mapped;
+use crate::prefetch::prefetch;
 
 /// Two of them stay in the first cache, beside what comes next.
 pub(crate) const CHUNK_BYTES: usize = 8 << 10;
@@ -29,6 +30,12 @@ pub(crate) struct Part<'a> {
 }
 
 impl Part<'_> {
+    /// Has the processor fetch it, as it will be written.
+    #[inline]
+    pub(crate) fn fetch_to_write(&self) {
+        prefetch(self.start, self.bytes, true);
+    }
+
     #[inline]
     pub(crate) fn store(self, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.bytes);
