@@ -19,15 +19,10 @@ use crate::job::JobSegment;
 use crate::mapped;
 use crate::meeting::{Arrival, Meeting, MeetingPlan};
 use crate::relay::{self, RelayMemory, RelayWords, TakenWord};
-use crate::relay_area::{LINE_BYTES, PUT_BYTES_MAX, RELAYED_BYTES_MAX, WORD_BYTES, cell_bytes};
+use crate::relay_area::{self, CELLS_MIN, LINE_BYTES, PUT_BYTES_MAX, RELAYED_BYTES_MAX, WORD_BYTES, cell_bytes};
 use crate::share::{self, SharedFunction};
 use crate::stage::{LITTLE_BYTES, Stage, Weight};
 
-/// Of each member: so many rounds it may be ahead at least.
-const CELLS_MIN: u64 = 4;
-/// What the cells of a member take together, if their number is not limited otherwise. Where ranks share cores, all of a core then do many
-/// rounds in a turn of theirs.
-const CELLS_BYTES: u64 = 4 << 10;
 /// Each process knows of all cells what to do with them, so there are not more of all members, unless these are many.
 const CELLS_OF_ALL: u64 = 256;
 
@@ -293,7 +288,8 @@ fn payload_at(member: u64, (number, cells): (u32, u32), cell_bytes: u64) -> u64 
     (member * u64::from(cells) + u64::from(number % cells)) * cell_bytes + WORD_BYTES
 }
 
-/// How many cells each of so many members has. A power of two, so that the numbers of rounds may overflow.
+/// How many cells each of so many members has: so many rounds it may be ahead. Where ranks share cores, all of a core then do many rounds in a
+/// turn of theirs.
 fn cells(bytes: u64, members: u64) -> u64 {
-    (CELLS_BYTES / cell_bytes(bytes)).min(CELLS_OF_ALL / members).max(CELLS_MIN).next_power_of_two()
+    relay_area::cells(bytes).min((CELLS_OF_ALL / members).max(CELLS_MIN).next_power_of_two())
 }

@@ -29,7 +29,7 @@ pub(crate) const PUT_BYTES_MAX: usize = 1 << 10;
 /// What all cells take together, if their number is not limited otherwise.
 const CELLS_BYTES: u64 = 4 << 10;
 /// Of large messages fewer would make a root wait.
-const CELLS_MIN: u64 = 4;
+pub(crate) const CELLS_MIN: u64 = 4;
 pub(crate) const LINE_BYTES: u64 = 64;
 /// A cell's word, before its payload.
 pub(crate) const WORD_BYTES: u64 = 8;
@@ -261,7 +261,7 @@ fn part_of(member: &CollectiveMember, bytes: u64) -> (u64, u64) {
 }
 
 /// A power of two, so that message numbers may overflow.
-fn cells(bytes: u64) -> u64 {
+pub(crate) fn cells(bytes: u64) -> u64 {
     (CELLS_BYTES / cell_bytes(bytes)).max(CELLS_MIN).next_power_of_two()
 }
 
