@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use common::{everybody, soon, until_asleep};
+use common::{Cluster, everybody, soon, until_asleep};
 use nix::unistd::{Pid, gettid};
 use ropeway::{Collective, Communicator, Error, Operator, WaitMode};
 
@@ -150,6 +150,31 @@ fn a_root_that_has_little_for_each_waits_for_nobody_till_it_is_four_rounds_ahead
             }
         }
     });
+}
+
+/// Where there is little for each.
+#[test]
+fn a_root_may_leave_before_others_come_for_what_it_has_given() {
+    for count in [1, 60] {
+        let cluster = Cluster::start(1, RANKS);
+        let mut sessions: Vec<_> = (0..RANKS).map(|rank| cluster.attach(rank)).collect();
+        let mut all: Vec<_> =
+            sessions.iter().map(|session| Kind::Scatter.register(&session.world(), count, 0)).collect();
+        all.iter_mut().for_each(|one| drop(one.start().unwrap()));
+        all.iter_mut().for_each(|one| assert!(soon(|| one.active().unwrap().wait()).is_ok()));
+        Kind::Scatter.fill(&mut all[0], (0, 0), 1);
+        soon(|| all[0].start().unwrap().wait().unwrap());
+        drop((all.remove(0), sessions.remove(0)));
+        for (rank, (session, one)) in (1..).zip(sessions.iter().zip(&mut all)) {
+            // So the node has heard of it.
+            let error = soon(|| session.world().recv(&mut [0u8], 0, 0).unwrap_err());
+            assert!(matches!(error, Error::RankLeft { rank: 0 }), "{error}");
+            soon(|| one.start().unwrap().wait().unwrap());
+            Kind::Scatter.check(one, (rank, 0), count, 1);
+            let error = soon(|| one.start().and_then(|running| running.wait()).unwrap_err());
+            assert!(matches!(error, Error::RankLeft { rank: 0 } | Error::PeerFreed { rank: 0 }), "{error}");
+        }
+    }
 }
 
 /// More ranks than there may be cores: those who get one again have been overtaken by others, who take message after message meanwhile.

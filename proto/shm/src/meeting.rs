@@ -15,10 +15,9 @@
 //! has come is needed any more, be it computing, asleep or stopped; but who is stopped with a piece in hand, which he took while he waited
 //! or tested or which his start had to do, holds up that round until he goes on or is gone.
 //!
-//! Small broadcasts and scatters go through a [relay](crate::relay) instead: their root need not wait for the others. Of small gathers and reductions the
-//! root [collects](crate::collect) the parts: only it waits. Of larger broadcasts and gathers, and where members
-//! only give something to the root or get something from it, each member and the root are a [pair](crate::pairs): nobody else need have
-//! come for what goes between them.
+//! Small broadcasts and scatters go through a [relay](crate::relay) instead: their root need not wait for the others. Of small
+//! gathers and reductions the root [collects](crate::collect) the parts: only it waits. Of larger broadcasts, gathers and scatters
+//! each member and the root are a [pair](crate::pairs): nobody else need have come for what goes between them.
 //!
 //! If there are members on other nodes the work has two stages. Whoever finishes the first one tells the daemon, which sees to
 //! what happens between the nodes and then opens the second one. A broadcast need not wait for those who only receive: the
