@@ -100,6 +100,18 @@ impl JobSegment {
         self.crowd().cores.load(Ordering::Relaxed)
     }
 
+    /// How many of them have lower numbers than this one. `None` if it is none of them.
+    pub(crate) fn cores_before(&self, core: usize) -> Option<usize> {
+        let word = |index: usize| self.crowd().is_core[index].load(Ordering::Relaxed);
+        let (index, bit) = (core / 64, 1 << (core % 64));
+        if core >= CORES_MAX || word(index) & bit == 0 {
+            return None;
+        }
+        let lower =
+            (word(index) & (bit - 1)).count_ones() + (0..index).map(|index| word(index).count_ones()).sum::<u32>();
+        Some(lower as usize)
+    }
+
     #[inline]
     fn crowd(&self) -> &Crowd {
         // SAFETY: it consists of atomics.
@@ -142,5 +154,13 @@ mod tests {
         assert!(!job.is_shared(0, 0) && !job.is_shared(7, 0));
         job.set_core_of(2000, Some(0));
         assert!(!job.is_shared(0, 0), "there is no such rank");
+    }
+
+    #[test]
+    fn cores_are_numbered_as_they_lie() {
+        let job = JobSegment::create(JobGeometry { local_ranks: 1, arena_bytes_max: 4096 }).unwrap();
+        job.add_cores([130, 3, 64, CORES_MAX]);
+        let cores = [3, 64, 130, 4, CORES_MAX, u32::MAX as usize];
+        assert_eq!(cores.map(|core| job.cores_before(core)), [Some(0), Some(1), Some(2), None, None, None]);
     }
 }

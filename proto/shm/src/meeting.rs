@@ -531,10 +531,12 @@ impl Meeting {
         }
     }
 
-    /// Where somebody begins to look for pieces: members share the sections out.
+    /// Where somebody begins to look for pieces: members share the sections out, or, where some have to share a core, the cores do. What
+    /// was read and written in the last round is in a core's caches, whichever of its ranks did it.
     fn section(&self, member: u32) -> u32 {
-        let index = self.index(member).unwrap_or(0);
-        (index * SECTIONS as usize / self.slots.len()) as u32
+        let Some(index) = self.index(member) else { return 0 };
+        let sections = SECTIONS as usize;
+        self.section_of_core(index, sections).unwrap_or(index * sections / self.slots.len()) as u32
     }
 
     pub(crate) fn whereabouts(&self, index: usize) -> Option<&Whereabouts> {

@@ -78,11 +78,10 @@ impl PairArea {
         self.words(index).due(self.root_words(), self.stages[index].pieces)
     }
 
-    /// Does a piece of this round. `None` if none is left; else whether the pair is over now.
-    /// `is_own`: it is done by the member itself.
-    pub(crate) fn do_piece(&self, job: &JobSegment, (index, is_own): (usize, bool), round: u32) -> Option<bool> {
+    /// Does a piece of this round, of this half first. `None` if none is left; else whether the pair is over now.
+    pub(crate) fn do_piece(&self, job: &JobSegment, (index, half): (usize, usize), round: u32) -> Option<bool> {
         let (words, stage) = (self.words(index), &self.stages[index]);
-        let piece = words.claim(round, self.root_words(), stage.pieces, usize::from(!is_own))?;
+        let piece = words.claim(round, self.root_words(), stage.pieces, half)?;
         stage.do_piece(job, piece);
         Some(words.finish(stage.pieces))
     }
@@ -194,13 +193,14 @@ impl Paired<'_> {
             return 0;
         }
         let mut pieces = 0;
+        let half_of_core = self.index.and_then(|index| self.meeting.section_of_core(index, 2));
         self.meeting.with_hands_on(self.member, || {
             for index in self.pairs() {
+                let half = half_of_core.unwrap_or(usize::from(self.index != Some(index)));
                 while pieces < limit
                     && let Some(round) = self.area.due(index)
                     && self.meeting.closed_for(round).is_none()
-                    && let Some(is_over) =
-                        self.area.do_piece(self.meeting.job(), (index, self.index == Some(index)), round)
+                    && let Some(is_over) = self.area.do_piece(self.meeting.job(), (index, half), round)
                 {
                     pieces += 1;
                     if is_over {

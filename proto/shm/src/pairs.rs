@@ -6,7 +6,7 @@
 //!
 //! Pieces are counted over all rounds, so nothing is set back between them. Those of the next round are not dealt out before the last ones of
 //! this round are done, because the member does not come again before. They lie in two halves: the member begins with one, and who helps it
-//! with the other, so that each finds in its core's caches what it has copied the last time.
+//! with the other, or, where members share cores, each core with its own, so that it finds in its caches what it has copied the last time.
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::round::is_past;

@@ -1,8 +1,8 @@
 //! Rounds of a meeting: members come, the last opens the round, its pieces are dealt out, and whoever finishes the last ends it.
 //!
-//! Pieces lie in sections, each with a counter. Whoever works begins in the section that is his and goes on to those nearest, so
-//! that in each round he finds in his caches what he has read and written in the last one, and meets others at a counter only
-//! when there is little left.
+//! Pieces lie in sections, each with a counter. Whoever works begins in the section that is his, or his core's, and goes on to those
+//! nearest, so that in each round he finds in the core's caches what was read and written there in the last one, and meets others at a
+//! counter only when there is little left.
 //!
 //! A round may have two stages with pieces each, between which something else happens. They are opened and dealt out like
 //! rounds, by number.

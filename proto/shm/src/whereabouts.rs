@@ -69,6 +69,15 @@ impl Meeting {
         (0..self.places().len()).filter(is_there)
     }
 
+    /// Of so many sections, which the cores share out, the first one of the core where the member at this place came last. `None` while
+    /// ranks have cores of their own.
+    pub(crate) fn section_of_core(&self, place: usize, sections: usize) -> Option<usize> {
+        let core = self.whereabouts(place)?.core.load(Ordering::Relaxed);
+        let before = if self.outnumbers_cores() { self.job().cores_before(core as usize)? } else { return None };
+        // How many cores there are may just be changing.
+        Some((before * sections / self.cores().max(1)).min(sections - 1))
+    }
+
     /// Whether the member at this place has said that it comes for this round, or a later one.
     pub fn is_said_to_come(&self, place: usize, round: u32) -> bool {
         let come = self.whereabouts(place).map_or(0, |whereabouts| whereabouts.come.load(Ordering::Relaxed));

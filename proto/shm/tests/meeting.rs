@@ -413,6 +413,23 @@ fn a_part_that_was_started_and_not_waited_for_is_left_when_its_member_goes() {
 }
 
 #[test]
+fn members_that_share_a_core_begin_with_the_same_pieces() {
+    let first_piece = |cores: &[usize]| {
+        let node = Node::summing(1, COUNTS[0]);
+        let (daemon, member) = (node.daemon(), node.member());
+        node.job.add_cores(cores.iter().copied());
+        for place in 0..2 {
+            daemon.note_core(place, 0, 70);
+            member.arrive(place as u32, 0);
+        }
+        assert_eq!(member.help(1, 0, 1).pieces, 1);
+        node.output_of(0).iter().position(|&found| found != 0)
+    };
+    assert_eq!(first_piece(&[70]), Some(0));
+    assert_eq!(first_piece(&[6, 70]), Some(COUNTS[0] as usize / 2), "it has its own core, and pieces");
+}
+
+#[test]
 fn members_are_found_on_the_core_where_they_came_last() {
     let node = Node::summing(1, SLIGHT);
     let (daemon, member) = (node.daemon(), node.member());
