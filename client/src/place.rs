@@ -1,7 +1,9 @@
 //! The core a rank waits on: where there are enough for all, one that no other rank is on.
 //!
 //! The kernel sees to it that all cores have equally many threads, whoever they belong to. So it may leave two ranks that exchange messages on
-//! one core, and to the rest of the machine the other; then each looks for what its peer, which is behind it, can't do.
+//! one core, and to the rest of the machine the other; then each looks for what its peer, which is behind it, can't do. Whoever wakes a rank
+//! that sleeps may get it onto his own core, as well: in a virtual machine, whose idle cores the kernel takes for occupied, nearly each time. So a
+//! rank that had to leave such a core lately sleeps where it is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,8 +36,19 @@ impl Place {
         !self.is_taken(core) || self.leave(now_ns())
     }
 
-    /// The rank goes to sleep.
-    pub(crate) fn clear(&self) {
+    /// The rank goes to sleep. Where there is a core for each rank, and it had to look for one lately, it wakes up on this one.
+    pub(crate) fn leave_to_sleep(&self) -> Option<Kept> {
+        self.clear();
+        let has_enough = self.job.geometry().local_ranks <= self.job.cores();
+        if has_enough && self.has_tried_lately(now_ns()) { Kept::here() } else { None }
+    }
+
+    fn has_tried_lately(&self, now_ns: u64) -> bool {
+        let tried_ns = self.tried_ns.load(Ordering::Relaxed);
+        tried_ns != 0 && Duration::from_nanos(now_ns.saturating_sub(tried_ns)) < LATELY
+    }
+
+    fn clear(&self) {
         self.job.set_core_of(self.local_rank, None);
     }
 
@@ -71,6 +84,31 @@ impl Drop for Place {
     }
 }
 
+/// A core on which the thread stays, until this is dropped: for as long as it sleeps, because threads that it starts would stay there too.
+pub(crate) struct Kept {
+    allowed: CpuSet,
+    only: CpuSet,
+}
+
+impl Kept {
+    fn here() -> Option<Self> {
+        let allowed = sched_getaffinity(THIS_THREAD).ok()?;
+        let mut only = CpuSet::new();
+        only.set(sched_getcpu().ok()?).ok()?;
+        sched_setaffinity(THIS_THREAD, &only).ok()?;
+        Some(Self { allowed, only })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // Unless somebody else has decided in the meantime where it may run. It was allowed these before.
+        if sched_getaffinity(THIS_THREAD) == Ok(self.only) {
+            let _ = sched_setaffinity(THIS_THREAD, &self.allowed);
+        }
+    }
+}
+
 /// Has the kernel run the thread on that of the cores it may run on which `choose` chooses, and then again wherever it is allowed to. Says which
 /// it is, if one was chosen.
 pub(crate) fn go_to_one_of(choose: impl FnOnce(&mut dyn Iterator<Item = usize>) -> Option<usize>) -> Option<usize> {
@@ -86,6 +124,8 @@ pub(crate) fn go_to_one_of(choose: impl FnOnce(&mut dyn Iterator<Item = usize>) 
 
 /// Who is put back by the kernel, for the sake of others who compute, stays there for so long.
 pub(crate) const STAY: Duration = Duration::from_millis(10);
+/// Somebody who wakes up where another rank is would look for a core again each time; after this it is tried whether the kernel still does that.
+const LATELY: Duration = Duration::from_secs(1);
 const THIS_THREAD: Pid = Pid::from_raw(0);
 
 #[cfg(test)]
@@ -114,6 +154,47 @@ mod tests {
         assert_eq!(sched_getaffinity(THIS_THREAD).unwrap(), allowed, "it may go where it might before");
         drop(place);
         assert!((0..CpuSet::count() as u32).all(|core| !job.is_shared(core, 1)));
+    }
+
+    #[test]
+    fn who_had_to_leave_lately_sleeps_where_it_is() {
+        let allowed = || sched_getaffinity(THIS_THREAD).unwrap();
+        let before = allowed();
+        let job = job(2);
+        let place = Place::new(job.clone(), 0);
+        job.add_cores([0, 1]);
+        assert!(place.leave_to_sleep().is_none(), "it has not left");
+        place.leave(now_ns());
+        let kept = place.leave_to_sleep();
+        let only = (0..CpuSet::count()).filter(|&core| allowed().is_set(core).unwrap()).collect::<Vec<_>>();
+        assert_eq!((kept.is_some(), only), (true, vec![sched_getcpu().unwrap()]));
+        drop(kept);
+        assert_eq!(allowed(), before);
+        let now = now_ns();
+        assert!(place.has_tried_lately(now) && !place.has_tried_lately(now + LATELY.as_nanos() as u64));
+    }
+
+    #[test]
+    fn of_more_ranks_than_cores_nobody_keeps_one() {
+        let job = job(3);
+        let place = Place::new(job.clone(), 0);
+        job.add_cores([0, 1]);
+        place.leave(now_ns());
+        assert!(place.leave_to_sleep().is_none());
+    }
+
+    #[test]
+    fn where_somebody_else_has_put_it_a_thread_stays() {
+        let allowed = sched_getaffinity(THIS_THREAD).unwrap();
+        let kept = Kept::here().unwrap();
+        // With a single core there is nothing to decide.
+        let other =
+            (0..CpuSet::count()).find(|&core| allowed.is_set(core).unwrap() && !kept.only.is_set(core).unwrap());
+        let mut decided = CpuSet::new();
+        decided.set(other.unwrap_or(sched_getcpu().unwrap())).unwrap();
+        sched_setaffinity(THIS_THREAD, &decided).unwrap();
+        drop(kept);
+        assert_eq!(sched_getaffinity(THIS_THREAD).unwrap(), if other.is_some() { decided } else { allowed });
     }
 
     #[test]

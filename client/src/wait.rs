@@ -310,10 +310,11 @@ impl WaitingRoom {
             self.wires.work(reach);
             let ended = has_ended(event, watch);
             if matches!(ended, Ok(false)) {
-                self.place.clear();
+                let kept = self.place.leave_to_sleep();
                 self.job.count_sleeper(true);
                 doorbell.sleep(seen, None);
                 self.job.count_sleeper(false);
+                drop(kept);
             }
             self.wires.end_sleep(reach, wires);
             if !matches!(ended, Ok(false)) {
