@@ -21,6 +21,7 @@ mod computation;
 mod console;
 mod contest;
 mod contribution;
+mod copying;
 mod cores;
 mod cpu;
 mod error;

@@ -9,6 +9,7 @@ use ropeway_examples::Mode;
 use crate::bare::least;
 use crate::clock::{Span, now_ns};
 use crate::computation::Compute;
+use crate::copying::{Copying, OWN_COPIES, share_bytes};
 use crate::exchange::{BARE, Exchange};
 use crate::hiding::{Batches, Communication, Hiding};
 use crate::joint::Joint;
@@ -65,11 +66,12 @@ pub(crate) fn run_messages(
             Transfer::of(pair, side, |pair| Exchange::bare(pair, &pair.connect(&plan.addresses)?, bytes, side))?;
         floors.push((compute, Turns::of_floor(plan, (side, compute), contestants, transfer)));
     }
-    take_turns((session, console), plan, &mut entrants, &mut floors)
+    take_turns((session, console), plan, &mut entrants, (BARE, &mut floors))
 }
 
 /// All methods, forms of the call, ways to wait and kinds of computation take turns; with what hides without Ropeway if each rank
-/// has a node to itself. On a node with several, Ropeway's ranks share memory and send less, so that would be no floor.
+/// has a node to itself, or if there is only one node. On several with several ranks each, Ropeway's share memory and send less, so that
+/// would be no floor.
 fn run_collective(
     (session, world): (&Session, &Communicator),
     console: &mut Console,
@@ -77,9 +79,11 @@ fn run_collective(
     call: CollectiveCall,
     bytes: usize,
 ) -> Result<(), BenchError> {
-    let (mut entrants, mut floors) = (Vec::new(), Vec::new());
+    let mut entrants = Vec::new();
     let is_alone = plan.addresses.len() == world.size() as usize;
-    let with_floors = plan.crosses_nodes() && is_alone && least(call.operation).is_some();
+    let has_bare = plan.crosses_nodes() && is_alone && least(call.operation).is_some();
+    let copied = if plan.crosses_nodes() { None } else { share_bytes(call, world.size(), bytes) };
+    let with_floors = has_bare || copied.is_some();
     let contestants = CONTESTANTS * plan.methods.len() * plan.notification.len() + if with_floors { FLOORS } else { 0 };
     for (method, mode) in plan.forms() {
         let method = method.decided(call, world.size(), bytes);
@@ -93,11 +97,20 @@ fn run_collective(
             }
         }
     }
-    for compute in Compute::ALL.into_iter().filter(|_| with_floors) {
+    let turns = (session, console);
+    if let Some(bytes) = copied {
+        let copying = |compute| {
+            let copying = Some(Copying::new(world, bytes));
+            (compute, Turns::of_floor(plan, (call, compute), contestants, copying))
+        };
+        return take_turns(turns, plan, &mut entrants, (OWN_COPIES, &mut Compute::ALL.map(copying)));
+    }
+    let mut floors = Vec::new();
+    for compute in Compute::ALL.into_iter().filter(|_| has_bare) {
         let joint = Joint::new(world, Means::Bare(&plan.addresses), call, bytes)?;
         floors.push((compute, Turns::of_floor(plan, (call, compute), contestants, Some(joint))));
     }
-    take_turns((session, console), plan, &mut entrants, &mut floors)
+    take_turns(turns, plan, &mut entrants, (BARE, &mut floors))
 }
 
 struct Case {
@@ -128,13 +141,19 @@ impl Case {
     }
 
     /// What there is to say about a metric's samples, given what hides without Ropeway.
-    fn measured(&self, plan: &Plan, (metric, unit, samples): (&str, &str, &[f64]), bare: Option<&Batches>) -> Measured {
+    fn measured(
+        &self,
+        plan: &Plan,
+        (metric, unit, samples): (&str, &str, &[f64]),
+        bare: Option<(&str, &Batches)>,
+    ) -> Measured {
+        let floor = |(name, bare): (&str, &Batches)| Some(Floor::of_share(name, bare.share(metric)?));
         let common = Measured {
             mode: Some(self.mode),
             notification: Some(self.notification),
             bytes: self.bytes,
             compute: Some(self.compute),
-            floor: bare.and_then(|bare| bare.share(metric)).map(|share| Floor::of_share(BARE, share)),
+            floor: bare.and_then(floor),
             ..Measured::new(metric, unit, Summary::of(samples), plan.runs)
         };
         match &self.what {
@@ -189,22 +208,24 @@ impl<C: Communication> Turns<C> {
     }
 }
 
-/// `floors` are those of `d_o` with each kind of computation, if there are any.
-fn take_turns<C: Communication>(
+/// `floors` are those of `d_o` with each kind of computation, if there are any, and what they are.
+fn take_turns<C: Communication, F: Communication>(
     (session, console): (&Session, &mut Console),
     plan: &Plan,
     entrants: &mut [(Turns<C>, Case)],
-    floors: &mut [(Compute, Turns<C>)],
+    (floor, floors): (&str, &mut [(Compute, Turns<F>)]),
 ) -> Result<(), BenchError> {
     for _ in 0..plan.runs {
-        let entrants = entrants.iter_mut().map(|(turns, _)| turns);
-        for turns in entrants.chain(floors.iter_mut().map(|(_, turns)| turns)) {
+        for (turns, _) in &mut *entrants {
+            turns.take(session, console)?;
+        }
+        for (_, turns) in &mut *floors {
             turns.take(session, console)?;
         }
     }
     for (turns, case) in entrants {
         let bare = floors.iter().find(|(compute, _)| *compute == case.compute);
-        let bare = bare.map(|(_, turns)| &turns.hiding.batches);
+        let bare = bare.map(|(_, turns)| (floor, &turns.hiding.batches));
         for (metric, unit, samples) in turns.hiding.batches.metrics() {
             if !samples.is_empty() {
                 let measured = case.measured(plan, (metric, unit, samples), bare);
