@@ -78,7 +78,7 @@ impl PairArea {
         self.words(index).due(self.root_words(), self.stages[index].pieces)
     }
 
-    /// Does a piece of this round, of this half first. `None` if none is left; else whether the pair is over now.
+    /// Does a piece of this round and half. `None` if none is left; else whether the pair is over now.
     pub(crate) fn do_piece(&self, job: &JobSegment, (index, half): (usize, usize), round: u32) -> Option<bool> {
         let (words, stage) = (self.words(index), &self.stages[index]);
         let piece = words.claim(round, self.root_words(), stage.pieces, half)?;
@@ -193,21 +193,28 @@ impl Paired<'_> {
             return 0;
         }
         let mut pieces = 0;
-        let half_of_core = self.index.and_then(|index| self.meeting.section_of_core(index, 2));
-        self.meeting.with_hands_on(self.member, || {
-            for index in self.pairs() {
-                let half = half_of_core.unwrap_or(usize::from(self.index != Some(index)));
-                while pieces < limit
-                    && let Some(round) = self.area.due(index)
-                    && self.meeting.closed_for(round).is_none()
-                    && let Some(is_over) = self.area.do_piece(self.meeting.job(), (index, half), round)
-                {
-                    pieces += 1;
-                    if is_over {
-                        self.end(index, round);
-                    }
+        let mut work = |index: usize, half: usize| {
+            while pieces < limit
+                && let Some(round) = self.area.due(index)
+                && self.meeting.closed_for(round).is_none()
+                && let Some(is_over) = self.area.do_piece(self.meeting.job(), (index, half), round)
+            {
+                pieces += 1;
+                if is_over {
+                    self.end(index, round);
                 }
             }
+        };
+        let half_of_core = self.index.and_then(|index| self.meeting.section_of_core(index, 2));
+        self.meeting.with_hands_on(self.member, || match half_of_core {
+            // What is this core's of all pairs, and then what the other one has not got to.
+            Some(half) => {
+                [half, 1 - half].into_iter().for_each(|half| self.pairs().for_each(|index| work(index, half)));
+            }
+            None => self.pairs().for_each(|index| {
+                let half = usize::from(self.index != Some(index));
+                [half, 1 - half].into_iter().for_each(|half| work(index, half));
+            }),
         });
         pieces
     }

@@ -87,14 +87,12 @@ impl PairWords {
         (self.has_come(round) && root.has_come(round)).then_some(round)
     }
 
-    /// Takes a piece of this round, if one is left; of this half first.
+    /// Takes a piece of this round and half, if one is left.
     pub fn claim(&self, round: u32, root: &Self, pieces: u32, half: usize) -> Option<u32> {
-        [half, 1 - half].into_iter().find_map(|half| {
-            let next = |taken| (self.due_of(half, root, pieces, taken) == Some(round)).then_some(taken.wrapping_add(1));
-            let claimed = self.taken[half].fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
-            let first = if half == 0 { 0 } else { half_of(pieces, 0) };
-            claimed.ok().map(|taken| first + (taken % u64::from(half_of(pieces, half))) as u32)
-        })
+        let next = |taken| (self.due_of(half, root, pieces, taken) == Some(round)).then_some(taken.wrapping_add(1));
+        let claimed = self.taken[half].fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        let first = if half == 0 { 0 } else { half_of(pieces, 0) };
+        claimed.ok().map(|taken| first + (taken % u64::from(half_of(pieces, half))) as u32)
     }
 
     /// A piece is done. True if it was the last one, and the pair is over.

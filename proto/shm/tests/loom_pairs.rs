@@ -57,8 +57,9 @@ impl Shared {
     /// Copies what nobody else has taken of this pair.
     fn copy(&self, index: usize, is_own: bool) {
         let (own, root) = (&self.pairs[index], &self.pairs[0]);
+        let halves = if is_own { [0, 1] } else { [1, 0] };
         while let Some(round) = own.due(root, PIECES)
-            && let Some(piece) = own.claim(round, root, PIECES, usize::from(!is_own))
+            && let Some(piece) = halves.into_iter().find_map(|half| own.claim(round, root, PIECES, half))
         {
             let [from, to] = [0, index].map(|index| &self.buffers[index][piece as usize]);
             if index > 0 {

@@ -430,6 +430,24 @@ fn members_that_share_a_core_begin_with_the_same_pieces() {
 }
 
 #[test]
+fn of_each_pair_a_core_begins_with_its_half() {
+    let first_piece = |cores: &[usize]| {
+        let node = Node::scattering([1, COUNTS[0]]);
+        let (daemon, member) = (node.daemon(), node.member());
+        node.job.add_cores(cores.iter().copied());
+        for place in 0..2 {
+            daemon.note_core(place, 0, 70);
+            member.arrive(place as u32, 0);
+        }
+        // The first one is what the root gives itself.
+        assert_eq!(member.help(0, 0, 2).pieces, 2);
+        node.output_of(1).iter().position(|&found| found != 0)
+    };
+    assert_eq!(first_piece(&[70]), Some(0));
+    assert_eq!(first_piece(&[6, 70]), Some(COUNTS[0] as usize / 2), "the other one begins with the first half");
+}
+
+#[test]
 fn members_are_found_on_the_core_where_they_came_last() {
     let node = Node::summing(1, SLIGHT);
     let (daemon, member) = (node.daemon(), node.member());

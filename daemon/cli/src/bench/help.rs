@@ -200,9 +200,11 @@ Availability, the share of the processor that is left to who computes for longer
 missing of it goes to the kernel, the line and those threads. What is sent or received alone is timed by the rank that computes, what
 goes both ways by both: the mean of their times counts.
 With one rank a node, as with -n 4 --nodes 4, collectives have such floors too: a thread of each rank that does the same
-over bare connections to all others, moving no more than has to be moved. Those with several ranks a node have none, because
-these share memory, and neither have barrier, bcast, reduce, scan and exscan, because what is best of them depends on the size, nor
-collectives of neighbours.
+over bare connections to all others, moving no more than has to be moved. Those with several ranks on each of several nodes have none,
+because these share memory, and neither have barrier, bcast, reduce, scan and exscan, because what is best of them depends on the size,
+nor collectives of neighbours. Within a node the floor is each rank's own copy of as many bytes, done when it comes to wait. Nothing of
+it hides, and it takes longer after computing, as far as data has left the caches: d_o of collectives of which no part hides is about
+the same, and more is what Ropeway hides.
 
 Ropeway's daemons drive what was started, whatever programs do. Beside that, baselines can be measured whose programs drive
 it themselves, so that nothing moves unless they wait: messages with --progress both, and collectives as schedules of messages
