@@ -68,7 +68,9 @@ impl DirectEnd {
             End::Send => Way::Send(channel.sender(number)),
             End::Recv => Way::Recv(EagerReceiver::at(number)),
         };
-        Some(Self { memory, end, way, habit: Habit::default() })
+        let leaves_node = end == End::Send && channel.wired().is_some();
+        let habit = if leaves_node { Habit::of_send() } else { Habit::default() };
+        Some(Self { memory, end, way, habit })
     }
 
     /// What goes over a wire stays where it is until it is taken, however small, and its send runs until then.

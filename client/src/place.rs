@@ -1,9 +1,9 @@
 //! The core a rank waits on: where there are enough for all, one that no other rank is on.
 //!
 //! The kernel sees to it that all cores have equally many threads, whoever they belong to. So it may leave two ranks that exchange messages on
-//! one core, and to the rest of the machine the other; then each looks for what its peer, which is behind it, can't do. Whoever wakes a rank
-//! that sleeps may get it onto his own core, as well: in a virtual machine, whose idle cores the kernel takes for occupied, nearly each time. So a
-//! rank that had to leave such a core lately sleeps where it is.
+//! one core, and to the rest of the machine the other; then each looks for what its peer, which is behind it, can't do. The kernel may
+//! as well wake a rank on the core of who wakes it, again and again, while another one is idle. So a rank that had to leave such a core lately
+//! sleeps where it is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -17,6 +17,9 @@ use ropeway_shm::EventLog;
 /// A program that comes to wait within this time after a start has computed nothing to speak of. In tests that is more than losing the core
 /// takes.
 const PROMPT_NS: u64 = if cfg!(test) { 10_000_000 } else { 20_000 };
+/// Of a send to another node: to wake the daemon for it takes half of this. What is received comes later than what is sent leaves, and programs tell
+/// its sender in between that they are ready, which takes more than this.
+const PROMPT_SEND_NS: u64 = if cfg!(test) { PROMPT_NS / 2 } else { 8_000 };
 /// More for each request it has started since it last waited: starting is not computing.
 const START_NS: u64 = 1_000;
 /// A program that stays away for less is back before a daemon on another core has woken up and done much.
@@ -92,8 +95,9 @@ const UNSEEN: u64 = 1;
 const TURNS: usize = 8;
 
 /// What a request has learnt of its program.
-#[derive(Default)]
 pub(crate) struct Habit {
+    /// A program that comes to wait within this time does so promptly.
+    prompt_ns: u64,
     started_ns: u64,
     /// In which turn that was.
     turn: u64,
@@ -166,7 +170,18 @@ impl Presence {
     }
 }
 
+impl Default for Habit {
+    fn default() -> Self {
+        Self { prompt_ns: PROMPT_NS, started_ns: 0, turn: 0, waits_promptly: false, is_long: false }
+    }
+}
+
 impl Habit {
+    /// Of a send to another node.
+    pub(crate) fn of_send() -> Self {
+        Self { prompt_ns: PROMPT_SEND_NS, ..Self::default() }
+    }
+
     /// The request is started. Says whether the program is likely to come to wait at once.
     pub(crate) fn begin(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> bool {
         self.started_ns = moment.ns();
@@ -212,7 +227,7 @@ impl Habit {
     pub(crate) fn learn(&mut self, presence: &Presence) {
         if let Some((came_ns, starts)) = presence.came_after(self.turn) {
             let away_ns = came_ns.saturating_sub(self.started_ns);
-            self.waits_promptly = away_ns < PROMPT_NS + START_NS * u64::from(starts);
+            self.waits_promptly = away_ns < self.prompt_ns + START_NS * u64::from(starts);
             self.is_long = away_ns >= LONG_NS;
         }
     }
@@ -311,6 +326,22 @@ mod tests {
             presence.note(&Moment::default());
         };
         assert!(!learns(&seen_later), "it came when somebody looked");
+    }
+
+    #[test]
+    fn a_send_to_another_node_is_worth_less_computing() {
+        let presence = Presence::default();
+        let waits_promptly = |habit: Habit, away_ns| {
+            let mut habit = Habit { turn: presence.begin(), started_ns: 2, ..habit };
+            presence.came_in(habit.turn).store(2 + away_ns, Ordering::Relaxed);
+            habit.learn(&presence);
+            habit.waits_promptly
+        };
+        for (away_ns, sends, others) in [(PROMPT_SEND_NS, true, true), (PROMPT_SEND_NS + START_NS, false, true)] {
+            assert_eq!(waits_promptly(Habit::of_send(), away_ns), sends);
+            assert_eq!(waits_promptly(Habit::default(), away_ns), others);
+        }
+        assert!(!waits_promptly(Habit::default(), PROMPT_NS + START_NS));
     }
 
     #[test]
