@@ -412,39 +412,31 @@ fn a_part_that_was_started_and_not_waited_for_is_left_when_its_member_goes() {
     node.assert_reduced(1 + 2);
 }
 
+/// Where in a member's output the first pieces begin that one of two does, who are on core 70 of these.
+fn first_place(node: &Node, cores: &[usize], (helper, pieces): (u32, u32), output_of: u32) -> Option<usize> {
+    let (daemon, member) = (node.daemon(), node.member());
+    node.job.add_cores(cores.iter().copied());
+    for place in 0..2 {
+        daemon.note_core(place, 0, 70);
+        member.arrive(place as u32, 0);
+    }
+    assert_eq!(member.help(helper, 0, pieces).pieces, pieces);
+    node.output_of(output_of).iter().position(|&found| found != 0)
+}
+
 #[test]
 fn members_that_share_a_core_begin_with_the_same_pieces() {
-    let first_piece = |cores: &[usize]| {
-        let node = Node::summing(1, COUNTS[0]);
-        let (daemon, member) = (node.daemon(), node.member());
-        node.job.add_cores(cores.iter().copied());
-        for place in 0..2 {
-            daemon.note_core(place, 0, 70);
-            member.arrive(place as u32, 0);
-        }
-        assert_eq!(member.help(1, 0, 1).pieces, 1);
-        node.output_of(0).iter().position(|&found| found != 0)
-    };
-    assert_eq!(first_piece(&[70]), Some(0));
-    assert_eq!(first_piece(&[6, 70]), Some(COUNTS[0] as usize / 2), "it has its own core, and pieces");
+    let place = |cores: &[usize]| first_place(&Node::summing(1, COUNTS[0]), cores, (1, 1), 0);
+    assert_eq!(place(&[70]), Some(0));
+    assert_eq!(place(&[6, 70]), Some(COUNTS[0] as usize / 2), "it has its own core, and pieces");
 }
 
 #[test]
 fn of_each_pair_a_core_begins_with_its_half() {
-    let first_piece = |cores: &[usize]| {
-        let node = Node::scattering([1, COUNTS[0]]);
-        let (daemon, member) = (node.daemon(), node.member());
-        node.job.add_cores(cores.iter().copied());
-        for place in 0..2 {
-            daemon.note_core(place, 0, 70);
-            member.arrive(place as u32, 0);
-        }
-        // The first one is what the root gives itself.
-        assert_eq!(member.help(0, 0, 2).pieces, 2);
-        node.output_of(1).iter().position(|&found| found != 0)
-    };
-    assert_eq!(first_piece(&[70]), Some(0));
-    assert_eq!(first_piece(&[6, 70]), Some(COUNTS[0] as usize / 2), "the other one begins with the first half");
+    // The first piece is what the root gives itself.
+    let place = |cores: &[usize]| first_place(&Node::scattering([1, COUNTS[0]]), cores, (0, 2), 1);
+    assert_eq!(place(&[70]), Some(0));
+    assert_eq!(place(&[6, 70]), Some(COUNTS[0] as usize / 2), "the other one begins with the first half");
 }
 
 #[test]
