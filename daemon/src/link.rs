@@ -254,7 +254,7 @@ impl Links {
                 Ok(count) => done += count,
                 Err(error) => {
                     let interrupted = device.arriving().map(|inbound| (inbound.job, inbound.arrival));
-                    tracing::info!(%error, daemon, "link is down");
+                    say_lost(daemon, &error, &self.routes);
                     lost.push((index, interrupted));
                 }
             }
@@ -369,6 +369,14 @@ impl Greeting {
         }
         prepare(&self.stream)?;
         Ok((self.sent == HELLO_BYTES).then_some(theirs))
+    }
+}
+
+/// A link without jobs ends when the other daemon does.
+fn say_lost(daemon: Option<u64>, error: &LinkError, routes: &[Route]) {
+    match routes.iter().filter(|route| Some(route.daemon) == daemon).count() {
+        0 => tracing::debug!(%error, daemon, "link is down"),
+        jobs => tracing::warn!(%error, daemon, jobs, "link is down, and with it all that jobs had with that node"),
     }
 }
 

@@ -264,6 +264,7 @@ impl Wires {
             }
             done += found.work(ended);
             if found.wire.is_broken() && !std::mem::replace(&mut found.is_down, true) {
+                tracing::debug!(node = node.0, "wire is down");
                 found.hang_up();
                 lost.push(*node);
             }

@@ -330,6 +330,21 @@ fn a_silent_tcp_link_is_an_error() {
 }
 
 #[test]
+fn a_tcp_link_that_the_poll_loop_does_not_tell_of_is_not_silent() {
+    let (a, b) = tcp_streams();
+    let timeout = Duration::from_secs(4);
+    let (mut device, mut peer) = (tcp_device(a, timeout), tcp_device(b, timeout));
+    let (mut script, start) = (Script::new(), Instant::now());
+    peer.set_ready(false, true);
+    for second in 0..=5 {
+        let now = start + Duration::from_secs(second);
+        // A heartbeat each second, of which `device` is never told.
+        device.progress(&mut script, now).unwrap();
+        peer.progress(&mut Script::new(), now).unwrap();
+    }
+}
+
+#[test]
 fn garbage_on_a_tcp_link_is_an_error() {
     use std::io::Write;
     let (a, mut b) = tcp_streams();

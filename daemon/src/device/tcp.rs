@@ -140,13 +140,23 @@ impl TcpDevice {
         self.held_since.map_or(alive, |since| alive.min(since + HOLD))
     }
 
-    fn keep_alive(&mut self, now: Instant) -> Result<(), LinkError> {
+    /// Before bytes are taken: who seems to have been silent for too long may have been heard by the kernel, which tells of
+    /// few bytes late or not at all (`settle_low_water`).
+    fn listen_to_silence(&mut self, now: Instant) {
         // Whoever was stopped itself must not blame the peer for the silence.
         if now.duration_since(self.last_cycle) > self.timeout / 2 {
             self.last_heard = now;
         }
         self.last_cycle = now;
-        if now.duration_since(self.last_heard) > self.timeout {
+        self.is_readable |= self.is_silent(now);
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        now.duration_since(self.last_heard) > self.timeout
+    }
+
+    fn keep_alive(&mut self, now: Instant) -> Result<(), LinkError> {
+        if self.is_silent(now) {
             return Err(LinkError::Silent(self.timeout));
         }
         if now.duration_since(self.last_sent) >= self.timeout / 4 {
@@ -246,8 +256,9 @@ impl TcpDevice {
 
 impl Device for TcpDevice {
     fn progress(&mut self, traffic: &mut dyn Traffic, now: Instant) -> Result<usize, LinkError> {
-        self.keep_alive(now)?;
+        self.listen_to_silence(now);
         let received = self.receive(traffic, now)?;
+        self.keep_alive(now)?;
         self.settle_low_water()?;
         Ok(received + self.send(traffic, now)?)
     }
