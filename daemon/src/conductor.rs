@@ -197,7 +197,12 @@ impl Server {
         let not_attached = || Refusal::Invalid("attach before reserving memory".into());
         let (id, local_rank) = self.clients[index].rank.ok_or_else(not_attached)?;
         let job = self.jobs.get_mut(&id).ok_or(Refusal::NoSuchJob)?;
-        job.reserve_arena(local_rank, arena_bytes).map(|arena_bytes| Reply::Reserved { arena_bytes })
+        let mut reserved = job.reserve_arena(local_rank, arena_bytes);
+        // What a job before this one had may not have been given back yet.
+        if matches!(reserved, Err(Refusal::OutOfMemory { .. })) && self.burials.finish() {
+            reserved = job.reserve_arena(local_rank, arena_bytes);
+        }
+        reserved.map(|arena_bytes| Reply::Reserved { arena_bytes })
     }
 
     fn register(

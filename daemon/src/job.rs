@@ -370,6 +370,11 @@ impl Job {
         self.ports.iter().filter_map(|port| Some(port.attached.as_ref()?.client))
     }
 
+    /// Whether nothing is to come from that node any more, or nobody is here for it.
+    pub(crate) fn is_done_with(&self, node: NodeId) -> bool {
+        self.is_ending || self.engine.is_deserted(node)
+    }
+
     /// The link to a node is lost. `interrupted` is what was arriving over it.
     pub(crate) fn lose_link(&mut self, node: NodeId, interrupted: Option<Arrival>) {
         self.wires.lose(node);

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod absence;
+mod burial;
 pub mod calibration;
 mod channels;
 mod client;

@@ -243,7 +243,7 @@ impl Links {
                 State::Up(device) => device,
                 State::Greeting(greeting) => {
                     if now > greeting.deadline {
-                        lost.push((index, None));
+                        lost.push((index, None, None));
                     }
                     continue;
                 }
@@ -254,15 +254,15 @@ impl Links {
                 Ok(count) => done += count,
                 Err(error) => {
                     let interrupted = device.arriving().map(|inbound| (inbound.job, inbound.arrival));
-                    say_lost(daemon, &error, &self.routes);
-                    lost.push((index, interrupted));
+                    tracing::debug!(%error, daemon, "link is down");
+                    lost.push((index, Some(error), interrupted));
                 }
             }
         }
-        for (index, interrupted) in lost {
+        for (index, error, interrupted) in lost {
             let link = self.links.remove(index);
             if let Some(daemon) = link.daemon.filter(|_| link.wire.is_none()) {
-                self.lose(daemon, interrupted, jobs);
+                self.lose(daemon, error.as_ref(), interrupted, jobs);
             }
             done += 1;
         }
@@ -315,18 +315,23 @@ impl Links {
         let late = |route: &&Route| now > route.deadline && !self.is_daemon_up(route.daemon);
         let late: Vec<u64> = self.routes.iter().filter(late).map(|route| route.daemon).collect();
         for &daemon in &late {
-            tracing::warn!(daemon, "link did not come up in time");
-            self.lose(daemon, None, jobs);
+            self.lose(daemon, None, None, jobs);
         }
         late.len()
     }
 
-    /// No more traffic with that daemon: every job that had a route to it learns it.
-    fn lose(&mut self, daemon: u64, interrupted: Option<(JobId, Arrival)>, jobs: &mut Jobs) {
-        for route in self.routes.iter().filter(|route| route.daemon == daemon) {
-            let arrival = interrupted.filter(|(job, _)| *job == route.job).map(|(_, arrival)| arrival);
-            if let Some(job) = jobs.get_mut(&route.job) {
-                job.lose_link(route.node, arrival);
+    /// No more traffic with that daemon: every job that had a route to it learns it. Without an error its link did not come up in time.
+    fn lose(&mut self, daemon: u64, error: Option<&LinkError>, interrupted: Option<(JobId, Arrival)>, jobs: &mut Jobs) {
+        for &Route { job: id, node, .. } in self.routes.iter().filter(|route| route.daemon == daemon) {
+            let arrival = interrupted.filter(|(job, _)| *job == id).map(|(_, arrival)| arrival);
+            if let Some(job) = jobs.get_mut(&id) {
+                match error {
+                    // Daemons end when their ranks have.
+                    _ if job.is_done_with(node) => {}
+                    Some(error) => tracing::warn!(%error, job = id.0, node = node.0, "a job has lost a node"),
+                    None => tracing::warn!(job = id.0, node = node.0, "a job's link to a node did not come up in time"),
+                }
+                job.lose_link(node, arrival);
             }
         }
         self.routes.retain(|route| route.daemon != daemon);
@@ -369,14 +374,6 @@ impl Greeting {
         }
         prepare(&self.stream)?;
         Ok((self.sent == HELLO_BYTES).then_some(theirs))
-    }
-}
-
-/// A link without jobs ends when the other daemon does.
-fn say_lost(daemon: Option<u64>, error: &LinkError, routes: &[Route]) {
-    match routes.iter().filter(|route| Some(route.daemon) == daemon).count() {
-        0 => tracing::debug!(%error, daemon, "link is down"),
-        jobs => tracing::warn!(%error, daemon, jobs, "link is down, and with it all that jobs had with that node"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The daemon's one thread: commands → devices → completions → idle.
+//! The daemon's one thread (but for `burial`): commands → devices → completions → idle.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,6 +20,7 @@ use ropeway_shm::{Counter, Counters, EventLog, eventfd};
 use slab::Slab;
 
 use crate::absence::Absence;
+use crate::burial::Burials;
 use crate::client::Client;
 use crate::config::Config;
 use crate::device::{Device, ShmDevice};
@@ -106,6 +107,7 @@ pub(crate) struct Server {
     pub(crate) counters: Arc<Counters>,
     /// Clients that are to be told when everything is done and counted.
     pub(crate) counting: Vec<usize>,
+    pub(crate) burials: Burials,
     /// Stop when this client is gone: it is the one the daemon was started for.
     pub(crate) only_client: Option<usize>,
     pub(crate) is_stopping: bool,
@@ -163,6 +165,7 @@ impl Server {
             wires: Slab::new(),
             counters,
             counting: Vec::new(),
+            burials: Burials::begin()?,
             only_client: None,
             is_stopping: false,
             shm: ShmDevice,
@@ -277,21 +280,21 @@ impl Server {
 
     /// Forgets jobs that have ended and whose last frames have left.
     fn sweep_jobs(&mut self) {
-        let (links, mut swept) = (&self.links, Vec::new());
-        self.jobs.retain(|&id, job| {
+        let links = &self.links;
+        let has_frames = |id: JobId, job: &Job| {
             let spec = job.engine.spec();
             let mut others = (0..spec.nodes.len() as u16).map(NodeId).filter(|&node| node != spec.node);
-            let is_kept = !job.is_ending
-                || others.any(|node| links.is_up(id, node) && job.engine.has_transmit(node))
-                || job.has_unsaid();
-            if !is_kept {
-                swept.push(id);
-            }
-            is_kept
-        });
-        for id in swept {
+            others.any(|node| links.is_up(id, node) && job.engine.has_transmit(node))
+        };
+        let has_ended = |&id: &JobId, job: &mut Job| job.is_ending && !has_frames(id, job) && !job.has_unsaid();
+        let ended: Vec<(JobId, Job)> = self.jobs.extract_if(has_ended).collect();
+        for (id, job) in ended {
             self.links.remove_routes(id);
             self.wires.retain(|_, (job, _)| *job != id);
+            // The last who has it gives the memory back.
+            let segment = Arc::clone(&job.segment);
+            drop(job);
+            self.burials.bury(segment);
         }
     }
 

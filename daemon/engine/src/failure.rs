@@ -136,6 +136,11 @@ impl Engine {
         }
     }
 
+    /// Whether all ranks of a node are gone.
+    pub fn is_deserted(&self, node: NodeId) -> bool {
+        self.why_deserted(node).is_some()
+    }
+
     /// Why a node does nothing by itself any more, if that is so: all of its ranks are gone.
     pub(crate) fn why_deserted(&self, node: NodeId) -> Option<Completion> {
         self.why_all_gone(self.config.spec.ranks_of(node))
