@@ -345,6 +345,23 @@ fn a_tcp_link_that_the_poll_loop_does_not_tell_of_is_not_silent() {
 }
 
 #[test]
+fn a_tcp_link_that_has_sent_a_part_of_a_frame_has_done_something() {
+    let mut rig = tcp();
+    // More pieces than leave with one system call, or with those of a cycle.
+    let scattered = Layout { offset: 0, blocks: 5000, block_bytes: 8, stride_bytes: 16 };
+    let from = Layout { offset: rig.sender().layout(0, 0).offset, ..scattered };
+    let payload_bytes = from.bytes() as u32;
+    let frame = Frame::Data { channel: CHANNEL, offset: 0, total: payload_bytes.into(), payload_bytes };
+    rig.sender().send(frame, Some((from, 0)));
+    let mut cycles = 0;
+    while rig.ends[0].progress(&mut rig.scripts[0], Instant::now()).unwrap() > 0 {
+        cycles += 1;
+    }
+    assert!(cycles > 1, "all of it left at once");
+    rig.run_until(1);
+}
+
+#[test]
 fn garbage_on_a_tcp_link_is_an_error() {
     use std::io::Write;
     let (a, mut b) = tcp_streams();

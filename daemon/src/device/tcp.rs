@@ -182,7 +182,8 @@ impl TcpDevice {
                     self.last_sent = now;
                     traffic.count(Counter::BytesSent, written as u64);
                     sent += written as u64;
-                    done += self.out.advance(written as u64, traffic);
+                    // A part of a frame counts, too: nothing may tell that there is room for the rest.
+                    done += 1 + self.out.advance(written as u64, traffic);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_writable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

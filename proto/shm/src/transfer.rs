@@ -177,7 +177,7 @@ impl Transfer {
             let Some(piece) = self.claim(memory) else { return copied };
             memory.copy(piece);
             // SYNC transfer-done: everybody's pieces before the end, which the last one declares.
-            if words.done.fetch_add(1, Ordering::AcqRel) + 1 == memory.pieces() {
+            if words.done.fetch_add(1, Ordering::AcqRel).wrapping_add(1) == memory.pieces() {
                 // SYNC transfer-state (store): the pieces before the end.
                 words.state.store(((self.number + 1) & NUMBERS) << 2, Ordering::Release);
                 memory.wake(End::Send);

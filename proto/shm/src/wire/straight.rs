@@ -49,6 +49,13 @@ pub(super) struct Begun {
     pub(super) front: Option<u32>,
 }
 
+/// What has come behind a message.
+struct Behind {
+    filled: Range<u32>,
+    /// There may be more: all there was room for has come, or nothing was asked for.
+    is_full: bool,
+}
+
 impl Stream {
     pub(super) fn is_empty(&self) -> bool {
         self.start.load(Ordering::Relaxed) == self.end.load(Ordering::Relaxed)
@@ -102,9 +109,8 @@ impl Wire {
             return self.receive_otherwise(socket, channels);
         };
         self.learn_order((channel, number), Arrival { front, is_whole: true }, channels);
-        let is_full = behind.len() as u32 == FRONT_BYTES;
-        let taken = self.take_in(behind, Some(front.unwrap_or(0) + bytes), channels)?;
-        Ok(Received { frames: taken.frames + 1, is_full, ..taken })
+        let taken = self.take_in(behind.filled, Some(front.unwrap_or(0) + bytes), channels)?;
+        Ok(Received { frames: taken.frames + 1, is_full: behind.is_full, ..taken })
     }
 
     /// A large message does not come as a whole, or its receive has not started.
@@ -135,24 +141,23 @@ impl Wire {
         Ok(open.claim_receive(number, bytes)?.then_some(begun))
     }
 
-    /// Receives the rest of a message into its receive's buffer, if it is coming now, and says where in the wire's buffer is what has come
-    /// behind it. `None` if it is not: what has come is in the wire's buffer.
+    /// Receives the rest of a message into its receive's buffer, if it is coming now, and says what has come behind it. `None` if it is not: what has come is in the wire's buffer.
     fn receive_rest(
         &self,
         socket: &OwnedFd,
         open: &OpenChannel,
         begun: &Begun,
         mut come: u32,
-    ) -> Result<Option<Range<u32>>, WireViolation> {
+    ) -> Result<Option<Behind>, WireViolation> {
         let &Begun { number, bytes, ref part, behind, .. } = begun;
         let (input, in_front, layout) = (&self.words().input, part.len() as u32, open.channel().end(End::Recv).layout);
         open.copy_part(&self.input_at(part.start, in_front), 0, &layout, 0, in_front.into());
-        let mut result = Ok(None);
+        let (mut result, mut asks_behind) = (Ok(None), true);
         let mut looks = 0..LOOKS;
         while come < bytes && result.is_ok() && looks.next().is_some() {
             input.count_system_call();
             match self.read_rest(socket, &layout, begun, come) {
-                Ok(read) => come += read,
+                Ok((read, has_asked)) => (come, asks_behind) = (come + read, has_asked),
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
                 Err(_) => result = Err(WireViolation),
             }
@@ -167,22 +172,25 @@ impl Wire {
         open.placed(number);
         self.expect(open.channel().end(End::Recv).local_rank);
         input.count(1, HEADER_BYTES + bytes);
-        Ok(Some(behind..behind + (come - bytes)))
+        let more = come - bytes;
+        Ok(Some(Behind { filled: behind..behind + more, is_full: more == FRONT_BYTES || !asks_behind }))
     }
 
-    /// Reads what follows the first `come` bytes of a message, with a little of what is behind it.
-    fn read_rest(&self, socket: &OwnedFd, layout: &Layout, begun: &Begun, come: u32) -> io::Result<u32> {
+    /// Reads what follows the first `come` bytes of a message, with a little of what is behind it. Says how many bytes that were, and whether
+    /// it has asked for any behind the message.
+    fn read_rest(&self, socket: &OwnedFd, layout: &Layout, begun: &Begun, come: u32) -> io::Result<(u32, bool)> {
         let missing = u64::from(begun.bytes - come);
         let mut scatter = Scatter::new();
         let asked = scatter.push_memory(&self.job, layout, come.into(), missing).map_err(io::Error::other)?;
-        // Of a layout with many pieces some may be left over.
-        if asked == missing {
+        // Of a layout with many pieces some may be left over, or just none, but no room for another one.
+        let mut asks_behind = asked == missing;
+        if asks_behind {
             let behind = self.input_at(begun.behind, FRONT_BYTES);
-            scatter.push_memory(&self.job, &behind, 0, FRONT_BYTES.into()).map_err(io::Error::other)?;
+            asks_behind = scatter.push_memory(&self.job, &behind, 0, FRONT_BYTES.into()).map_err(io::Error::other)? > 0;
         }
         match scatter.read(socket.as_fd())? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            read => Ok(read as u32),
+            read => Ok((read as u32, asks_behind)),
         }
     }
 

@@ -67,6 +67,37 @@ fn buffers_in_more_pieces_than_a_system_call_takes_are_filled() {
     }
 }
 
+/// Nobody is told again of what was there before.
+#[test]
+fn what_follows_a_message_whose_rest_is_in_as_many_pieces_as_a_system_call_takes_is_not_forgotten() {
+    // Some of them come with the front.
+    for blocks in 250..260 {
+        let strided = |offset, bytes| match bytes {
+            8 => Layout::contiguous(offset, 8),
+            _ => Layout { offset, block_bytes: 160, stride_bytes: 168, blocks },
+        };
+        let (mut feed, socket) = UnixStream::pair().unwrap();
+        let sizes = [160 * u64::from(blocks), 8];
+        let mut far = Side::laid_out(End::Recv, socket, &sizes, strided);
+        let mut receivers = [EagerReceiver::default(); 2];
+        for number in 0..4u8 {
+            let mut both = Vec::new();
+            for (channel, (receiver, bytes)) in receivers.iter_mut().zip(sizes).enumerate() {
+                assert_eq!(receiver.start(&far.channels[channel]), Progress::Pending);
+                let (channel, bytes) = (channel as u16, bytes as u32);
+                both.extend(WireFrame::Message { channel, number: number.into(), bytes }.encode());
+                both.extend(vec![number; bytes as usize]);
+            }
+            feed.write_all(&both).unwrap();
+            while far.wire.receive(&mut far.known).is_full {}
+            for (channel, receiver) in receivers.iter_mut().enumerate() {
+                assert_eq!(receiver.poll(&far.channels[channel]), Progress::Done, "{blocks} blocks, message {number}");
+                assert!(far.has(channel, number));
+            }
+        }
+    }
+}
+
 /// A rank that takes a part of what the daemon waits for has it woken for less.
 #[test]
 fn the_daemon_is_woken_when_a_rank_has_begun_a_message_that_does_not_come_whole() {
