@@ -109,6 +109,11 @@ impl Links {
         Self { links: Slab::new(), routes: Vec::new(), hello, timeout, has_wires, early: Vec::new() }
     }
 
+    /// Whether no other node is linked to this one.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
     /// Adds a route to another node of a job, and dials its daemon if that is for us to do and not done yet.
     pub(crate) fn add_route(&mut self, spec: &JobSpec, node: NodeId, registry: &Registry, now: Instant) {
         let Some(address) = spec.nodes[usize::from(node.0)].address else { return };

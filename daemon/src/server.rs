@@ -130,6 +130,8 @@ pub(crate) struct Inputs {
     pub(crate) signals: Option<SignalFd>,
 }
 
+/// When something may have ended of which no event tells: a channel's, whose other end has its hands on it, or a meeting's.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 /// A busy daemon looks at its sockets' readiness every so many cycles.
 const CYCLES_PER_POLL: u32 = 8;
 
@@ -226,7 +228,7 @@ impl Server {
         let Some(away) = self.absence.end(now) else { return };
         self.counters.add(Counter::Absences, 1);
         let link_timeout = self.config.link_timeout;
-        if away >= link_timeout / 2 {
+        if away >= link_timeout / 2 && !self.links.is_empty() {
             tracing::warn!(
                 ?away,
                 ?link_timeout,
@@ -305,16 +307,16 @@ impl Server {
         let is_quiet = self.jobs.values_mut().all(Job::arm);
         let mut is_woken = !is_quiet;
         if is_quiet {
-            let looks_again = self.jobs.values().any(Job::needs_another_look);
             let wires = self.jobs.values().filter_map(Job::wire_deadline);
-            let timeout = self.links.deadline().into_iter().chain(wires).min();
-            let timeout = timeout.map(|deadline| deadline.saturating_duration_since(now));
-            let timeout = if looks_again { Some(Duration::ZERO) } else { timeout };
+            let deadline = self.links.deadline().into_iter().chain(wires).min();
+            // A millisecond more, so that the deadline has passed when the poll returns.
+            let until_then =
+                deadline.map(|deadline| deadline.saturating_duration_since(now) + Duration::from_millis(1));
+            let looks_again = self.jobs.values().any(Job::needs_another_look).then_some(LOOK_AGAIN_AFTER);
             self.counters.add(Counter::Sleeps, 1);
             self.awake.end();
-            // A millisecond more, so that the deadline has passed when the poll returns.
-            self.look(events, timeout.map(|timeout| timeout + Duration::from_millis(1)))?;
-            is_woken = looks_again || !events.is_empty();
+            self.look(events, until_then.into_iter().chain(looks_again).min())?;
+            is_woken = !events.is_empty();
             self.awake.resume();
         }
         self.jobs.values_mut().for_each(Job::disarm);
@@ -324,10 +326,14 @@ impl Server {
 
     /// Takes the events that are there, waiting for one up to `timeout`.
     fn look(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        let sleeps_until = timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| Instant::now() + timeout);
         let polled = self.poll.poll(events, timeout);
         let now = Instant::now();
-        if timeout != Some(Duration::ZERO) {
-            self.absence.excuse(now);
+        // Who should have been back before was kept from it.
+        match (timeout, sleeps_until) {
+            (None, _) => self.absence.excuse(now),
+            (_, Some(until)) => self.absence.excuse(now.min(until)),
+            _ => {}
         }
         match polled {
             Ok(()) => {}

@@ -43,6 +43,8 @@ struct NodeWire {
     /// The engine knows that it is lost.
     is_down: bool,
     guard: Option<Guard>,
+    /// Something could not be done at once: when to try again, though nothing happens.
+    retry_at: Option<Instant>,
     /// What was counted of what went over it, both ways.
     counted: [Traffic; 2],
     /// And of the system calls that moved it.
@@ -129,6 +131,7 @@ impl Wires {
             is_draining: false,
             is_down: false,
             guard: None,
+            retry_at: None,
             counted: Default::default(),
             system_calls_counted: 0,
         };
@@ -263,6 +266,8 @@ impl Wires {
                 continue;
             }
             done += found.work(ended);
+            // Somebody was at it, or there was no room for a last word.
+            found.retry_at = (found.is_wanted || found.has_unsaid()).then(|| now + LOOK_EVERY);
             if found.wire.is_broken() && !std::mem::replace(&mut found.is_down, true) {
                 tracing::debug!(node = node.0, "wire is down");
                 found.hang_up();
@@ -271,6 +276,7 @@ impl Wires {
             if let Err(error) = found.settle(registry) {
                 tracing::warn!(%error, node = node.0, "can't watch a wire");
                 found.wire.break_off();
+                found.is_wanted = true;
             }
         }
         done
@@ -283,7 +289,9 @@ impl Wires {
 
     /// When to look though nothing happens.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.nodes.iter().filter_map(|(_, found)| found.guard.as_ref().map(|guard| guard.look_at)).min()
+        let look_at =
+            |found: &NodeWire| found.guard.as_ref().map(|guard| guard.look_at).into_iter().chain(found.retry_at).min();
+        self.nodes.iter().filter_map(|(_, found)| look_at(found)).min()
     }
 
     /// Whether messages of ranks that are gone have not left.
@@ -332,12 +340,12 @@ impl NodeWire {
         let [before, _] = self.wire.traffic();
         let sent = self.wire.send(&mut self.ends);
         self.is_stuck = match sent {
-            Sent::All => false,
+            Sent::All | Sent::Part => false,
             // A rank that is at it may find no room once more, and relies on us for what follows.
             Sent::Busy => self.wire.is_stuck(),
             Sent::Full { .. } => true,
         };
-        self.is_wanted |= sent == Sent::Busy && self.is_stuck;
+        self.is_wanted |= sent == Sent::Part || (sent == Sent::Busy && self.is_stuck);
         self.wire.traffic()[0].frames.wrapping_sub(before.frames) as usize
     }
 
@@ -452,6 +460,7 @@ impl NodeWire {
 
     /// Looks for what was left lying, if it is time. Says whether it was.
     fn look(&mut self, now: Instant) -> bool {
+        self.is_wanted |= self.retry_at.take_if(|at| now >= *at).is_some();
         let Some(guard) = self.guard.as_mut().filter(|guard| now >= guard.look_at) else { return false };
         guard.look_at = now + LOOK_EVERY;
         let traffic = self.wire.traffic();
@@ -463,7 +472,7 @@ impl NodeWire {
             self.wire.set_guarded(false);
         }
         // After the guard has ended, too: whoever has marked something before relies on it.
-        self.is_wanted |= self.wire.is_due() || self.wire.is_starving();
+        self.is_wanted |= self.wire.is_due() || self.wire.is_starving() || self.wire.is_stuck();
         true
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::{Cluster, asleep_in, channel, config, pair, soon};
 use ropeway::{Error, Favor, RecvRequest, SendRequest, Session, WaitMode};
 use ropeway_daemon::Config;
-use ropeway_proto::limits::{WIRE_BYTES_MAX, WIRE_CHANNELS};
+use ropeway_proto::limits::{WIRE_BYTES_MAX, WIRE_CHANNELS, WIRE_EAGER_BYTES_MAX};
 
 /// The last one leaves when its receive has started.
 const SIZES: [usize; 5] = [0, 8, 4096, 8192, WIRE_BYTES_MAX as usize];
@@ -128,6 +128,30 @@ fn a_sender_gets_ahead_and_its_messages_follow_while_it_computes() {
             }
             tell.send(()).unwrap();
         });
+    }
+}
+
+/// Behind messages that fill the wire's buffer a last word finds no room at first.
+#[test]
+fn who_frees_a_request_behind_large_messages_is_heard_of_while_he_computes() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    let bytes = WIRE_EAGER_BYTES_MAX as usize;
+    let mut sends: Vec<_> =
+        (2..6).map(|tag| zero.world().send_init(zero.world().alloc::<u8>(bytes).unwrap(), 1, tag).unwrap()).collect();
+    let mut recvs: Vec<_> =
+        (2..6).map(|tag| one.world().recv_init(one.world().alloc::<u8>(bytes).unwrap(), 0, tag).unwrap()).collect();
+    for round in 0..20 {
+        let (mut freed, mut told) = channel(&zero.world(), &one.world(), 8);
+        exchange(&mut freed, &mut told, round);
+        exchange(&mut freed, &mut told, round);
+        let receiving = ropeway::start_all(&mut recvs).unwrap();
+        let sending = ropeway::start_all(&mut sends).unwrap();
+        drop(freed);
+        let error = soon(|| told.start().unwrap().wait().unwrap_err());
+        assert!(matches!(error, Error::PeerFreed { .. }), "round {round}: {error}");
+        soon(|| receiving.wait_all().unwrap());
+        sending.wait_all().unwrap();
     }
 }
 

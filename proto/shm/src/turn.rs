@@ -34,6 +34,8 @@ pub enum Went {
     Through,
     /// It can't go on now; somebody will have to come back.
     Stuck,
+    /// It could go on, but has taken long enough; who was at it comes back.
+    Paused,
 }
 
 impl Turn {
@@ -96,7 +98,7 @@ impl Turn {
             self.give_back();
             fence(Ordering::SeqCst);
             went = Some(now);
-            if now == Went::Stuck || !due.is_any() {
+            if now != Went::Through || !due.is_any() {
                 return went;
             }
         }

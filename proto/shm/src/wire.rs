@@ -100,6 +100,8 @@ const BUFFERS_BYTES: u64 = BUFFERS as u64 * BUFFER_BYTES as u64;
 const HEADER_BYTES: u32 = WIRE_HEADER_BYTES as u32;
 /// Looks at somebody who receives; longer than that takes unless his core is taken away.
 const RECEIVE_SPINS: u32 = 40;
+/// System calls with which the daemon sends at once, each of which takes tens of microseconds if it takes much.
+const ROUNDS_OF_DAEMON: u32 = 16;
 /// Offsets in a segment are below 2⁴⁷ and those of channels multiples of 64.
 const PLACE_BITS: u32 = 41;
 
@@ -140,7 +142,9 @@ pub enum Sent {
     All,
     /// Somebody else is at it and sees to it.
     Busy,
-    /// The connection is full: when it has room again, somebody has to come back. The first to notice tells the daemon.
+    /// A part has left, which has taken the daemon long enough: it has to come back.
+    Part,
+    /// The connection is full, or lost just now: when it has room again, somebody has to come back. The first to notice tells the daemon.
     Full {
         /// Whether this is the first.
         is_news: bool,
@@ -312,12 +316,22 @@ impl Wire {
     pub fn send(&self, channels: &mut impl WireChannels) -> Sent {
         let Some(socket) = self.socket.get().filter(|_| !self.is_broken()) else { return Sent::All };
         let out = &self.words().out;
-        match out.turn.work(self.holder, &self.words().due, || self.send_due(socket, channels)) {
+        // However much ranks mark meanwhile, the daemon has others to serve.
+        let mut rounds = if self.holder == holder(None) { ROUNDS_OF_DAEMON } else { u32::MAX };
+        let mut is_news = false;
+        let went = out.turn.work(self.holder, &self.words().due, || {
+            let went = self.send_due(socket, channels, &mut rounds);
+            // Within the turn: who sends the rest would say so before, else.
+            let (is_stuck, was_stuck) = (u32::from(went == Went::Stuck), out.is_stuck.load(Ordering::Relaxed));
+            out.is_stuck.store(is_stuck, Ordering::Relaxed);
+            is_news = is_stuck > was_stuck || self.is_broken();
+            went
+        });
+        match went {
             None => Sent::Busy,
-            Some(Went::Stuck) if !self.is_broken() => {
-                Sent::Full { is_news: out.is_stuck.swap(1, Ordering::Relaxed) == 0 }
-            }
-            Some(_) => Sent::All,
+            Some(Went::Stuck) => Sent::Full { is_news },
+            Some(Went::Paused) => Sent::Part,
+            Some(Went::Through) => Sent::All,
         }
     }
 
@@ -326,11 +340,13 @@ impl Wire {
         self.words().out.is_stuck.load(Ordering::Relaxed) != 0
     }
 
-    fn send_due(&self, socket: &OwnedFd, channels: &mut impl WireChannels) -> Went {
+    fn send_due(&self, socket: &OwnedFd, channels: &mut impl WireChannels, rounds: &mut u32) -> Went {
         let out = &self.words().out;
         // What lies in shared memory is read once: others could change it between a check and its use.
         let mut load = Load::new(out.filled(), true);
         loop {
+            let Some(left) = rounds.checked_sub(1) else { return Went::Paused };
+            *rounds = left;
             let is_all = self.fill_all(&mut load, channels);
             if load.filled.is_empty() {
                 return Went::Through;

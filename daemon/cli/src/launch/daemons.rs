@@ -17,6 +17,9 @@ use super::LaunchError;
 use super::cores;
 use super::network::{Inside, Network, Rate};
 
+/// Daemons of one process end together, so one that is silent was only kept from its core, which a busy machine may do for seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A daemon for each node.
 pub(crate) enum Daemons {
     /// Threads of the tool, maybe in a network of their own.
@@ -36,7 +39,7 @@ impl Daemons {
         }
         let key = new_key()?;
         let start = |node| {
-            let config = Config { cores: cores_of(node, nodes)?, ..Config::on_loopback(key) };
+            let config = Config { cores: cores_of(node, nodes)?, link_timeout: PATIENCE, ..Config::on_loopback(key) };
             Ok(Arc::new(Daemon::start(config.calibrated_as(calibrated))?))
         };
         (0..nodes).map(start).collect::<Result<_, LaunchError>>().map(|daemons| Self::Embedded(daemons, None))
@@ -50,7 +53,7 @@ impl Daemons {
             // Its sockets, and the links it dials, belong to the namespace of the thread that makes them.
             let _inside = network.enter(node).map_err(LaunchError::system("entering a namespace"))?;
             let config = Config::on_private_network(Network::address(node), key);
-            let config = Config { cores: cores_of(node as u32, nodes)?, ..config };
+            let config = Config { cores: cores_of(node as u32, nodes)?, link_timeout: PATIENCE, ..config };
             Ok(Arc::new(Daemon::start(config.calibrated_as(calibrated))?))
         };
         let daemons = (0..nodes as usize).map(start).collect::<Result<_, LaunchError>>()?;

@@ -13,7 +13,6 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
 
 use ropeway_proto::{End, Layout};
 
@@ -105,9 +104,6 @@ impl Wire {
         }
         let sent = gather.write(socket.as_fd());
         self.settle(load, *sent.as_ref().unwrap_or(&0) as u32, channels);
-        if sent.is_ok() {
-            self.words().out.is_stuck.store(0, Ordering::Relaxed);
-        }
         sent.map(drop)
     }
 
