@@ -63,11 +63,14 @@ impl Attendance {
             Arrival::Pending | Arrival::HasWork => {}
         }
         let is_prompt = !self.meeting.has_much_work() || self.habit.begin(presence, favor, &Moment::default());
-        let is_left = arrival == Arrival::HasWork && !is_prompt && !self.meeting.is_watched();
-        Ok(if is_left && self.asks_daemon(presence, favor) { Started::NeedsCopy } else { Started::Pending })
+        let tells_daemon = arrival == Arrival::HasWork
+            && (self.meeting.has_pieces_before_nodes(self.round)
+                || (!is_prompt && !self.meeting.is_watched() && self.asks_daemon(presence, favor)));
+        Ok(if tells_daemon { Started::NeedsCopy } else { Started::Pending })
     }
 
-    /// Other nodes may wait for what comes before their turn; for the rest a core has to be free.
+    /// Other nodes wait for what comes before their turn, and whether we wait soon, or are stopped, nobody knows; for the rest a core has to be
+    /// free, if there are no other nodes.
     fn asks_daemon(&self, presence: &Presence, favor: Favor) -> bool {
         self.meeting.is_spanning() || self.habit.asks_daemon(presence, favor, self.meeting.has_free_core())
     }

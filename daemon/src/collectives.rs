@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ropeway_engine::{CollectiveId, CollectiveStep, CollectiveWork, MeetingId, NodeCollective};
 use ropeway_proto::agreement::ShapeDigest;
@@ -242,9 +243,9 @@ impl Job {
     // ---- progress
 
     /// Does what is to be done for collectives. Says how much that was.
-    pub(crate) fn progress_collectives(&mut self, counters: &Counters) -> usize {
+    pub(crate) fn progress_collectives(&mut self, counters: &Counters, now: Instant) -> usize {
         counters.add(Counter::SchedulesBuilt, self.schedules.take_built());
-        let mut done = self.meetings.do_pieces();
+        let mut done = self.meetings.do_pieces(now);
         while let Some(collective) = self.meetings.take_passed() {
             self.engine.start_collective(collective);
             done += 1;

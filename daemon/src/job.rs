@@ -401,10 +401,10 @@ impl Job {
         self.ends_by.is_none_or(|end| Instant::now() < end) && self.wires.has_unsaid()
     }
 
-    /// When the wires have to be looked at though nothing happens.
-    pub(crate) fn wire_deadline(&self) -> Option<Instant> {
+    /// When something has to be looked at though nothing happens.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let ends_by = self.ends_by.filter(|_| self.wires.has_unsaid());
-        self.wires.deadline().into_iter().chain(ends_by).min()
+        self.wires.deadline().into_iter().chain(self.meetings.deadline()).chain(ends_by).min()
     }
 
     fn open_channel(&mut self, send: ChannelId, recv: ChannelId) {

@@ -5,6 +5,7 @@
 //! have their hands on them. What only members can do, who have the functions of the program's operators, it hands over.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use ropeway_engine::{CollectiveId, MeetingId};
 use ropeway_proto::collective::CollectiveShape;
@@ -19,6 +20,8 @@ pub(crate) struct Meetings {
     table: Slab<Entry>,
     /// Meetings with work to do.
     working: VecDeque<u32>,
+    /// Those whose work is left to members that wait, and until when.
+    left: VecDeque<(Instant, u32)>,
     /// Rounds that have come to what happens between the nodes.
     passed: VecDeque<CollectiveId>,
     leaving: Vec<(MeetingId, ChannelId)>,
@@ -32,6 +35,8 @@ struct Entry {
     /// Members whose requests exist.
     members: usize,
     is_working: bool,
+    /// The last round whose work before the nodes' turn was left to members that wait for it, and until when.
+    left: Option<(u32, Instant)>,
     spanning: Option<Spanning>,
 }
 
@@ -56,6 +61,8 @@ pub(crate) struct Empty {
 
 /// Nobody: the daemon's own number where members have theirs.
 const NOBODY: u32 = u32::MAX;
+/// For how long work that other nodes wait for is left to members that seem to wait for it: one may be stopped.
+const LEFT_FOR: Duration = Duration::from_millis(1);
 /// More than little work has. Counters in shared memory may say anything.
 const LITTLE_PIECES: u32 = 64;
 
@@ -72,7 +79,10 @@ impl Meetings {
         let collective = spanning.as_ref().map(|spanning| spanning.collective);
         let members = meeting.places().len();
         let id =
-            MeetingId(self.table.insert(Entry { meeting, footprint, members, is_working: false, spanning }) as u32);
+            MeetingId(
+                self.table.insert(Entry { meeting, footprint, members, is_working: false, left: None, spanning })
+                    as u32,
+            );
         self.spanning.extend(collective.map(|collective| (collective, id)));
         id
     }
@@ -95,23 +105,42 @@ impl Meetings {
     }
 
     /// Does a piece of each meeting that has work, or calls those who can. Says how many it did.
-    pub(crate) fn do_pieces(&mut self) -> usize {
+    pub(crate) fn do_pieces(&mut self, now: Instant) -> usize {
+        while let Some(&(until, index)) = self.left.front()
+            && until <= now
+        {
+            self.left.pop_front();
+            self.wish_work(MeetingId(index));
+        }
         let mut pieces = 0;
         for _ in 0..self.working.len() {
             let Some(index) = self.working.pop_front() else { break };
             let Some(entry) = self.table.get_mut(index as usize) else { continue };
             let round = entry.meeting.working_round();
-            let helped = round.map_or(Helped::default(), |round| entry.meeting.help(NOBODY, round, 1));
+            let until = round.and_then(|round| entry.leave_until(round, now));
+            let helped = match (round, until) {
+                (Some(round), None) => entry.meeting.help(NOBODY, round, 1),
+                _ => Helped::default(),
+            };
             self.passed.extend(entry.take_passed());
             if helped.pieces > 0 {
                 pieces += 1;
                 self.working.push_back(index);
-            } else {
-                entry.is_working = false;
-                entry.meeting.call_combiners();
+                continue;
+            }
+            entry.is_working = false;
+            match until {
+                Some(until) if self.left.contains(&(until, index)) => {}
+                Some(until) => self.left.push_back((until, index)),
+                None => entry.meeting.call_combiners(),
             }
         }
         pieces
+    }
+
+    /// When to look at what is left to members.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.left.front().map(|(until, _)| *until)
     }
 
     // ---- between nodes
@@ -221,6 +250,19 @@ impl Meetings {
 }
 
 impl Entry {
+    /// Until when the round's work is left to members that wait for it, in whose caches the data is.
+    fn leave_until(&mut self, round: u32, now: Instant) -> Option<Instant> {
+        if !self.meeting.has_pieces_before_nodes(round) || !self.meeting.is_watched() {
+            return None;
+        }
+        let until = match self.left {
+            Some((left, until)) if left == round => until,
+            _ => now + LEFT_FOR,
+        };
+        self.left = Some((round, until));
+        (now < until).then_some(until)
+    }
+
     /// The collective between nodes, if its next round is due.
     fn take_passed(&mut self) -> Option<CollectiveId> {
         let spanning = self.spanning.as_mut()?;
@@ -316,11 +358,11 @@ mod tests {
         let is_working = |meetings: &Meetings, id: MeetingId| meetings.table[id.0 as usize].is_working;
         while is_working(&meetings, small) {
             assert!(is_working(&meetings, large));
-            meetings.do_pieces();
+            meetings.do_pieces(Instant::now());
         }
-        assert_eq!(meetings.do_pieces(), 1, "the large one goes on");
+        assert_eq!(meetings.do_pieces(Instant::now()), 1, "the large one goes on");
         while is_working(&meetings, large) {
-            meetings.do_pieces();
+            meetings.do_pieces(Instant::now());
         }
         assert_sums(&job, 0, 100_000);
         assert_sums(&job, 1, 10_000);

@@ -262,7 +262,7 @@ impl Server {
         work += self.links.progress(&mut self.jobs, &self.counters, now);
         for job in self.jobs.values_mut() {
             work += job.progress_channels(&self.counters);
-            work += job.progress_collectives(&self.counters);
+            work += job.progress_collectives(&self.counters, now);
             work += job.progress_wires(self.poll.registry(), &self.counters, now);
             work += job.deliver(&self.counters).map_err(io::Error::other)?;
         }
@@ -307,8 +307,8 @@ impl Server {
         let is_quiet = self.jobs.values_mut().all(Job::arm);
         let mut is_woken = !is_quiet;
         if is_quiet {
-            let wires = self.jobs.values().filter_map(Job::wire_deadline);
-            let deadline = self.links.deadline().into_iter().chain(wires).min();
+            let jobs = self.jobs.values().filter_map(Job::deadline);
+            let deadline = self.links.deadline().into_iter().chain(jobs).min();
             // A millisecond more, so that the deadline has passed when the poll returns.
             let until_then =
                 deadline.map(|deadline| deadline.saturating_duration_since(now) + Duration::from_millis(1));

@@ -450,6 +450,11 @@ impl Meeting {
         self.unfinished_stage(round).filter(|&stage| self.stages[stage].share.is_doable())
     }
 
+    /// Whether the round has pieces before the daemon's turn, for which other nodes wait.
+    pub fn has_pieces_before_nodes(&self, round: u32) -> bool {
+        self.stages.len() > 1 && self.unfinished_stage(round) == Some(0)
+    }
+
     /// The round that has work, for who is no member and so knows none.
     pub fn working_round(&self) -> Option<u32> {
         if let Some(paired) = self.paired(NOBODY) {
