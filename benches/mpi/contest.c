@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCHES = 5, BATCHES_OF_SHARES = 2, WINDOW = 64, WINDOW_BYTES = 64 << 20, VALUES_OF_PLACES = 251, SPOILT = 255 };
+enum { BATCHES = 5, BATCHES_OF_SHARES = 2, WINDOW = 64, WINDOW_BYTES = 256 << 20, VALUES_OF_PLACES = 251, SPOILT = 255 };
 
 static int me, np, persistent, touch;
 static int renews; /* whether what a rank sends is new in each round, though not touched in what is timed */

@@ -39,6 +39,7 @@ fn run_one(session: &Session, console: &mut Console, plan: &Plan, course: Course
             mode: Some(mode),
             bytes: Some(course.bytes),
             side: Some(course.side),
+            window: Some(course.window),
             floor: series.get(plan.modes.len()).and_then(|floor| of_mode.above(floor, floor_name)),
             ..Measured::new("bandwidth", "MB/s", summary, plan.runs)
         };

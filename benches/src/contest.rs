@@ -324,7 +324,7 @@ const BATCHES: usize = 5;
 /// In units of a batch, the time for each of a size's many cases.
 const BATCHES_OF_SHARES: f64 = 2.0;
 const WINDOW: usize = 64;
-const WINDOW_BYTES: usize = 64 << 20;
+const WINDOW_BYTES: usize = 256 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use crate::pair::Pair;
 use crate::plan::Effort;
 use crate::race::{Contestant, Entrant, take_turns};
 use crate::record::Side;
-use crate::window::{self, Batches, Course, WINDOW, WINDOW_BYTES, messages_in};
+use crate::window::{self, Batches, Course, WINDOW, messages_in};
 use crate::{BenchError, Console, Measured, Plan, gather};
 
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
@@ -59,6 +59,7 @@ fn run_pairs(
             mode: Some(mode),
             bytes: Some(bytes),
             pairs: Some(pairs),
+            window: Some(course.window),
             floor: series.get(plan.modes.len()).and_then(|floor| of_mode.above(floor, "tcp stream")),
             ..Measured::new("rate", "msg/s", summary, plan.runs)
         };
@@ -76,7 +77,7 @@ fn label(mode: Mode, pairs: u32) -> String {
 fn course(bytes: usize, messages_max: usize) -> Course {
     let one = Course::one_window(bytes, Side::Send);
     let window = one.window.min(messages_max).max(1);
-    let all = (messages_in(WINDOW_BYTES, bytes) / WINDOW).clamp(1, WINDOWS);
+    let all = (messages_in(BATCH_BYTES, bytes) / WINDOW).clamp(1, WINDOWS);
     let windows = all.min(messages_max / window).max(1);
     Course { window, windows, rounds: all / windows, ..one }
 }
@@ -137,6 +138,8 @@ const WARMUP: u64 = 1;
 const CONTESTANTS: usize = 3;
 /// Few enough that a wire serves them beside the channels of the last measurement.
 const MESSAGES_ON_WIRE: usize = 128;
+/// Memory for the messages of a batch with several windows.
+const BATCH_BYTES: usize = 64 << 20;
 /// Windows in a batch.
 const WINDOWS: usize = 16;
 

@@ -160,9 +160,10 @@ impl Case {
             What::Message { side, progress } => Measured {
                 side: Some(*side),
                 progress: Some(*progress),
-                // What of a collective crosses a line depends on its algorithm.
+                // What of a collective crosses a line depends on its algorithm; and what is sent is over before it has crossed it.
                 floor: match (metric, self.bytes) {
-                    ("t_y", Some(bytes)) => Floor::of_line(plan, bytes, samples),
+                    ("t_y", Some(bytes)) if *side != Side::Send => Floor::of_line(plan, bytes, samples),
+                    ("t_y", _) => None,
                     _ => common.floor,
                 },
                 ..common

@@ -117,7 +117,7 @@ pub(crate) fn race_modes(
             }
             if let [(_, alone), (beside, series)] = places[..] {
                 let slowdown = |index: usize| series[index].relative_to(&alone[index]);
-                let metric = Metric { name: "slowdown", unit: "", floor: metric.floor };
+                let metric = Metric { name: "slowdown", unit: "ratio", floor: metric.floor };
                 tell(*beside, &metric, &slowdown(index), &slowdown(series.len() - 1))?;
             }
         }

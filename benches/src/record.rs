@@ -35,6 +35,8 @@ pub struct Measured {
     pub side: Option<Side>,
     /// Pairs of ranks that send at once.
     pub pairs: Option<u32>,
+    /// Messages that are started together.
+    pub window: Option<usize>,
     /// How late a receiver is.
     pub delay_us: Option<f64>,
     /// What was done meanwhile.
@@ -73,6 +75,7 @@ impl Measured {
             idle_links: None,
             side: None,
             pairs: None,
+            window: None,
             delay_us: None,
             compute: None,
             collective: None,
@@ -225,6 +228,8 @@ pub struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     pairs: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     delay_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     compute: Option<Compute>,
@@ -266,6 +271,7 @@ impl Record {
             idle_links,
             side,
             pairs,
+            window,
             delay_us,
             compute,
             collective,
@@ -300,6 +306,7 @@ impl Record {
             idle_links,
             side,
             pairs,
+            window,
             delay_us,
             compute,
             op: collective.map(|call| call.operation),

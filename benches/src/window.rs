@@ -269,8 +269,8 @@ impl Stream for Tcp {
 
 /// Messages in a window.
 pub(crate) const WINDOW: usize = 64;
-/// Memory for the messages of a batch.
-pub(crate) const WINDOW_BYTES: usize = 64 << 20;
+/// Memory for the messages of a window: 64 of 4 MiB.
+const WINDOW_BYTES: usize = 256 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn large_messages_come_in_small_windows() {
         let window = |bytes| Course::one_window(bytes, Side::Send).window;
-        assert_eq!([1, 1 << 20, 2 << 20, 1 << 30].map(window), [64, 64, 32, 1]);
+        assert_eq!([1, 1 << 20, 4 << 20, 8 << 20, 1 << 30].map(window), [64, 64, 64, 32, 1]);
         let course = Course { windows: 3, ..Course::one_window(100, Side::Both) };
         assert_eq!((course.messages(), course.batch_bytes()), (192, 38_400));
         assert_eq!(messages_in(10, 0), 10);

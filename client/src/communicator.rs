@@ -138,13 +138,14 @@ impl Communicator {
     /// Registers a send of the whole buffer to `dest`.
     ///
     /// The first send to a rank with a tag is matched with that rank's first receive from here with that tag, the second
-    /// with the second, and so on. Whoever is freed early keeps its place; its partner gets [`Error::PeerFreed`].
+    /// with the second, and so on. Whoever is freed early keeps its place; its partner gets [`Error::PeerFreed`]. It is matched with registered
+    /// receives only: a [`recv`](Self::recv) never sees what it sends.
     pub fn send_init<T: Plain>(&self, buffer: Buffer<T>, dest: u32, tag: i32) -> Result<SendRequest<T>, Error> {
         let whole = Strided::whole(buffer.len());
         self.send_init_strided(buffer, whole, dest, tag)
     }
 
-    /// Registers a receive into the whole buffer from `source`.
+    /// Registers a receive into the whole buffer from `source`, of what a send sends that is registered, too: never of a [`send`](Self::send).
     pub fn recv_init<T: Plain>(&self, buffer: Buffer<T>, source: u32, tag: i32) -> Result<RecvRequest<T>, Error> {
         let whole = Strided::whole(buffer.len());
         self.recv_init_strided(buffer, whole, source, tag)
@@ -187,6 +188,10 @@ impl Communicator {
     }
 
     /// Sends a message, and returns when `message` may be changed again. Needs no copy if it lies in a [`Buffer`].
+    ///
+    /// If its receive has not begun, that is at once for a few dozen messages of some kilobytes, which are copied, and when its receive has
+    /// begun for others. So of two ranks that send to each other one receives first, or both use [`sendrecv`](Self::sendrecv) or
+    /// [`isend`](Self::isend).
     pub fn send<T: Plain>(&self, message: &[T], dest: u32, tag: i32) -> Result<(), Error> {
         let endpoint = self.endpoint(Some(dest), Some(tag))?;
         let terms = self.send_terms::<T>(tag, size_of_val(message) as u64);

@@ -1,6 +1,6 @@
 //! What can go wrong, as causes a program can act on.
 
-use std::io;
+use std::{fmt, io};
 
 use ropeway_proto::agreement::Difference;
 use ropeway_proto::control::Refusal;
@@ -10,7 +10,7 @@ use ropeway_proto::hello::VersionRange;
 ///
 /// The variants are grouped by what is lost: nothing but the call, everything with one rank, the session.
 #[non_exhaustive]
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum Error {
     // The call was wrong; nothing was sent.
     /// The request was started before and has not been waited for.
@@ -75,7 +75,10 @@ pub enum Error {
     #[error("too many requests at once")]
     TooManyRequests,
     /// The node, or the job's quota, has no memory left for it.
-    #[error("out of memory: {requested} bytes requested, {available} available")]
+    #[error(
+        "out of memory: {requested} bytes requested, {available} available; a job has no more than job_memory_bytes_max \
+         of the configuration of its daemons on each node"
+    )]
     OutOfMemory {
         /// Bytes that were asked for.
         requested: u64,
@@ -127,7 +130,7 @@ pub enum Error {
     /// The node has no memory for what a collective needs besides its arrays, such as inputs from other nodes.
     #[error(
         "this node has no memory for {bytes} bytes that the collective needs besides its arrays: \
-         use smaller ones, or raise job_memory_bytes_max in the daemon's configuration"
+         use smaller ones, or raise job_memory_bytes_max in the configuration of the job's daemons"
     )]
     NoMemory {
         /// Bytes that were needed.
@@ -242,4 +245,11 @@ pub enum Error {
         #[source]
         error: io::Error,
     },
+}
+
+/// As it is displayed: that is what a `main` prints that returns it, and it says what to do.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }

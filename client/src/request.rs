@@ -97,7 +97,7 @@ impl Active<'_> {
     }
 
     /// Withdraws the operation. If it was too late for that, waits for its end and returns the outcome. The buffer of a receive that
-    /// was withdrawn may hold anything.
+    /// was withdrawn may hold anything. The start of a collective that was withdrawn is none: the others of its round wait for the next one.
     pub fn cancel(self) -> Result<Option<Status>, Error> {
         let mode = self.request.operation.attachment().wait_mode();
         self.request.operation.cancel(mode)

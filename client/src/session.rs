@@ -34,9 +34,11 @@ pub fn init() -> Result<Session, Error> {
             }
             // No rank shall outlive a launcher that was killed.
             set_pdeathsig(Signal::SIGKILL).map_err(|error| io_error("binding to the launcher")(error.into()))?;
-            let stream = take_inherited(fd).map_err(io_error("taking the connection in ROPEWAY_FD"))?;
+            let no_rank = |why| Error::BadEnvironment { name: environment::FD, value: fd.to_string(), why };
+            let stream = take_inherited(fd).map_err(|_| no_rank(NOT_INHERITED))?;
             let log = log.map(inherited_log).transpose()?;
-            let session = Session::attach_with(UnixStream::from(stream), job, rank, log)?;
+            let session = Session::attach_with(UnixStream::from(stream), job, rank, log);
+            let session = session.map_err(|error| if let Error::DaemonGone = error { no_rank(LEFT) } else { error })?;
             session.check_size(size)?;
             session
         }
@@ -53,6 +55,9 @@ pub fn init() -> Result<Session, Error> {
     }
     Ok(session)
 }
+
+const NOT_INHERITED: &str = "is no connection of this process: a rank joins its job once, and a program that it starts then is no rank; unset it there";
+const LEFT: &str = "is a connection that is closed: the rank has joined its job and left it before, or the daemon is gone; a rank joins once";
 
 /// Membership in a job.
 ///

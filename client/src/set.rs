@@ -134,13 +134,13 @@ impl<'a, R: Request> ActiveSet<'a, R> {
     }
 
     fn until_any(&mut self) -> Result<Option<(usize, Status)>, Error> {
-        while self.wait_for_one()? {
-            // What has happened may be a step on the way only.
-            if let Some(ended) = self.test_any()? {
-                return Ok(Some(ended));
+        loop {
+            // What is over needs no waiting for; and what has happened while we waited may be a step on the way only.
+            let ended = self.test_any()?;
+            if ended.is_some() || !self.wait_for_one()? {
+                return Ok(ended);
             }
         }
-        Ok(None)
     }
 
     /// Waits until at least one operation has ended, and appends index and outcome of all that have.

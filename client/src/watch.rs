@@ -153,9 +153,12 @@ impl ControlLine {
         Calls { watch: &self.watch, writer: self.writer.lock().expect(NO_PANIC) }
     }
 
-    /// Leaves in an orderly way. A daemon that does not answer is not waited for.
+    /// Leaves in an orderly way, unless that is because of a panic: then others are to know that this rank has failed. A daemon that does
+    /// not answer is not waited for.
     pub(crate) fn close(&mut self) {
-        let _ = self.lock().call_within(&Request::Detach, Some(DETACH_TIME));
+        if !thread::panicking() {
+            let _ = self.lock().call_within(&Request::Detach, Some(DETACH_TIME));
+        }
         // Ends the watcher too. It fails if the daemon has closed already, which is as good.
         let _ = self.writer.get_mut().expect(NO_PANIC).shutdown(Shutdown::Both);
         if let Some(watcher) = self.watcher.take() {

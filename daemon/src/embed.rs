@@ -171,6 +171,7 @@ fn listen_for_clients(path: &Path) -> Result<UnixListener, DaemonError> {
             }
             std::fs::remove_file(path).and_then(|()| UnixListener::bind(path))
         }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(io::Error::new(error.kind(), NO_DIRECTORY)),
         result => result,
     };
     let listener = listener.map_err(failed)?;
@@ -178,6 +179,9 @@ fn listen_for_clients(path: &Path) -> Result<UnixListener, DaemonError> {
     std::fs::set_permissions(path, Permissions::from_mode(0o666)).map_err(failed)?;
     Ok(listener)
 }
+
+const NO_DIRECTORY: &str =
+    "there is no such directory; make it, or name another socket here, and to programs by ROPEWAY_SOCKET";
 
 fn random_number() -> io::Result<u64> {
     let mut bytes = [0; 8];

@@ -1,6 +1,7 @@
 //! `ropewayd`: flags → configuration → run.
 #![forbid(unsafe_code)]
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -32,7 +33,11 @@ const DEFAULT_SOCKET: &str = "/run/ropeway/ropewayd.sock";
 
 fn main() -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
     match start(Flags::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

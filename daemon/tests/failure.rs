@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use common::{Cable, Cluster, Cut, config, soon};
+use common::{Cable, Cluster, Cut, config, pair, soon};
 use ropeway::control::ControlSocket;
 use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, Operator, Reproducible, WaitMode, start_all};
 use ropeway_daemon::Config;
@@ -254,6 +254,19 @@ fn link_failure(how: Cut) {
 #[test]
 fn a_link_that_closes_fails_both_sides() {
     link_failure(Cut::Close);
+}
+
+#[test]
+fn a_rank_that_panics_has_failed() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    let panics = std::thread::spawn(move || {
+        let _session = one;
+        panic!("as is to be seen");
+    });
+    assert!(panics.join().is_err());
+    let error = soon(|| zero.world().recv(&mut [0u8], 1, 1).unwrap_err());
+    assert!(matches!(error, Error::RankFailed { rank: 1 }), "{error}");
 }
 
 #[test]

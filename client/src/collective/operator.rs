@@ -1,6 +1,7 @@
 //! What reductions combine elements by: predefined operators, and functions of the program.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
@@ -161,13 +162,15 @@ impl<T: Plain + Send, F: Fn(&mut T, &T) + Send + Sync> UserFunction for Workplac
         let combined = catch_unwind(AssertUnwindSafe(|| pairs.for_each(|(left, right)| (self.combine)(left, right))));
         if combined.is_err() {
             // Nobody else can do this piece any more, and whose buffers are in use can't be told either.
-            eprintln!(
-                "ropeway: a user-defined operator has panicked; the other ranks wait for its result, so this one ends"
-            );
+            // Not by `eprintln`, which panics where nobody reads it.
+            let _ = io::stderr().write_all(PANICKED.as_bytes());
             process::abort();
         }
     }
 }
+
+const PANICKED: &str =
+    "ropeway: a user-defined operator has panicked; the other ranks wait for its result, so this one ends\n";
 
 /// Both arrays stay in the first cache, beside what comes next.
 const WORKPLACE_BYTES: usize = 8 << 10;

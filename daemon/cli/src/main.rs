@@ -19,6 +19,7 @@ mod svg;
 mod words;
 
 use std::alloc::System;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -53,7 +54,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
     let result = match Tool::parse().command {
         Command::Run(flags) => run::run(&flags),
         Command::Demo(flags) => demo::run(&flags),

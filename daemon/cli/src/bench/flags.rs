@@ -61,7 +61,7 @@ pub(crate) struct Flags {
     #[arg(long, value_enum, value_name = "WHO")]
     pub(super) progress: Option<Drivers>,
     /// What to compare, of latency, bandwidth, exchange, the collectives (barrier, bcast, reduce, allreduce, reduce-scatter, scan,
-    /// exscan, gather, scatter, allgather, alltoall), overlap (of messages, or as overlap:allreduce of a collective), asynchrony,
+    /// exscan, gather, scatter, allgather, alltoall, neighbor-allgather, neighbor-alltoall), overlap (of messages, or as overlap:allreduce of a collective), asynchrony,
     /// persistence, is and cg [default: the first three].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) of: Vec<Kind>,

@@ -150,12 +150,12 @@ other node's ranks do for the busy one takes cores of this machine too, from the
     },
     Page {
         name: Name::Bandwidth,
-        more: "A window is started at once and then waited for, so that latency does not count.",
+        more: "A window is started at once and then waited for, so that latency does not count. It takes up to 256 MiB on each side and in each direction.",
         examples: &["bandwidth --sizes 64K,1M", "bandwidth --nodes 2 --sizes 1M --counters"],
     },
     Page {
         name: Name::MessageRate,
-        more: "The rate is that of all pairs together.",
+        more: "The rate is that of all pairs together. Between nodes all of them have 128 messages under way at most, so from 4 pairs on windows are smaller.",
         examples: &["message-rate -n 8 --sizes 8", "message-rate -n 4 --nodes 2 --mode persistent"],
     },
     Page {
@@ -195,7 +195,8 @@ measured have no R.",
         more: "Messages or, with --of, collectives are started, and waited for after a computation that takes a tenth longer than they do: one
 that keeps the core busy, and one that sleeps. All is done twice in a row, and the second time counts: programs repeat themselves, and a
 library may go by what they did last. Between nodes the floor of what messages hide (d_o) is what a bare TCP connection
-hides, with a thread that sends and one that receives; the floor of their time (t_y) is the line's rate, if --rate sets one.
+hides, with a thread that sends and one that receives; the floor of their time (t_y) is the line's rate, if --rate sets one, but
+of sends, which are over when the kernel has the bytes.
 Availability, the share of the processor that is left to who computes for longer than communication takes, has the same floor: what is
 missing of it goes to the kernel, the line and those threads. What is sent or received alone is timed by the rank that computes, what
 goes both ways by both: the mean of their times counts.

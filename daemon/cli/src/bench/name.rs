@@ -14,9 +14,9 @@ pub(super) enum Name {
     Latency,
     /// A hundred sends and one reply: the time for each, in microseconds.
     Stream,
-    /// Windows of 64 messages, one way and both ways, in 10^6 bytes a second.
+    /// Windows of 64 messages (of fewer that are larger than 4M), one way and both ways, in 10^6 bytes a second.
     Bandwidth,
-    /// Windows of 64 small messages, of 1, 2, 4 … pairs of ranks at once, in messages a second.
+    /// Windows of up to 64 small messages, of 1, 2, 4 … pairs of ranks at once, in messages a second.
     MessageRate,
     /// What calls cost without the transfer, in nanoseconds, and its weight beside the transfer.
     Overhead,

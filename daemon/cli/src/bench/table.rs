@@ -107,6 +107,9 @@ impl Results {
         if results.iter().any(|measured| measured.pairs.is_some()) {
             columns.push(("pairs", |measured| measured.pairs.map_or_else(String::new, |pairs| pairs.to_string())));
         }
+        if results.iter().any(|measured| measured.window.is_some()) {
+            columns.push(("window", |measured| measured.window.map_or_else(String::new, |window| window.to_string())));
+        }
         columns
     }
 

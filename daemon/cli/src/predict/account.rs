@@ -82,7 +82,9 @@ fn waited_for(told: &RankHistory, rank: usize, partners: &Partners) -> (Times, T
         for (number, operation) in request.operations.iter().enumerate() {
             let Some(wait_ns) = operation.wait_ns else { continue };
             let end_ns = operation.end_ns.unwrap_or(told.left_ns);
-            let partner_ns = partners.last_start_ns((rank, index, number)).unwrap_or(operation.start.begin_ns);
+            // Who never came is late to the end.
+            let unknown_ns = if operation.end_ns.is_some() { operation.start.begin_ns } else { end_ns };
+            let partner_ns = partners.last_start_ns((rank, index, number)).unwrap_or(unknown_ns);
             late.push(wait_ns..partner_ns.min(end_ns));
             in_flight.push(partner_ns.max(operation.start.begin_ns)..end_ns);
         }
