@@ -249,7 +249,8 @@ impl EagerSender {
     /// Takes a pending message back. False if the receiver is taking it.
     pub fn cancel(&mut self, words: &EagerWords) -> bool {
         let (waiting, nothing) = (phase(self.number, WAITING), phase(self.number, 0));
-        words.sender.parked.compare_exchange(waiting, nothing, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        // SYNC eager-parked (load): who had our buffer and gave it back is done with it (`EagerReceiver::unclaim`).
+        words.sender.parked.compare_exchange(waiting, nothing, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Has the receiver's buffer, if it may have this message.
@@ -262,7 +263,8 @@ impl EagerSender {
     }
 
     /// Gives the receiver's buffer back without a message, which may come there as before.
-    pub(crate) fn unclaim_buffer(&self, words: &EagerWords) {
+    pub fn unclaim_buffer(&self, words: &EagerWords) {
+        // SYNC eager-armed (store): we are done with it.
         words.receiver.armed.store(phase(self.number, ARMED), Ordering::Release);
     }
 
@@ -384,7 +386,8 @@ impl EagerReceiver {
     pub fn cancel(&mut self, memory: &impl EagerMemory) -> bool {
         let (armed, nothing) = (phase(self.number, ARMED), phase(self.number, 0));
         let word = &memory.words().receiver.armed;
-        !memory.is_placed() || word.compare_exchange(armed, nothing, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        // SYNC eager-armed (load): who had our buffer and gave it back is done with it (`EagerSender::unclaim_buffer`).
+        !memory.is_placed() || word.compare_exchange(armed, nothing, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     #[inline]
@@ -427,6 +430,7 @@ impl EagerReceiver {
 
     /// Gives the sender's buffer back: the message is parked there as before.
     pub fn unclaim(&self, words: &EagerWords) {
+        // SYNC eager-parked (store): we are done with it.
         words.sender.parked.store(phase(self.number, WAITING), Ordering::Release);
     }
 

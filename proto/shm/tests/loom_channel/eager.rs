@@ -114,7 +114,7 @@ fn send_all_by(mut sender: EagerSender, memory: &Eager, messages: u32) {
     memory.write(99);
 }
 
-fn receive(receiver: &mut EagerReceiver, memory: &Eager) -> u32 {
+pub(crate) fn receive(receiver: &mut EagerReceiver, memory: &Eager) -> u32 {
     let mut progress = receiver.start(memory);
     while progress == Progress::Pending {
         memory.receiver.sleep_until(|| receiver.is_due(memory));

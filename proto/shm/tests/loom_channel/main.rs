@@ -1,10 +1,11 @@
-//! The two protocols of direct channels under every schedule that a model checker can think of: nobody touches a buffer
+//! The protocols of direct channels under every schedule that a model checker can think of: nobody touches a buffer
 //! that is somebody else's, nothing is lost or doubled, and whoever sleeps is woken. Run with `--cfg loom`.
 #![cfg(loom)]
 
 mod eager;
 mod large;
 mod offered;
+mod wired;
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Condvar, Mutex};
