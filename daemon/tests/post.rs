@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::numbered::{EDGES, LARGE, SMALL, assert_is, message};
@@ -389,4 +390,32 @@ fn who_waits_in_a_lane_learns_of_its_senders_end() {
             sessions[0].world().recv(&mut [0u8], 2, 1).unwrap();
         }
     }
+}
+
+/// Whoever looks for something else on this rank receives for it, too.
+#[test]
+fn a_receive_that_is_cancelled_while_another_thread_receives_for_it_loses_nothing() {
+    const MESSAGES: u64 = 4000;
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = pair(&cluster);
+    let (near, far) = (zero.world(), one.world());
+    let (mut due, mut lost, are_all_here) = (0, 0, AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| (0..MESSAGES).for_each(|number| near.send(&[number], 1, 1).unwrap()));
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !are_all_here.load(Ordering::Relaxed) {
+                    assert_eq!(far.iprobe(0, 2).unwrap(), None);
+                }
+            });
+        }
+        while due < MESSAGES {
+            let receiving = far.irecv(far.alloc::<u64>(1).unwrap(), 0, 1).unwrap();
+            if let (buffer, Some(_)) = receiving.cancel().unwrap() {
+                (due, lost) = (buffer[0] + 1, lost + buffer[0] - due);
+            }
+        }
+        are_all_here.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(lost, 0);
 }

@@ -100,18 +100,30 @@ impl Operation {
         if let Some(outcome) = self.take_kept() {
             return Some(outcome.map(Some));
         }
-        if self.run == Run::Kept {
-            self.forget_kept();
+        if self.run == Run::Kept
+            && let Some(completion) = self.forget_kept()
+        {
+            return Some(self.judge(Some(completion)).map(Some));
         }
         (self.run == Run::Inactive).then_some(Ok(None))
     }
 
-    /// Lets a kept receive be, unless the daemon has it.
+    /// Lets a kept receive be, unless the daemon has it. Its message, if another thread has received it meanwhile.
     #[cold]
-    pub(super) fn forget_kept(&mut self) {
+    pub(super) fn forget_kept(&mut self) -> Option<Completion> {
         match self.attachment.post().forget(self.awaited.0, self.slot) {
-            Some(Stage::Entrusted) => self.entrusted(),
-            _ => self.let_go(),
+            Some(Stage::Entrusted) => {
+                self.entrusted();
+                None
+            }
+            Some(Stage::Ended(completion)) => {
+                self.let_go();
+                Some(completion)
+            }
+            Some(Stage::Waiting(_)) | None => {
+                self.let_go();
+                None
+            }
         }
     }
 

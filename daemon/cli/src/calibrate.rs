@@ -226,7 +226,9 @@ impl Sizes {
         let reasons = [
             format!("copying so much takes at most {HAND_OVER:?}, about what asking the daemon costs"),
             format!("copying so much takes at most {PIECE_TIME:?}: nobody waits longer for a turn"),
-            format!("copying so much out of the stash takes at most {handshake:.1?}, what asking first costs (R = 1); registered messages go without asking up to 48K"),
+            format!(
+                "copying so much out of the stash takes at most {handshake:.1?}, what asking first costs (R = 1); registered messages go without asking up to 48K"
+            ),
         ];
         for ((name, bytes), reason) in self.settings().into_iter().zip(reasons) {
             table.push(vec![name.to_owned(), bytes.to_string(), reason]);
