@@ -145,7 +145,7 @@ impl Communicator {
         self.send_init_strided(buffer, whole, dest, tag)
     }
 
-    /// Registers a receive into the whole buffer from `source`, of what a send sends that is registered, too: never of a [`send`](Self::send).
+    /// Registers a receive into the whole buffer from `source`. It gets what registered sends send, and never a [`send`](Self::send).
     pub fn recv_init<T: Plain>(&self, buffer: Buffer<T>, source: u32, tag: i32) -> Result<RecvRequest<T>, Error> {
         let whole = Strided::whole(buffer.len());
         self.recv_init_strided(buffer, whole, source, tag)

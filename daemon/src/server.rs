@@ -326,14 +326,13 @@ impl Server {
 
     /// Takes the events that are there, waiting for one up to `timeout`.
     fn look(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        let sleeps_until = timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| Instant::now() + timeout);
+        let sleeps_since = (timeout != Some(Duration::ZERO)).then(Instant::now);
         let polled = self.poll.poll(events, timeout);
         let now = Instant::now();
-        // Who should have been back before was kept from it.
-        match (timeout, sleeps_until) {
-            (None, _) => self.absence.excuse(now),
-            (_, Some(until)) => self.absence.excuse(now.min(until)),
-            _ => {}
+        if let Some(since) = sleeps_since {
+            // Who should have been back before was kept from it.
+            let until = timeout.map_or(now, |timeout| since + timeout);
+            self.absence.excuse(now.min(until));
         }
         match polled {
             Ok(()) => {}

@@ -266,8 +266,6 @@ impl Wires {
                 continue;
             }
             done += found.work(ended);
-            // Somebody was at it, or there was no room for a last word.
-            found.retry_at = (found.is_wanted || found.has_unsaid()).then(|| now + LOOK_EVERY);
             if found.wire.is_broken() && !std::mem::replace(&mut found.is_down, true) {
                 tracing::debug!(node = node.0, "wire is down");
                 found.hang_up();
@@ -278,6 +276,8 @@ impl Wires {
                 found.wire.break_off();
                 found.is_wanted = true;
             }
+            // Somebody was at it, it is lost just now, or there was no room for a last word.
+            found.retry_at = (found.is_wanted || found.has_unsaid()).then(|| now + LOOK_EVERY);
         }
         done
     }
