@@ -8,13 +8,15 @@ mod inbox;
 mod kept;
 
 use std::hint;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ropeway_proto::limits::POST_BYTES_MAX;
 use ropeway_proto::{Completion, Endpoint, Rank, Slot};
-use ropeway_shm::post::{PostEnvelope, PostMemory, PostSender, has_news};
+use ropeway_shm::post::{LOCKERS, PostEnvelope, PostMemory, PostSender, RankWords, has_news};
+use ropeway_shm::shelf::{Keys, ShelvedRecv, Turn};
 use ropeway_shm::{JobSegment, PostLane};
 
 use crate::commands::Entry;
@@ -23,7 +25,7 @@ use crate::wait::Event;
 pub(crate) use detour::Detour;
 use detour::Errand;
 use inbox::Inbox;
-pub(crate) use kept::{Kept, Stage};
+pub(crate) use kept::Stage;
 
 /// The ends of all lanes of this rank.
 pub(crate) struct PostOffice {
@@ -36,12 +38,33 @@ pub(crate) struct PostOffice {
     inbox: Mutex<Inbox>,
 }
 
+/// The inbox, which nobody else uses now, the daemon neither.
+struct OpenInbox<'a> {
+    _turn: Option<Turn<'a>>,
+    inbox: MutexGuard<'a, Inbox>,
+}
+
+impl Deref for OpenInbox<'_> {
+    type Target = Inbox;
+
+    fn deref(&self) -> &Inbox {
+        &self.inbox
+    }
+}
+
+impl DerefMut for OpenInbox<'_> {
+    fn deref_mut(&mut self) -> &mut Inbox {
+        &mut self.inbox
+    }
+}
+
 /// The sending end of a lane.
 #[derive(Default)]
 struct Outlet {
     sender: PostSender,
     is_open: bool,
-    has_lockers: bool,
+    /// Lockers that have memory.
+    lockers: usize,
 }
 
 /// Which ranks of this node an endpoint may mean, beside our own.
@@ -104,14 +127,24 @@ impl PostOffice {
             return false;
         }
         if envelope.is_long() {
-            outlet.has_lockers = outlet.has_lockers || self.job.open_post_lockers(self.local_rank, dest).is_ok();
-            match find_locker(&outlet.sender, lane, looks).filter(|_| outlet.has_lockers) {
-                Some(locker) => envelope.locker = locker,
-                None => return false,
+            match find_locker(&outlet.sender, lane, looks) {
+                Some(locker) if self.has_memory(outlet, dest, locker) => envelope.locker = locker,
+                _ => return false,
             }
         }
         lane.write(outlet.sender.number(), &envelope, message);
         outlet.sender.send(lane, &envelope)
+    }
+
+    /// Whether this locker has memory, which lockers get a few at a time.
+    fn has_memory(&self, outlet: &mut Outlet, dest: u32, locker: usize) -> bool {
+        if locker == outlet.lockers {
+            let next = locker..(locker + LOCKERS_AT_ONCE).min(LOCKERS);
+            if self.job.open_post_lockers(self.local_rank, dest, next.clone()).is_ok() {
+                outlet.lockers = next.end;
+            }
+        }
+        locker < outlet.lockers
     }
 
     /// The daemon is about to be given a message to send by the operation on this slot.
@@ -129,13 +162,12 @@ impl PostOffice {
     }
 
     /// Receives a message from a neighbour, or keeps the receive if there is none yet.
-    pub(crate) fn keep(&self, kept: Kept, into: &mut [u8]) -> Look<'_> {
+    pub(crate) fn keep(&self, recv: ShelvedRecv, into: &mut [u8]) -> Look<'_> {
         let mut inbox = self.lock_inbox();
-        let look = self.look_into(&mut inbox, &kept.endpoint, Some(into));
-        if let Look::NotYet(news) = &look {
-            inbox.keep(news.source, kept);
+        match self.look_into(&mut inbox, &recv.endpoint, Some(into)) {
+            Look::NotYet(News { source, .. }) if !inbox.keep(source, recv) => Look::AskDaemon,
+            look => look,
         }
-        look
     }
 
     fn look_into(&self, inbox: &mut Inbox, endpoint: &Endpoint, into: Option<&mut [u8]>) -> Look<'_> {
@@ -229,8 +261,14 @@ impl PostOffice {
         }
     }
 
-    fn lock_inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().expect(NO_PANIC)
+    fn lock_inbox(&self) -> OpenInbox<'_> {
+        let mut inbox = self.inbox.lock().expect(NO_PANIC);
+        let keys = self.job.post_rank(self.local_rank).map(RankWords::keys);
+        let turn = keys.map(take_turn);
+        if let Some(keys) = keys {
+            inbox.take_note(keys.taken_over());
+        }
+        OpenInbox { _turn: turn, inbox }
     }
 }
 
@@ -253,14 +291,25 @@ fn has_room(sender: &PostSender, lane: &PostLane<'_>, looks: u32) -> bool {
     false
 }
 
-/// A locker that is free, or soon is. Nobody yields for one: there are few, so a receiver that computes leaves them full, and what
-/// follows can as well take the detour.
+/// A locker that is free, or soon is, else one more: those that were used lately are in caches.
 fn find_locker(sender: &PostSender, lane: &PostLane<'_>, looks: u32) -> Option<usize> {
     let look_again = |_| {
         hint::spin_loop();
         sender.free_locker(lane)
     };
-    sender.free_locker(lane).or_else(|| (0..looks).find_map(look_again))
+    let soon = || (0..looks).find_map(look_again);
+    sender.free_locker(lane).or_else(soon).or_else(|| sender.unused_locker())
+}
+
+/// Our turn, which the daemon's is short of.
+#[inline]
+fn take_turn(keys: &Keys) -> Turn<'_> {
+    loop {
+        match keys.take() {
+            Some(turn) => return turn,
+            None => thread::yield_now(),
+        }
+    }
 }
 
 /// A lane in which the next message has not come yet.
@@ -296,5 +345,7 @@ impl Event for News<'_> {
 
 /// After this, a few wake-ups, a receiver that leaves the lane full is taken to compute.
 const FULL_TIME: Duration = Duration::from_micros(200);
+/// Lockers that get memory at once: 128 KiB.
+const LOCKERS_AT_ONCE: usize = 8;
 const NO_PANIC: &str = "nothing panics under this lock";
 const IS_NEIGHBOUR: &str = "there is a lane to each neighbour";

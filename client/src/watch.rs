@@ -71,6 +71,9 @@ impl Watch {
         // after it began to listen.
         // SYNC daemon-gone: pairs with the loads in `failure` and `is_gone`.
         self.is_gone.store(true, Ordering::SeqCst);
+        if let Some(rank) = self.job.post_rank(self.local_rank) {
+            rank.keys().end_daemons_turn();
+        }
         for index in 0..DOORBELLS as u32 {
             self.job.doorbell(self.local_rank, index).expect("the index is within the doorbells").wake();
         }

@@ -27,6 +27,7 @@ use crate::device::{Inbound, LinkError, Outbound, Target};
 use crate::log::Log;
 use crate::meetings::Meetings;
 use crate::schedules::Schedules;
+use crate::shelves::Shelves;
 use crate::wires::{self, Wires};
 
 /// One job on this node.
@@ -42,6 +43,7 @@ pub(crate) struct Job {
     pub(crate) ports: Vec<Port>,
     pub(crate) channels: Channels,
     wires: Wires,
+    pub(crate) shelves: Shelves,
     pub(crate) meetings: Meetings,
     pub(crate) schedules: Schedules,
     /// What is to be done between messages of collectives.
@@ -116,6 +118,7 @@ impl Job {
             ports: (0..local_ranks).map(|_| Port::default()).collect(),
             channels: Channels::new(config.thresholds()),
             wires: Wires::default(),
+            shelves: Shelves::default(),
             meetings: Meetings::default(),
             schedules: Schedules::new(cost_table(costs)),
             work: Work::default(),
@@ -214,6 +217,7 @@ impl Job {
                 Err((client, offence)) => offenders.push((client, offence)),
             }
         }
+        handled += self.take_over_shelves(offenders);
         if handled > 0 {
             counters.add(Counter::CommandsHandled, handled as u64);
         }
@@ -222,19 +226,27 @@ impl Job {
 
     fn poll_ring(&mut self, local_rank: u32) -> Result<usize, (usize, Offence)> {
         for count in 0..COMMANDS_PER_CYCLE {
-            let Some(Attached { consumer, client, .. }) = &mut self.ports[local_rank as usize].attached else {
+            if !self.poll_command(local_rank)? {
                 return Ok(count);
-            };
-            let client = *client;
-            let words = consumer.pop().map_err(|violation| (client, violation.into()))?;
-            let Some(words) = words else { return Ok(count) };
-            self.handle_command(local_rank, words).map_err(|offence| (client, offence))?;
+            }
         }
         Ok(COMMANDS_PER_CYCLE)
     }
 
+    /// Handles the next command of a rank. False if there is none.
+    pub(crate) fn poll_command(&mut self, local_rank: u32) -> Result<bool, (usize, Offence)> {
+        let Some(Attached { consumer, client, .. }) = &mut self.ports[local_rank as usize].attached else {
+            return Ok(false);
+        };
+        let client = *client;
+        let words = consumer.pop().map_err(|violation| (client, violation.into()))?;
+        let Some(words) = words else { return Ok(false) };
+        self.handle_command(local_rank, words).map_err(|offence| (client, offence))?;
+        Ok(true)
+    }
+
     /// `words` is a copy of the entry: what is checked here is what is acted on.
-    fn handle_command(&mut self, local_rank: u32, words: [u64; 8]) -> Result<(), Offence> {
+    pub(crate) fn handle_command(&mut self, local_rank: u32, words: [u64; 8]) -> Result<(), Offence> {
         let command = Command::decode(words)?;
         let (slot, layout) = match command {
             Command::InitSend { slot, layout, .. }
@@ -257,6 +269,11 @@ impl Job {
         self.make_sure_of_slot(local_rank, slot)?;
         self.engine.handle_command(local_rank, command)?;
         self.carry_out_channel_work();
+        if let Command::Send { endpoint, .. } = command
+            && let Some(receiver) = endpoint.peer.and_then(|peer| self.local_rank(peer))
+        {
+            self.shelves.note_detour(local_rank, receiver);
+        }
         Ok(())
     }
 
@@ -370,6 +387,10 @@ impl Job {
         self.ports.iter().filter_map(|port| Some(port.attached.as_ref()?.client))
     }
 
+    pub(crate) fn client_of(&self, local_rank: u32) -> Option<usize> {
+        Some(self.ports.get(local_rank as usize)?.attached.as_ref()?.client)
+    }
+
     /// Whether nothing is to come from that node any more, or nobody is here for it.
     pub(crate) fn is_done_with(&self, node: NodeId) -> bool {
         self.is_ending || self.engine.is_deserted(node)
@@ -436,7 +457,7 @@ impl Job {
 
     /// Whether it must be looked at again soon, though no event will say so.
     pub(crate) fn needs_another_look(&self) -> bool {
-        self.channels.is_closing() || self.meetings.is_leaving()
+        self.channels.is_closing() || self.meetings.is_leaving() || self.shelves.has_left()
     }
 
     /// Rings a doorbell whose number a client has left. One that it does not have wakes nobody.

@@ -43,6 +43,7 @@ mod priority;
 pub mod schedules;
 mod server;
 mod service;
+mod shelves;
 mod wires;
 
 pub use config::Config;

@@ -7,11 +7,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use common::{Cluster, config};
+use fastrand::Rng;
 use proptest::prelude::*;
 use ropeway_daemon::Daemon;
 use ropeway_proto::control::{self, Attached, JobSpec, Refusal, Reply, Request};
 use ropeway_proto::hello::VersionRange;
 use ropeway_proto::{CommId, Command, Endpoint, JobId, Layout};
+use ropeway_shm::shelf::{Shelf, ShelvedRecv};
 use ropeway_shm::{ControlSegment, JobGeometry, JobSegment, Producer, descriptor, eventfd};
 
 /// A client without the library's manners.
@@ -21,6 +23,7 @@ struct Liar {
     producer: Producer,
     bell: std::os::fd::OwnedFd,
     arena: std::ops::Range<u64>,
+    segment: JobSegment,
 }
 
 impl Liar {
@@ -44,7 +47,8 @@ impl Liar {
         let Attached { local_ranks, arena_bytes_max, local_index, .. } = attached;
         let segment = JobSegment::map(next(), JobGeometry { local_ranks, arena_bytes_max }).unwrap();
         let control = Arc::new(ControlSegment::map(next()).unwrap());
-        Self { stream, inbox, producer: control.producer(), bell: next(), arena: segment.arena(local_index) }
+        let arena = segment.arena(local_index);
+        Self { stream, inbox, producer: control.producer(), bell: next(), arena, segment }
     }
 
     fn push(&mut self, words: [u64; 8]) {
@@ -160,6 +164,31 @@ fn a_wrong_epoch_is_refused() {
         vec![Command::InitSend { slot: 3, epoch: 9, endpoint: endpoint(0), layout }.encode()]
     });
     assert!(reason.contains("epoch 9 where 1 was due"), "{reason}");
+}
+
+/// The daemon gets receives from a shelf as if they had been asked for.
+#[test]
+fn what_lies_on_a_shelf_is_checked() {
+    let mut random = Rng::with_seed(11);
+    for round in 0..30 {
+        let cluster = Cluster::start(1, 3);
+        let honest = (cluster.attach(0), cluster.attach(2));
+        let mut liar = Liar::attach(cluster.daemons[0].connect().unwrap(), cluster.job, 1);
+        liar.segment.open_post_shelf(0, 1, 0..4).unwrap();
+        let (lane, mut shelf) = (liar.segment.post_lane(0, 1).unwrap(), Shelf::default());
+        for place in 0..random.u32(1..5) {
+            let endpoint = Endpoint { comm: CommId(random.u32(0..3)), peer: None, tag: Some(random.i32(..)) };
+            let layout = Layout::contiguous(random.u64(..), random.u64(..));
+            let (slot, epoch) = (random.u32(..) >> random.u32(0..32), random.u32(0..3));
+            shelf.put(&lane, place, &ShelvedRecv { slot, epoch, endpoint, layout });
+        }
+        let world = honest.0.world();
+        let detour = world.isend(world.alloc::<u8>(1 << 20).unwrap(), 1, 0).unwrap();
+        assert!(liar.reason().is_some(), "round {round}");
+        detour.wait().unwrap_err();
+        honest.0.world().send(&[1u8], 2, 0).unwrap();
+        honest.1.world().recv(&mut [0u8], 0, 0).unwrap();
+    }
 }
 
 #[test]

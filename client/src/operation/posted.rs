@@ -2,9 +2,10 @@
 
 use ropeway_proto::limits::POST_BYTES_MAX;
 use ropeway_proto::{Command, Completion, Endpoint, Layout};
+use ropeway_shm::shelf::ShelvedRecv;
 
 use super::{Operation, Run};
-use crate::post::{Kept, Look, Stage};
+use crate::post::{Look, Stage};
 use crate::wait::Event;
 use crate::{Error, Status};
 
@@ -58,8 +59,8 @@ impl Operation {
         if into.len() > POST_BYTES_MAX || self.attachment.log().is_kept() {
             return None;
         }
-        let kept = Kept { slot: self.slot, epoch: self.epoch.wrapping_add(1), endpoint, layout };
-        match self.attachment.post().keep(kept, into) {
+        let recv = ShelvedRecv { slot: self.slot, epoch: self.epoch.wrapping_add(1), endpoint, layout };
+        match self.attachment.post().keep(recv, into) {
             Look::Found(found) => Some(self.found(found)),
             Look::NotYet(news) => {
                 self.awaited = news.place();

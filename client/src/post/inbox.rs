@@ -1,13 +1,14 @@
 //! The receiving ends of all lanes to this rank, and which of its receives the daemon has.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ropeway_proto::{Completion, Endpoint, Rank, Slot, Status};
+use ropeway_proto::{Completion, Endpoint, Rank, Status};
 use ropeway_shm::post::{PostEnvelope, PostMemory, PostReceiver};
+use ropeway_shm::shelf::Shelf;
 use ropeway_shm::{JobSegment, PostLane};
 
-use super::kept::{Kept, Stage};
+use super::kept::{Kept, Told};
 use super::{IS_NEIGHBOUR, Neighbours};
 
 /// All of it. Threads take turns.
@@ -22,6 +23,10 @@ pub(super) struct Inbox {
     posted: u32,
     /// Where receives from anybody look first: behind who came last.
     turn: u32,
+    /// What became of kept receives that wait no more, until their operations are told.
+    pub(super) told: Told,
+    /// How often the daemon had taken kept receives over when it was last noticed.
+    pub(super) taken_over: u32,
 }
 
 /// The receiving end of a lane.
@@ -29,17 +34,19 @@ pub(super) struct Inbox {
 pub(super) struct Inlet {
     pub(super) receiver: PostReceiver,
     /// Receives from this sender that the daemon has. While there are any, none is kept.
-    posted: u32,
+    pub(super) posted: u32,
     /// Receives from this sender that wait for their messages, in their order.
     pub(super) kept: VecDeque<Kept>,
-    /// What became of those that wait no more, by their slots, until their operations are told.
-    pub(super) told: HashMap<Slot, Stage>,
+    /// Where the daemon finds them.
+    pub(super) shelf: Shelf,
+    /// Places of the shelf that have memory.
+    pub(super) places: u32,
 }
 
 impl Inbox {
     pub(super) fn new(job: Arc<JobSegment>, local_rank: u32, first_rank: Rank, local_ranks: u32) -> Self {
         let inlets = (0..local_ranks).map(|_| Inlet::default()).collect();
-        Self { job, local_rank, first_rank, inlets, posted: 0, turn: 0 }
+        Self { job, local_rank, first_rank, inlets, posted: 0, turn: 0, told: Told::default(), taken_over: 0 }
     }
 
     /// Receives the oldest message of one of these senders that suits, or without memory only finds it.
@@ -82,11 +89,6 @@ impl Inbox {
                 return Ok(found(source, &envelope, is_read));
             }
         }
-    }
-
-    /// Keeps a receive from this sender, whose lane has nothing for it; nor has the daemon.
-    pub(super) fn keep(&mut self, source: u32, kept: Kept) {
-        self.inlets[source as usize].kept.push_back(kept);
     }
 
     /// How many receives the daemon has that could take this sender's messages.

@@ -15,6 +15,7 @@ pub mod relay;
 pub mod request;
 pub mod ring;
 pub mod round;
+pub mod shelf;
 pub mod transfer;
 pub mod turn;
 

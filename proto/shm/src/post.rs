@@ -5,8 +5,7 @@
 //! So whatever lies in a lane is older than what the daemon has, and a receive looks into the lane first. Everything that does
 //! not fit in there takes the *detour* by the daemon, which matches it as ever.
 //!
-//! What does not fit into its cell lies in one of the lane's lockers, of which there are few: the sender takes one whose last
-//! message was received.
+//! What does not fit into its cell lies in one of the lane's lockers: the sender takes one whose last message was received.
 //!
 //! A cell is used for the messages `n`, `n + CELLS`, `n + 2 CELLS`, … Messages are received in any order, because tags may say
 //! so; the sender waits for the cell of the oldest. The races, and why they are none: README.md, "Post lane".
@@ -14,18 +13,20 @@
 use ropeway_proto::{CommId, Endpoint, Tag, limits};
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::shelf::{Keys, PlaceWords, ShelfWords};
 
 /// Messages that a lane holds. The model checker gets to full lanes sooner with fewer.
 pub const CELLS: u64 = if cfg!(loom) { 2 } else { 64 };
 
-/// Longer messages that a lane holds.
-pub const LOCKERS: usize = if cfg!(loom) { 1 } else { 8 };
+/// Longer messages that a lane holds: all may be.
+pub const LOCKERS: usize = if cfg!(loom) { 1 } else { CELLS as usize };
 
 /// What both ends of a lane say to each other beside its cells, each in the cache line of the one who writes it.
 #[repr(C)]
 pub struct LaneWords {
     sender: SenderWords,
     receiver: ReceiverWords,
+    pub(crate) shelf: ShelfWords,
 }
 
 #[repr(C, align(64))]
@@ -53,6 +54,7 @@ pub struct RankWords {
     posted: AtomicU32,
     /// It has died or left; written by the daemon.
     is_gone: AtomicU32,
+    keys: Keys,
 }
 
 /// The head of a cell.
@@ -89,6 +91,12 @@ pub trait PostMemory {
     fn receiver(&self) -> &RankWords;
     /// The cell of message `number`.
     fn cell(&self, number: u64) -> &CellWords;
+    /// A place of the lane's shelf, or of some other one if there are not as many.
+    fn place(&self, place: u32) -> &PlaceWords;
+    /// What is told about the shelf.
+    fn shelf(&self) -> &ShelfWords {
+        &self.words().shelf
+    }
     /// Whether a receive is with the daemon that could take a message of this lane.
     fn is_posted(&self) -> bool {
         self.words().receiver.posted.load(Ordering::Relaxed) + self.receiver().posted.load(Ordering::Relaxed) > 0
@@ -97,8 +105,8 @@ pub trait PostMemory {
 
 // Phases of a cell in each lap.
 const FREE: i32 = 0;
-const FULL: i32 = 1;
-const TAKEN: i32 = 2;
+pub(crate) const FULL: i32 = 1;
+pub(crate) const TAKEN: i32 = 2;
 const LAP: u64 = 4;
 
 /// Where the number of the locker begins in the word that says how many bytes there are.
@@ -118,17 +126,21 @@ impl LaneWords {
         Self {
             sender: SenderWords { is_open: word(), detoured: word() },
             receiver: ReceiverWords { matched: word(), posted: word(), waiters: AtomicU64::new(0) },
+            shelf: ShelfWords::new(),
         }
     }
 
     /// The cells have memory from now on.
     pub fn open(&self) {
         // SYNC post-open (store).
-        self.is_open().store(1, Ordering::Release);
+        self.sender.is_open.store(1, Ordering::Release);
     }
 
-    fn is_open(&self) -> &AtomicU32 {
-        &self.sender.is_open
+    /// Whether the cells have memory.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        // SYNC post-open (load).
+        self.sender.is_open.load(Ordering::Acquire) != 0
     }
 
     /// Whether all messages that took the detour were received.
@@ -183,7 +195,13 @@ impl RankWords {
     /// Of a rank that lives. In a segment of zeros they are there already; this makes some elsewhere.
     #[expect(clippy::new_without_default, reason = "nobody wants a rank by default")]
     pub fn new() -> Self {
-        Self { posted: AtomicU32::new(0), is_gone: AtomicU32::new(0) }
+        Self { posted: AtomicU32::new(0), is_gone: AtomicU32::new(0), keys: Keys::new() }
+    }
+
+    /// Whose turn it is at the shelves of its lanes.
+    #[inline]
+    pub fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     /// So many of its receives from anybody are with the daemon.
@@ -224,7 +242,7 @@ impl CellWords {
 
     /// The phase of the cell in the lap of message `number`; more once that was received, less while an older one is in it.
     #[inline]
-    fn progress(&self, number: u64) -> i32 {
+    pub(crate) fn progress(&self, number: u64) -> i32 {
         // SYNC post-cell (load): the state before the bytes. SYNC post-free (load): the cell is read before it is written.
         self.state.load(Ordering::Acquire).wrapping_sub(state(number, FREE)) as i32
     }
@@ -239,7 +257,7 @@ impl CellWords {
     }
 
     #[inline]
-    fn envelope(&self) -> PostEnvelope {
+    pub(crate) fn envelope(&self) -> PostEnvelope {
         let bytes = self.bytes.load(Ordering::Relaxed);
         PostEnvelope {
             comm: CommId(self.comm.load(Ordering::Relaxed)),
@@ -247,6 +265,12 @@ impl CellWords {
             bytes: (bytes as usize & ((1 << LOCKER_SHIFT) - 1)).min(limits::POST_BYTES_MAX),
             locker: (bytes >> LOCKER_SHIFT) as usize % LOCKERS,
         }
+    }
+
+    /// Takes message `number` for its receiver.
+    #[inline]
+    pub(crate) fn take(&self, number: u64) -> bool {
+        self.claim(number, state(number, TAKEN))
     }
 
     /// Claims message `number` for its receiver, or back for its sender.
@@ -275,8 +299,8 @@ impl PostEnvelope {
 #[derive(Debug, Default)]
 pub struct PostSender {
     number: u64,
-    /// The last message in each locker.
-    lockers: [Option<u64>; LOCKERS],
+    /// The last message in each locker that was used.
+    lockers: Vec<u64>,
 }
 
 impl PostSender {
@@ -292,10 +316,14 @@ impl PostSender {
         memory.cell(self.number).progress(self.number) == FREE
     }
 
-    /// A locker for the next message, if one is free: the first, whose bytes are the likeliest to be in a cache.
+    /// A locker for the next message, if one that was used is free: the first, whose bytes are the likeliest to be in a cache.
     pub fn free_locker(&self, memory: &impl PostMemory) -> Option<usize> {
-        let is_free = |&number: &u64| memory.cell(number).progress(number) > TAKEN;
-        self.lockers.iter().position(|last| last.as_ref().is_none_or(is_free))
+        self.lockers.iter().position(|&number| memory.cell(number).progress(number) > TAKEN)
+    }
+
+    /// A locker that was never used, the next one, if there is any.
+    pub fn unused_locker(&self) -> Option<usize> {
+        (self.lockers.len() < LOCKERS).then_some(self.lockers.len())
     }
 
     /// The number of the next message. Its cell may be filled while there is room.
@@ -311,7 +339,10 @@ impl PostSender {
         let cell = memory.cell(number);
         cell.fill(number, envelope);
         if envelope.is_long() {
-            self.lockers[envelope.locker] = Some(number);
+            match self.lockers.get_mut(envelope.locker) {
+                Some(last) => *last = number,
+                None => self.lockers.push(number),
+            }
         }
         self.number += 1;
         // SYNC post-posted, post-waiter: see `set_posted` and `LaneWords::take_waiters`.
@@ -356,8 +387,7 @@ impl PostReceiver {
         suits: impl Fn(&PostEnvelope) -> bool,
     ) -> Result<(u64, PostEnvelope), u64> {
         let end = end.min(self.limit);
-        // SYNC post-open (load): there is memory.
-        if memory.words().is_open().load(Ordering::Acquire) == 0 {
+        if !memory.words().is_open() {
             return Err(self.head);
         }
         let mut number = self.head;
@@ -371,7 +401,7 @@ impl PostReceiver {
                     }
                 }
                 ..=TAKEN => break,
-                _ if number == self.head => self.head += 1,
+                _ if number == self.head => self.advance(memory),
                 _ => {}
             }
             number += 1;
@@ -383,7 +413,7 @@ impl PostReceiver {
     /// [frees](Self::free) it.
     #[inline]
     pub fn take(&self, memory: &impl PostMemory, number: u64) -> bool {
-        memory.cell(number).claim(number, state(number, TAKEN))
+        memory.cell(number).take(number)
     }
 
     /// Gives the cell of a message back that was taken and read.
@@ -392,8 +422,19 @@ impl PostReceiver {
         // SYNC post-free (store): the bytes are read before the cell is free.
         memory.cell(number).state.store(state(number + CELLS, FREE), Ordering::Release);
         if number == self.head {
-            self.head += 1;
+            self.advance(memory);
         }
+    }
+
+    /// The daemon has taken the shelf over, and closed the lane for what comes from this message on.
+    pub fn keep_to(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
+    #[inline]
+    fn advance(&mut self, memory: &impl PostMemory) {
+        self.head += 1;
+        memory.shelf().head.store(self.head, Ordering::Relaxed);
     }
 
     /// A receive goes to the daemon, and says so: all others keep to what is here already.
@@ -414,6 +455,6 @@ impl PostReceiver {
 #[inline]
 pub fn has_news(memory: &impl PostMemory, next: u64) -> bool {
     let words = memory.words();
-    let has_come = words.is_open().load(Ordering::Acquire) != 0 && memory.cell(next).progress(next) > FREE;
+    let has_come = words.is_open() && memory.cell(next).progress(next) > FREE;
     has_come || !words.is_settled() || memory.sender().is_gone()
 }

@@ -1,18 +1,20 @@
 //! Where the post lanes of a node's ranks lie: at the end of the job segment.
 //!
 //! ```text
-//!  0                 + ranks × 64        + ranks² × 128      + ranks² × 132 KiB  + ranks² × 128 KiB
-//!  +-----------------+-------------------+-------------------+-------------------+
-//!  | words           | words             | cells             | lockers           |
-//!  | per rank        | per lane          | per lane          | per lane          |
-//!  +-----------------+-------------------+-------------------+-------------------+
+//!  0               + ranks × 256     + ranks² × 256    + ranks² × 132 KiB  + ranks² × 1 MiB  + ranks² × 64 KiB
+//!  +---------------+-----------------+-----------------+-------------------+-----------------+
+//!  | words         | words           | cells           | lockers           | shelves         |
+//!  | per rank      | per lane        | per lane        | per lane          | per lane        |
+//!  +---------------+-----------------+-----------------+-------------------+-----------------+
 //! ```
 //!
 //! Lanes are in the order of their senders, and of one sender in that of their receivers. The words have memory from the
-//! beginning, the cells and lockers of a lane when its sender first wants them. Payload lies right behind the head of its cell: of messages
+//! beginning, the cells of a lane and its lockers when its sender first
+//! wants them, and the places of its shelf when its receiver does. Payload lies right behind the head of its cell: of messages
 //! up to 48 bytes all comes in one cache line.
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU8;
 
@@ -23,6 +25,7 @@ use crate::doorbell::Doorbell;
 use crate::job::{JobGeometry, JobSegment};
 use crate::mapped;
 use crate::post::{CELLS, CellWords, LOCKERS, LaneWords, PostEnvelope, PostMemory, RankWords};
+use crate::shelf::{PLACES, PlaceWords};
 
 /// A lane between two ranks.
 #[derive(Clone, Copy)]
@@ -34,6 +37,8 @@ pub struct PostLane<'a> {
     cells: &'a [Cell; CELLS as usize],
     /// Where its lockers begin in the segment. They may have no memory either.
     lockers: u64,
+    /// Where its shelf begins. It may have no memory either.
+    shelf: u64,
     job: &'a JobSegment,
 }
 
@@ -47,7 +52,9 @@ const RANK_BYTES: u64 = size_of::<RankWords>() as u64;
 const LANE_BYTES: u64 = size_of::<LaneWords>() as u64;
 const CELLS_BYTES: u64 = size_of::<[Cell; CELLS as usize]>() as u64;
 const LOCKERS_BYTES: u64 = (LOCKERS * POST_BYTES_MAX) as u64;
-const _: () = assert!(RANK_BYTES == 64 && LANE_BYTES == 128);
+const PLACE_BYTES: u64 = size_of::<PlaceWords>() as u64;
+const SHELF_BYTES: u64 = PLACES as u64 * PLACE_BYTES;
+const _: () = assert!(RANK_BYTES == 256 && LANE_BYTES == 256 && PLACE_BYTES == 64);
 
 /// Ranks that have lanes: those of a node, or none. One alone needs none.
 fn ranks(geometry: &JobGeometry) -> u64 {
@@ -61,7 +68,7 @@ fn words_bytes(geometry: &JobGeometry) -> u64 {
 
 /// Bytes of the whole area.
 pub(crate) fn bytes(geometry: &JobGeometry) -> u64 {
-    words_bytes(geometry) + ranks(geometry).pow(2) * (CELLS_BYTES + LOCKERS_BYTES)
+    words_bytes(geometry) + ranks(geometry).pow(2) * (CELLS_BYTES + LOCKERS_BYTES + SHELF_BYTES)
 }
 
 impl JobSegment {
@@ -80,7 +87,15 @@ impl JobSegment {
         // SAFETY: `Cell` consists of atomics.
         let cells = unsafe { self.segment().shared(self.post_cells(lane)) }?;
         let (sender, receiver) = (self.post_rank(sender)?, self.post_rank(receiver)?);
-        Some(PostLane { words, sender, receiver, cells, lockers: self.post_lockers(lane), job: self })
+        Some(PostLane {
+            words,
+            sender,
+            receiver,
+            cells,
+            lockers: self.post_lockers(lane),
+            shelf: self.post_shelf(lane),
+            job: self,
+        })
     }
 
     /// What concerns all lanes of a rank, if there are lanes and such a rank.
@@ -93,17 +108,33 @@ impl JobSegment {
 
     /// Makes sure of the pages of a lane's cells, and opens it.
     pub fn open_post_lane(&self, sender: u32, receiver: u32) -> io::Result<()> {
-        if let (Some(index), Some(lane)) = (self.post_index(sender, receiver), self.post_lane(sender, receiver)) {
-            self.segment().reserve(self.post_cells(index), CELLS_BYTES)?;
+        self.reserve_post_cells(sender, receiver)?;
+        if let Some(lane) = self.post_lane(sender, receiver) {
             lane.words.open();
         }
         Ok(())
     }
 
-    /// Makes sure of the pages of a lane's lockers.
-    pub fn open_post_lockers(&self, sender: u32, receiver: u32) -> io::Result<()> {
+    /// Makes sure of the pages of a lane's cells.
+    pub fn reserve_post_cells(&self, sender: u32, receiver: u32) -> io::Result<()> {
         let lane = self.post_index(sender, receiver);
-        lane.map_or(Ok(()), |lane| self.segment().reserve(self.post_lockers(lane), LOCKERS_BYTES))
+        lane.map_or(Ok(()), |lane| self.segment().reserve(self.post_cells(lane), CELLS_BYTES))
+    }
+
+    /// Makes sure of the pages of some of a lane's lockers.
+    pub fn open_post_lockers(&self, sender: u32, receiver: u32, lockers: Range<usize>) -> io::Result<()> {
+        let Some(lane) = self.post_index(sender, receiver) else { return Ok(()) };
+        assert!(lockers.end <= LOCKERS, "a lane has no more");
+        let begin = self.post_lockers(lane) + (lockers.start * POST_BYTES_MAX) as u64;
+        self.segment().reserve(begin, (lockers.len() * POST_BYTES_MAX) as u64)
+    }
+
+    /// Makes sure of the pages of some places of a lane's shelf.
+    pub fn open_post_shelf(&self, sender: u32, receiver: u32, places: Range<u32>) -> io::Result<()> {
+        let Some(lane) = self.post_index(sender, receiver) else { return Ok(()) };
+        assert!(places.end <= PLACES, "a shelf has no more");
+        let begin = self.post_shelf(lane) + u64::from(places.start) * PLACE_BYTES;
+        self.segment().reserve(begin, places.len() as u64 * PLACE_BYTES)
     }
 
     /// A rank has died or left: whoever waits for a message of its looks again.
@@ -139,6 +170,10 @@ impl JobSegment {
         self.post_cells(ranks(&self.geometry()).pow(2)) + lane * LOCKERS_BYTES
     }
 
+    fn post_shelf(&self, lane: u64) -> u64 {
+        self.post_lockers(ranks(&self.geometry()).pow(2)) + lane * SHELF_BYTES
+    }
+
     fn post_index(&self, sender: u32, receiver: u32) -> Option<u64> {
         let ranks = ranks(&self.geometry());
         let (sender, receiver) = (u64::from(sender), u64::from(receiver));
@@ -147,6 +182,11 @@ impl JobSegment {
 }
 
 impl PostLane<'_> {
+    /// Places of its shelf that were ever used.
+    pub fn used_places(&self) -> u32 {
+        self.shelf().used_places()
+    }
+
     /// Copies a message to where its envelope says, for message `number`: as much of it as fits.
     #[inline]
     pub fn write(&self, number: u64, envelope: &PostEnvelope, message: &[u8]) {
@@ -206,5 +246,11 @@ impl PostMemory for PostLane<'_> {
     #[inline]
     fn cell(&self, number: u64) -> &CellWords {
         &self.cells[(number % CELLS) as usize].words
+    }
+
+    fn place(&self, place: u32) -> &PlaceWords {
+        let offset = self.shelf + u64::from(place % PLACES) * PLACE_BYTES;
+        // SAFETY: `PlaceWords` consists of atomics.
+        unsafe { self.job.segment().shared(offset) }.expect("the shelf lies in the segment")
     }
 }

@@ -8,11 +8,12 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use ropeway_proto::limits::{POST_BYTES_MAX, POST_CELL_BYTES};
-use ropeway_proto::{CommId, Endpoint, Tag};
+use ropeway_proto::{CommId, Endpoint, Layout, Tag};
 use ropeway_shm::Doorbell;
 use ropeway_shm::post::{
     CELLS, CellWords, LOCKERS, LaneWords, PostEnvelope, PostMemory, PostReceiver, PostSender, RankWords, has_news,
 };
+use ropeway_shm::shelf::{Fate, PLACES, PlaceWords, Shelf, ShelvedRecv, fate, take_over};
 
 /// A lane between two ranks, the daemon they have, and a doorbell whose sleepers are a condition variable.
 struct Node {
@@ -23,6 +24,7 @@ struct Node {
     /// An access that is not ordered after the last one of somebody else fails the model.
     payloads: [UnsafeCell<u32>; CELLS as usize],
     lockers: [UnsafeCell<u32>; LOCKERS],
+    places: [PlaceWords; PLACES as usize],
     daemon: Mutex<Daemon>,
     has_ended: Condvar,
     doorbell: Doorbell,
@@ -58,20 +60,27 @@ impl Daemon {
 
     fn recv(&mut self, tag: Tag) -> u32 {
         self.next += 1;
+        self.recv_as(self.next, tag);
+        self.next
+    }
+
+    fn recv_as(&mut self, id: u32, tag: Tag) {
         match self.messages.iter().position(|&(sent, _)| sent == tag) {
             Some(at) => {
                 let (_, value) = self.messages.remove(at).unwrap();
-                self.ended.insert(self.next, value);
+                self.ended.insert(id, value);
             }
-            None => self.receives.push_back((self.next, tag)),
+            None => self.receives.push_back((id, tag)),
         }
-        self.next
     }
 }
 
 impl PostMemory for Node {
     fn words(&self) -> &LaneWords {
         &self.words
+    }
+    fn place(&self, place: u32) -> &PlaceWords {
+        &self.places[place as usize]
     }
     fn sender(&self) -> &RankWords {
         &self.sender
@@ -93,6 +102,7 @@ impl Node {
             cells: std::array::from_fn(|_| CellWords::new()),
             payloads: std::array::from_fn(|_| UnsafeCell::new(0)),
             lockers: std::array::from_fn(|_| UnsafeCell::new(0)),
+            places: std::array::from_fn(|_| PlaceWords::new()),
             daemon: Mutex::default(),
             has_ended: Condvar::new(),
             doorbell: Doorbell::default(),
@@ -103,6 +113,16 @@ impl Node {
 
     fn payload(&self, number: u64, envelope: &PostEnvelope) -> &UnsafeCell<u32> {
         if envelope.is_long() { &self.lockers[envelope.locker] } else { &self.payloads[(number % CELLS) as usize] }
+    }
+
+    /// What the daemon does with the shelf of a lane whose message has taken the detour. False if it has to look again.
+    fn take_over(&self) -> bool {
+        let mut daemon = self.daemon.lock().unwrap();
+        let Some(_turn) = self.receiver.keys().take_for_daemon() else { return false };
+        for recv in take_over(self, 0) {
+            daemon.recv_as(recv.slot, recv.endpoint.tag.unwrap());
+        }
+        true
     }
 
     fn wake(&self) {
@@ -139,7 +159,8 @@ fn send_all(node: &Node, messages: &[(Tag, usize)]) {
     let mut sender = PostSender::default();
     node.words.open();
     for (&(tag, bytes), value) in messages.iter().zip(1..) {
-        let locker = if bytes == LONG { sender.free_locker(node) } else { Some(0) };
+        let find_locker = || sender.free_locker(node).or_else(|| sender.unused_locker());
+        let locker = if bytes == LONG { find_locker() } else { Some(0) };
         if let Some(locker) = locker.filter(|_| bytes < LARGE && sender.may_send(node) && sender.has_room(node)) {
             let envelope = PostEnvelope { comm: CommId::WORLD, tag, bytes, locker };
             // SAFETY: the model checker reports a race.
@@ -152,6 +173,9 @@ fn send_all(node: &Node, messages: &[(Tag, usize)]) {
         node.words.count_detour();
         node.wake();
         node.daemon.lock().unwrap().send(tag, value);
+        while !node.take_over() {
+            thread::yield_now();
+        }
         node.has_ended.notify_all();
     }
 }
@@ -236,6 +260,141 @@ impl Receiver {
             }
         }
     }
+}
+
+/// A rank that begins receives and then computes: what a client's inbox does with receives that it keeps.
+#[derive(Default)]
+struct Keeper {
+    receiver: Receiver,
+    shelf: Shelf,
+    /// On the shelf: their place, number and tag.
+    kept: Vec<(u32, usize, Tag)>,
+    /// By their numbers: what they have got, unless the daemon has them under the number and `SHELVED`.
+    received: Vec<Option<u32>>,
+}
+
+/// Where numbers of receives begin that were not begun with the daemon.
+const SHELVED: u32 = 100;
+
+impl Keeper {
+    fn irecv(&mut self, node: &Node, tag: Tag) {
+        let _turn = loop {
+            match node.receiver.keys().take() {
+                Some(turn) => break turn,
+                None => thread::yield_now(),
+            }
+        };
+        self.give_up(node);
+        let number = self.received.len();
+        self.received.push(None);
+        let place = self.shelf.find_place().unwrap();
+        let endpoint = Endpoint { comm: CommId::WORLD, peer: Some(0), tag: Some(tag) };
+        let slot = SHELVED + number as u32;
+        self.shelf.put(node, place, &ShelvedRecv { slot, epoch: 1, endpoint, layout: Layout::contiguous(0, 4) });
+        self.kept.push((place, number, tag));
+        self.serve(node);
+        if self.receiver.posted > 0 || !node.words.is_settled() {
+            self.entrust(node);
+        }
+    }
+
+    /// The daemon gets all that is kept.
+    fn entrust(&mut self, node: &Node) {
+        self.receiver.posted += self.kept.len() as u32;
+        node.words.set_posted(self.receiver.posted);
+        self.receiver.receiver.close(node);
+        self.serve(node);
+        for (place, number, tag) in std::mem::take(&mut self.kept) {
+            self.shelf.clear(node, place);
+            node.daemon.lock().unwrap().recv_as(SHELVED + number as u32, tag);
+        }
+    }
+
+    fn serve(&mut self, node: &Node) {
+        loop {
+            let (Receiver { receiver, .. }, kept) = (&mut self.receiver, &mut self.kept);
+            let Ok((message, envelope)) =
+                receiver.find(node, |envelope| kept.iter().any(|&(_, _, tag)| tag == envelope.tag))
+            else {
+                return;
+            };
+            if receiver.take(node, message) {
+                let first = kept.iter().position(|&(_, _, tag)| tag == envelope.tag).unwrap();
+                let (place, number, _) = kept.remove(first);
+                self.shelf.clear(node, place);
+                self.end(node, number, (message, &envelope));
+            }
+        }
+    }
+
+    fn end(&mut self, node: &Node, number: usize, (message, envelope): (u64, &PostEnvelope)) {
+        // SAFETY: the model checker reports a race.
+        let value = node.payload(message, envelope).with(|bytes| unsafe { *bytes });
+        self.receiver.receiver.free(node, message);
+        self.received[number] = Some(value);
+    }
+
+    /// What the daemon has taken over is kept no more.
+    fn give_up(&mut self, node: &Node) {
+        for (place, number, tag) in std::mem::take(&mut self.kept) {
+            match fate(node, place) {
+                Fate::Waiting => {
+                    self.kept.push((place, number, tag));
+                    continue;
+                }
+                Fate::Assigned(message, envelope) => self.end(node, number, (message, &envelope)),
+                Fate::Entrusted => {
+                    self.receiver.posted += 1;
+                    self.receiver.receiver.keep_to(node.shelf().limit());
+                }
+            }
+            self.shelf.clear(node, place);
+        }
+    }
+}
+
+/// One rank begins to receive these tags and computes while another sends these messages. They arrive, each in its place.
+fn while_it_computes(messages: &'static [(Tag, usize)], tags: &'static [Tag]) {
+    loom::model(move || {
+        let node = Node::new();
+        let sending = {
+            let node = Arc::clone(&node);
+            thread::spawn(move || send_all(&node, messages))
+        };
+        let mut keeper = Keeper::default();
+        tags.iter().for_each(|&tag| keeper.irecv(&node, tag));
+        sending.join().unwrap();
+        let mut daemon = node.daemon.lock().unwrap();
+        assert_eq!(daemon.messages.iter().find(|(tag, _)| tags.contains(tag)), None, "nobody waits for it");
+        keeper.give_up(&node);
+        keeper.serve(&node);
+        for (number, &tag) in tags.iter().enumerate() {
+            let nth = tags[..number].iter().filter(|&&earlier| earlier == tag).count();
+            let sent = messages.iter().zip(1..).filter(|((sent, _), _)| *sent == tag).map(|(_, value)| value).nth(nth);
+            let received = keeper.received[number].or_else(|| daemon.ended.remove(&(SHELVED + number as u32)));
+            assert_eq!(received, sent);
+        }
+    });
+}
+
+#[test]
+fn a_kept_receive_gets_its_message_though_that_takes_the_detour() {
+    while_it_computes(&[(1, LARGE), (0, SMALL)], &[0]);
+}
+
+#[test]
+fn kept_receives_get_what_is_in_the_lane_and_what_is_not() {
+    while_it_computes(&[(0, SMALL), (0, LARGE)], &[0, 0]);
+}
+
+#[test]
+fn more_receives_may_be_kept_than_the_lane_holds_messages() {
+    while_it_computes(&[(0, SMALL), (0, SMALL), (0, SMALL)], &[0, 0, 0]);
+}
+
+#[test]
+fn kept_receives_get_their_messages_by_tag() {
+    while_it_computes(&[(1, SMALL), (0, LARGE)], &[0, 1]);
 }
 
 /// One rank sends these while the other receives.
