@@ -14,7 +14,8 @@ use serde::Serialize;
 /// Sorts 32-bit keys by their digits, blocking and overlapped, and compares with a serial sort.
 ///
 /// Each digit needs an allgather of everybody's counts. The overlapped variant puts its own keys in order meanwhile.
-/// The table says by how many percent it is faster than the blocking one; a negative number says that it is slower.
+/// The table says by how many percent it is faster than the blocking one; a negative number says that it is slower. With one rank on
+/// each node the allgather is flat, with several it has two levels.
 #[derive(Parser)]
 #[command(version, after_help = "Start it with: ropeway run -n 4 -- radix_sort --keys 4K,64K --bits 2,4,8,16")]
 struct Flags {
@@ -29,6 +30,10 @@ struct Flags {
         value_parser = clap::value_parser!(u32).range(2..=16)
     )]
     bits: Vec<u32>,
+    /// Algorithms of the allgather between nodes, such as standard-exchange:3, which has three ports; each is a row. `ropeway
+    /// explain allgather` lists them [default: the one that is predicted to be fastest]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    algorithm: Vec<String>,
     /// Sorts of each variant, in turns; the fastest counts.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
@@ -46,6 +51,8 @@ struct Report {
     ranks: u32,
     keys: usize,
     bits: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<String>,
     blocking: Run,
     overlapped: Run,
     improvement_percent: f64,
@@ -84,8 +91,8 @@ fn run(flags: &Flags) -> Result<(), Failure> {
     let mut reports = Vec::new();
     for &keys in &flags.keys {
         let case = Case::new(&world, flags.seed, keys);
-        for &bits in &flags.bits {
-            let report = case.compare(&world, flags, bits)?;
+        for (algorithm, &bits) in flags.rows().flat_map(|row| flags.bits.iter().map(move |bits| (row, bits))) {
+            let report = case.compare(&world, flags, (algorithm, bits))?;
             if flags.json && world.rank() == 0 {
                 println!("{}", serde_json::to_string(&report).expect("numbers can be written"));
             }
@@ -96,6 +103,14 @@ fn run(flags: &Flags) -> Result<(), Failure> {
         print_table(flags, &reports);
     }
     Ok(())
+}
+
+impl Flags {
+    /// Algorithms by which each number of keys is sorted, `None` for whatever is fastest.
+    fn rows(&self) -> impl Iterator<Item = Option<&str>> {
+        let chosen = self.algorithm.is_empty().then_some(None);
+        chosen.into_iter().chain(self.algorithm.iter().map(|name| Some(name.as_str())))
+    }
 }
 
 /// Keys to be sorted.
@@ -115,8 +130,14 @@ impl Case {
     }
 
     /// Sorts them with both variants in turns.
-    fn compare(&self, world: &Communicator, flags: &Flags, bits: u32) -> Result<Report, Failure> {
-        let mut sorter = Sorter::new(world, self.each.0, bits)?;
+    fn compare(
+        &self,
+        world: &Communicator,
+        flags: &Flags,
+        (algorithm, bits): (Option<&str>, u32),
+    ) -> Result<Report, Failure> {
+        let sorting = algorithm.map_or_else(|| world.clone(), |name| world.with_algorithm(name));
+        let mut sorter = Sorter::new(&sorting, self.each.0, bits)?;
         let (mut blocking, mut overlapped) = (Vec::new(), Vec::new());
         for _ in 0..flags.runs {
             blocking.push(self.sort(world, &mut sorter, bits, Variant::Blocking)?);
@@ -124,7 +145,8 @@ impl Case {
         }
         let (blocking, overlapped) = (fastest(&blocking), fastest(&overlapped));
         let improvement_percent = (1.0 - overlapped.total_ms / blocking.total_ms) * 100.0;
-        Ok(Report { ranks: world.size(), keys: self.each.0, bits, blocking, overlapped, improvement_percent })
+        let (ranks, keys, algorithm) = (world.size(), self.each.0, algorithm.map(str::to_owned));
+        Ok(Report { ranks, keys, bits, algorithm, blocking, overlapped, improvement_percent })
     }
 
     /// Sorts a copy of the keys, and compares the result.
@@ -154,15 +176,18 @@ fn fastest(runs: &[Run]) -> Run {
     *fastest.expect("there is at least one run")
 }
 
-/// A row for each number of keys, a column for each radix.
+/// A row for each number of keys and each algorithm, a column for each radix.
 fn print_table(flags: &Flags, reports: &[Report]) {
     println!("{} ranks; how much faster than blocking the overlapped sort is, in %:", reports[0].ranks);
     let columns = flags.bits.iter().map(|bits| format!("{bits} bits"));
-    let heading: Vec<String> = ["keys".to_owned()].into_iter().chain(columns).collect();
+    let names = if flags.algorithm.is_empty() { vec!["keys"] } else { vec!["keys", "allgather"] };
+    let heading: Vec<String> = names.into_iter().map(str::to_owned).chain(columns).collect();
     let mut table = Table::new(&heading.iter().map(String::as_str).collect::<Vec<_>>());
-    for (keys, reports) in flags.keys.iter().zip(reports.chunks(flags.bits.len())) {
+    let rows = flags.keys.iter().flat_map(|keys| flags.rows().map(move |algorithm| (keys, algorithm)));
+    for ((keys, algorithm), reports) in rows.zip(reports.chunks(flags.bits.len())) {
+        let names = [keys.to_string()].into_iter().chain(algorithm.map(str::to_owned));
         let cells = reports.iter().map(|report| format!("{:.2}", report.improvement_percent));
-        table.push([keys.to_string()].into_iter().chain(cells).collect());
+        table.push(names.chain(cells).collect());
     }
     print!("{table}");
 }

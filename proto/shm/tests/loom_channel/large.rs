@@ -185,6 +185,60 @@ fn a_start_that_is_taken_back_moves_nothing() {
     });
 }
 
+#[test]
+fn a_message_moves_though_one_end_computes() {
+    for waits in [End::Send, End::Recv] {
+        loom::model(move || {
+            let (memory, transfer) = (Large::new(), Transfer::default());
+            let act = move |memory: &Large, end| {
+                transfer.start(memory, end, None);
+                if waits == end {
+                    memory.finish(transfer, end);
+                }
+            };
+            let sending = beside(&memory, move |memory| {
+                memory.write(1);
+                act(memory, End::Send);
+            });
+            act(&memory, End::Recv);
+            sending.join().unwrap();
+            assert!(transfer.is_over(&memory.words));
+            memory.check(1);
+        });
+    }
+}
+
+/// The daemon takes a buffer out of use whose owner is gone, while the other end waits and copies.
+#[test]
+fn nobody_touches_a_buffer_that_is_withdrawn() {
+    for gone in [End::Send, End::Recv] {
+        loom::model(move || {
+            let (memory, transfer) = (Large::new(), Transfer::default());
+            memory.write(1);
+            transfer.start(&*memory, gone, None);
+            let copying = beside(&memory, move |memory| {
+                if transfer.start(memory, gone.peer(), None) {
+                    transfer.help(memory, u32::MAX);
+                }
+            });
+            // It looks again later if it may not have it.
+            if memory.words.withdraw(gone) {
+                match gone {
+                    End::Send => memory.write(99),
+                    // SAFETY: the model checker reports a race.
+                    End::Recv => memory.recv_buffer[0].with_mut(|bytes| unsafe { *bytes = 7 }),
+                }
+                copying.join().unwrap();
+            } else {
+                copying.join().unwrap();
+                assert!(memory.words.withdraw(gone));
+                assert!(transfer.is_over(&memory.words));
+                memory.check(1);
+            }
+        });
+    }
+}
+
 fn send_offered(memory: &Large, messages: u32) {
     let mut transfer = Transfer::default();
     for value in 1..=messages {
