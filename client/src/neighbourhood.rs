@@ -109,7 +109,7 @@ mod tests {
         (0..ranks).for_each(|rank| job.reserve_slots(rank, 0..1).unwrap());
         job.reserve_channels(0..1 << 16).unwrap();
         job.add_cores(CORES);
-        let shape = CollectiveShape {
+        let shape = Arc::new(CollectiveShape {
             kind: CollectiveKind::Barrier,
             members: (0..members).collect(),
             root: 0,
@@ -118,7 +118,7 @@ mod tests {
             counts: Vec::new(),
             is_reproducible: false,
             algorithm: None,
-        };
+        });
         let member = |rank| CollectiveMember { shape: shape.clone(), number: 0, rank, input: 0, output: 0 };
         let plan = MeetingPlan { members: (0..members).map(member).collect(), span: None };
         let places: Vec<_> = (0..members).map(|rank| (rank, 0)).collect();

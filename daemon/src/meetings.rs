@@ -315,7 +315,7 @@ mod tests {
 
     /// A sum of `count` elements, whose arrays lie in the collective's half of each arena.
     fn sum(job: &Arc<JobSegment>, collective: u32, count: u64) -> Meeting {
-        let shape = CollectiveShape {
+        let shape = Arc::new(CollectiveShape {
             kind: CollectiveKind::Allreduce,
             members: vec![0, 1],
             root: 0,
@@ -324,7 +324,7 @@ mod tests {
             counts: vec![count],
             is_reproducible: false,
             algorithm: None,
-        };
+        });
         let member = |rank: u32| {
             let input = job.arena(rank).start + ARENA_BYTES / 2 * u64::from(collective);
             let member =

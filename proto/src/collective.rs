@@ -3,6 +3,8 @@
 //! Members are numbered in the order of their communicator; `rank` here is such a number. A collective operation is registered
 //! by all members, the k-th of one with the k-th of all others, and bound when the last has come.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Rank;
@@ -87,7 +89,8 @@ pub struct CollectiveShape {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
 pub struct CollectiveMember {
-    pub shape: CollectiveShape,
+    /// Of many members on a node it is kept once: it has a number for each of them, or even each pair.
+    pub shape: Arc<CollectiveShape>,
     /// Which collective of its communicator this is.
     pub number: u32,
     /// The member's own number.

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 
 use ropeway_proto::collective::{CollectiveKind as Kind, CollectiveMember, CollectiveShape, ShapeError};
 use ropeway_proto::limits::BUFFER_ALIGN;
@@ -304,6 +305,7 @@ impl Communicator {
         let number = self.collectives().next_number();
         let crossing = does_cross.then(|| Crossing::new(&shape, rank, place));
         let crossed = crossing.map(|crossing| Crossed::new(self, number, crossing)).transpose()?;
+        let shape = Arc::new(shape);
         let member = CollectiveMember { shape, number, rank, input: place.input, output: place.output };
         let persistent = Persistent::register(self.membership(), memory, self.id(), member, function, crossed)?;
         Ok(Collective { persistent, input, output, element: PhantomData })

@@ -134,7 +134,7 @@ fn sizes_go_from_none_to_sixteen_mebibytes() {
 #[test]
 fn tables_say_what_was_predicted_and_why_not() {
     let output =
-        bench(&["boum", "-n", "1024", "--unknowns", "1K", "--points", "2K", "--sizes", "8", "--wait", "adaptive"]);
+        bench(&["boum", "-n", "64", "--unknowns", "64", "--points", "256", "--sizes", "8", "--wait", "adaptive"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
     assert!(
@@ -147,7 +147,7 @@ fn tables_say_what_was_predicted_and_why_not() {
         bench(&["boum", "-n", &many, "--nodes", &many, "--unknowns", &size, "--points", &size, "--sizes", "8"]);
     let few_cores = "~ in doubt (oversubscribed): there are more ranks than cores";
     assert!(stdout(&output).contains(few_cores), "{}", stdout(&output));
-    assert!(text.contains(&format!("no prediction for 1024 ranks: oversubscribed, on {} cores", cores())), "{text}");
+    assert!(text.contains(&format!("no prediction for 64 ranks: oversubscribed, on {} cores", cores())), "{text}");
 }
 
 #[test]

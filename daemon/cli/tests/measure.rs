@@ -136,7 +136,7 @@ fn messages_between_nodes_are_sent_again_if_they_are_more_than_a_wire_serves() {
 
 #[test]
 fn bandwidth_between_nodes_comes_with_its_floor_and_counters() {
-    let args = ["bandwidth", "--nodes", "2", "--sizes", "1000,1M", "--iters", "3", "--counters"];
+    let args = ["bandwidth", "--nodes", "2", "--sizes", "1000,128K", "--iters", "3", "--counters"];
     let output = bench(&args);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(records(&output).len(), 8);
@@ -296,7 +296,7 @@ fn persistence_is_a_share() {
 fn cpu_time_is_that_of_ranks_and_of_daemons() {
     let expected = ["client_s_per_gib", "daemon_s_per_gib", "client_s_per_gib", "daemon_s_per_gib"];
     let expected = expected.map(|metric| (metric, "s/GiB"));
-    measures(&["cpu", "--sizes", "1M", "--iters", "3"], &expected, |record| {
+    measures(&["cpu", "--sizes", "256K", "--iters", "3"], &expected, |record| {
         // Within a node ranks may have copied all of it themselves.
         let may_be_none = record["metric"] == "daemon_s_per_gib" && record["nodes"] == 1;
         assert!(record["min"].as_f64().unwrap() > 0.0 || may_be_none, "{record}");

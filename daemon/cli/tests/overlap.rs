@@ -107,7 +107,7 @@ fn asynchrony_is_measured_on_one_and_two_nodes() {
 #[test]
 fn progress_of_the_client_is_measured_beside_that_of_daemons() {
     for (bench_name, metrics) in [("asynchrony", 4), ("overlap", 5 * 3)] {
-        let args = [bench_name, "--nodes", "2", "--sizes", "8,1M", "--mode", "persistent", "--wait", "blocking"];
+        let args = [bench_name, "--nodes", "2", "--sizes", "8,128K", "--mode", "persistent", "--wait", "blocking"];
         let output = bench(&[&args[..], &["--progress", "both"]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let progress = |wanted: &str| records(&output).iter().filter(|record| record["progress"] == wanted).count();

@@ -4,6 +4,7 @@
 //! whoever holds the meeting opens, starts and closes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ropeway_proto::agreement::{Difference, ShapeDigest, Statement};
 use ropeway_proto::collective::{CollectiveMember, ShapeError};
@@ -161,7 +162,7 @@ impl Engine {
         (all.len() == here).then_some(all)
     }
 
-    fn gather(&mut self, key: (CommId, u32), id: ChannelId, member: CollectiveMember) {
+    fn gather(&mut self, key: (CommId, u32), id: ChannelId, mut member: CollectiveMember) {
         let ranks = &member.shape.members;
         let local = self.config.spec.local_ranks();
         // Of others who have left see `handle_rank_gone`.
@@ -177,6 +178,9 @@ impl Engine {
         });
         let place = member.rank as usize;
         let dispute = dispute(&gathering.first, &member);
+        if dispute.is_none() {
+            member.shape = Arc::clone(&gathering.first.shape);
+        }
         if let Some(place) = gathering.members.get_mut(place) {
             *place = Some((id, member));
             gathering.missing -= 1;

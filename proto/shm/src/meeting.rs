@@ -33,7 +33,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-use ropeway_proto::collective::CollectiveMember;
+use ropeway_proto::collective::{CollectiveMember, CollectiveShape};
 use ropeway_proto::division::Span;
 use ropeway_proto::{Layout, Slot};
 use serde::{Deserialize, Serialize};
@@ -115,12 +115,46 @@ pub struct Meeting {
 }
 
 /// What is written down of a meeting.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeetingPlan {
     /// The members on this node, in order.
     pub members: Vec<CollectiveMember>,
     /// Of what the others know, if there are members on other nodes.
     pub span: Option<Span>,
+}
+
+/// The same as it lies in the segment, where each member reads it.
+#[derive(Serialize, Deserialize)]
+struct Description {
+    shape: Arc<CollectiveShape>,
+    members: Vec<DescribedMember>,
+    span: Option<Span>,
+}
+
+/// Of a member: number, rank, where its input and its output lie.
+#[derive(Serialize, Deserialize)]
+struct DescribedMember(u32, u32, u64, u64);
+
+impl From<&MeetingPlan> for Description {
+    fn from(MeetingPlan { members, span }: &MeetingPlan) -> Self {
+        let shape = Arc::clone(&members.first().expect("a meeting has members").shape);
+        debug_assert!(members.iter().all(|member| member.shape == shape), "all members say it alike");
+        let described = |member: &CollectiveMember| {
+            let CollectiveMember { number, rank, input, output, .. } = *member;
+            DescribedMember(number, rank, input, output)
+        };
+        Self { shape, members: members.iter().map(described).collect(), span: span.clone() }
+    }
+}
+
+impl From<Description> for MeetingPlan {
+    fn from(Description { shape, members, span }: Description) -> Self {
+        let member = |DescribedMember(number, rank, input, output)| {
+            let shape = Arc::clone(&shape);
+            CollectiveMember { shape, number, rank, input, output }
+        };
+        Self { members: members.into_iter().map(member).collect(), span }
+    }
 }
 
 // SAFETY: the pointers lead into the mapping that `job` keeps, to atomics.
@@ -206,7 +240,7 @@ impl Meeting {
         let at = block + WORDS_BYTES + u64::from(count) * MEMBER_BYTES;
         let mut description = vec![0; described as usize];
         job.read(&Layout::contiguous(at, described.into()), 0, &mut description).ok()?;
-        let plan: MeetingPlan = serde_json::from_slice(&description).ok()?;
+        let plan = serde_json::from_slice::<Description>(&description).ok()?.into();
         let meeting = Self::on(job, block, (&plan, description.len()), &places?, function)?;
         // Any member does work on all members' buffers: each page it touches for the first time would cost as much as the work.
         let large = meeting.stages.iter().filter(|stage| stage.weight > Weight::Slight);
@@ -568,5 +602,5 @@ fn before_relay(members: usize, described: usize) -> u64 {
 }
 
 fn describe(plan: &MeetingPlan) -> Vec<u8> {
-    serde_json::to_vec(plan).expect("registrations have no maps with odd keys")
+    serde_json::to_vec(&Description::from(plan)).expect("registrations have no maps with odd keys")
 }

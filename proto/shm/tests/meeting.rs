@@ -43,6 +43,10 @@ struct Node {
     block: u64,
 }
 
+fn shape_of(member: &mut CollectiveMember) -> &mut CollectiveShape {
+    Arc::make_mut(&mut member.shape)
+}
+
 impl Node {
     fn new(nodes: u16, count: u64, operands: Operands) -> Self {
         Self::combining(nodes, count, operands, Combination::User { is_commutative: false })
@@ -60,7 +64,7 @@ impl Node {
             job.reserve_slots(local_rank, 0..1).unwrap();
         }
         job.reserve_channels(0..1 << 20).unwrap();
-        let shape = CollectiveShape {
+        let shape = Arc::new(CollectiveShape {
             kind: CollectiveKind::Allreduce,
             members: (0..2 * u32::from(nodes)).collect(),
             root: 0,
@@ -69,7 +73,7 @@ impl Node {
             counts: vec![count],
             is_reproducible: operands == Operands::Members,
             algorithm: None,
-        };
+        });
         let member = |rank: u32| {
             let input = job.arena(rank).start;
             CollectiveMember { shape: shape.clone(), number: 0, rank, input, output: input + ARENA_BYTES / 2 }
@@ -89,9 +93,9 @@ impl Node {
     fn scattering(counts: [u64; 2]) -> Self {
         let mut node = Self::summing(1, counts[0]);
         for member in &mut node.members {
-            member.shape.kind = CollectiveKind::Scatter;
-            member.shape.combination = None;
-            member.shape.counts = counts.to_vec();
+            shape_of(member).kind = CollectiveKind::Scatter;
+            shape_of(member).combination = None;
+            shape_of(member).counts = counts.to_vec();
         }
         let [own, other] = counts.map(|count| count as usize);
         let input = Layout::contiguous(node.members[0].input, counts.iter().sum());
@@ -102,7 +106,7 @@ impl Node {
     /// Member 0 gets what both have.
     fn reducing(count: u64) -> Self {
         let mut node = Self::summing(1, count);
-        node.members.iter_mut().for_each(|member| member.shape.kind = CollectiveKind::Reduce);
+        node.members.iter_mut().for_each(|member| shape_of(member).kind = CollectiveKind::Reduce);
         node
     }
 
@@ -453,4 +457,24 @@ fn members_are_found_on_the_core_where_they_came_last() {
     assert_eq!([0, 2, 3].map(|round| member.is_said_to_come(0, round)), [true, true, false]);
     assert_eq!([0, 1].map(|round| member.is_said_to_come(1, round)), [true, false]);
     assert!(member.is_of_whole_node() && !Node::summing(2, SLIGHT).daemon().is_of_whole_node());
+}
+
+/// Each member reads it: if it had everybody's numbers once for each member, a job of 2000 ranks would take all of a machine.
+#[test]
+fn what_is_written_down_of_a_meeting_grows_as_its_members_do() {
+    let bytes = |ranks: u32| {
+        let shape = Arc::new(CollectiveShape {
+            kind: CollectiveKind::Allgather,
+            members: (0..ranks).collect(),
+            root: 0,
+            combination: None,
+            element_bytes: 8,
+            counts: vec![1 << 20; ranks as usize],
+            is_reproducible: false,
+            algorithm: None,
+        });
+        let member = |rank| CollectiveMember { shape: shape.clone(), number: 0, rank, input: 0, output: 0 };
+        Meeting::footprint(&MeetingPlan { members: (0..ranks).map(member).collect(), span: None })
+    };
+    assert!(bytes(1000) < 12 * bytes(100), "{} {}", bytes(1000), bytes(100));
 }

@@ -101,7 +101,7 @@ fn who_registers_after_a_member_has_left_tells_the_other_nodes() {
         is_reproducible: false,
         algorithm: None,
     };
-    let member = CollectiveMember { shape, number: 0, rank: 2, input: 0, output: 0 };
+    let member = CollectiveMember { shape: shape.into(), number: 0, rank: 2, input: 0, output: 0 };
     cluster.engines[1].register((1, 0), 1, CommId::WORLD, member.clone()).unwrap();
     let work = cluster.engines[1].poll_channel_work();
     assert_eq!(work, Some(ChannelWork::Renounce { comm: CommId::WORLD, member }));

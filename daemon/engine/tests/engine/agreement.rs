@@ -206,7 +206,7 @@ fn members_of_one_node_who_differ_are_told_and_so_are_all_nodes() {
     let mut cluster = Cluster::new(&[2, 1]);
     let register = |cluster: &mut Cluster, local_rank: u32, root: u32| {
         let shape = registered(CollectiveKind::Bcast, root, &[COUNT]);
-        let member = CollectiveMember { shape, number: 7, rank: local_rank, input: 0, output: 0 };
+        let member = CollectiveMember { shape: shape.into(), number: 7, rank: local_rank, input: 0, output: 0 };
         cluster.engines[0].register((local_rank, 0), 1, CommId::WORLD, member).unwrap();
     };
     register(&mut cluster, 0, 0);
