@@ -217,7 +217,7 @@ impl Communicator {
         Pending::send(&self.membership, buffer, endpoint, terms)
     }
 
-    /// Begins to receive a message.
+    /// Begins to receive a message. Who sends it does not wait for this rank to call again, however many receives are begun.
     pub fn irecv<T: Plain>(
         &self,
         buffer: Buffer<T>,

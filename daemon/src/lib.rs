@@ -18,6 +18,7 @@
 //! | `channels` | where direct channels lie, and the daemon's part in them |
 //! | `meetings` | where members of collectives meet, and the daemon's part in them |
 //! | [`schedules`] | what nodes do for collectives between them |
+//! | `shelves` | receives that ranks keep for messages of their node, once the daemon has a message for them |
 //! | `wires` | connections that ranks work by themselves, and the daemon's part in them |
 //! | [`device`] | the contract of a device, and the three that keep it |
 #![forbid(unsafe_code)]
