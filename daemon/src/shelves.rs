@@ -30,12 +30,19 @@ impl Shelves {
         }
     }
 
+    /// This one could not be looked at.
+    fn leave(&mut self, sender: u32, receiver: u32) {
+        if !self.detours.contains(&(sender, receiver)) {
+            self.detours.push((sender, receiver));
+        }
+    }
+
     /// Whether some could not be looked at, because their owner was at them.
     pub(crate) fn has_left(&self) -> bool {
         !self.detours.is_empty()
     }
 
-    /// Makes sure that a lane's shelf can be read, as far as it is used. False if it is not used.
+    /// Makes sure that a lane's shelf can be read, as far as it is used. False if nothing is there.
     fn reserve(&mut self, segment: &JobSegment, (sender, receiver): (u32, u32)) -> io::Result<bool> {
         let used = segment.post_lane(sender, receiver).map_or(0, |lane| lane.used_places());
         let reserved = self.reserved.get(&(sender, receiver)).copied().unwrap_or(0);
@@ -68,11 +75,11 @@ impl Job {
             return Ok(0);
         };
         let Some(_turn) = owner.keys().take_for_daemon() else {
-            self.shelves.detours.push((sender, receiver));
+            self.shelves.leave(sender, receiver);
             return Ok(0);
         };
-        let is_used = self.shelves.reserve(&segment, (sender, receiver));
-        if !is_used.map_err(|error| (client, Offence::NoMemory(error)))? {
+        let is_in_use = self.shelves.reserve(&segment, (sender, receiver));
+        if !is_in_use.map_err(|error| (client, Offence::NoMemory(error)))? {
             return Ok(0);
         }
         // What the rank has asked for before comes first. It can't ask for anything about these receives now.

@@ -182,9 +182,9 @@ impl JobSegment {
 }
 
 impl PostLane<'_> {
-    /// Places of its shelf that were ever used.
+    /// Places of its shelf that were ever used. None if no receive lies there that is the rank's.
     pub fn used_places(&self) -> u32 {
-        self.shelf().used_places()
+        if self.shelf().waiting() == 0 { 0 } else { self.shelf().used_places() }
     }
 
     /// Copies a message to where its envelope says, for message `number`: as much of it as fits.

@@ -64,6 +64,8 @@ pub struct ShelfWords {
     limit: AtomicU64,
     /// Places that were ever used.
     places: AtomicU32,
+    /// Receives that lie there and are the rank's.
+    waiting: AtomicU32,
 }
 
 /// Where a receive lies.
@@ -139,12 +141,17 @@ impl Drop for Turn<'_> {
 impl ShelfWords {
     pub(crate) fn new() -> Self {
         let word = || AtomicU64::new(0);
-        Self { head: word(), limit: word(), places: AtomicU32::new(0) }
+        Self { head: word(), limit: word(), places: AtomicU32::new(0), waiting: AtomicU32::new(0) }
     }
 
     /// Places that were ever used.
     pub(crate) fn used_places(&self) -> u32 {
         self.places.load(Ordering::Relaxed).min(PLACES)
+    }
+
+    /// Receives that lie there and are the rank's.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Where the daemon has closed the lane when it took the shelf over.
@@ -223,11 +230,17 @@ impl Shelf {
         }
         self.turn += 1;
         memory.place(place).put(self.turn, recv);
+        let words = memory.shelf();
+        words.waiting.store(words.waiting() + 1, Ordering::Relaxed);
     }
 
     /// Takes a receive away.
     pub fn clear(&mut self, memory: &impl PostMemory, place: u32) {
-        memory.place(place).state.store(EMPTY, Ordering::Relaxed);
+        let (words, state) = (memory.shelf(), &memory.place(place).state);
+        if state.load(Ordering::Relaxed) == WAITING {
+            words.waiting.store(words.waiting() - 1, Ordering::Relaxed);
+        }
+        state.store(EMPTY, Ordering::Relaxed);
         self.empty.push(place);
     }
 }
@@ -251,7 +264,7 @@ pub fn fate(memory: &impl PostMemory, place: u32) -> Fate {
 pub fn take_over(memory: &impl PostMemory, source: Rank) -> Vec<ShelvedRecv> {
     let places = 0..memory.shelf().used_places();
     let is_waiting = |&place: &u32| memory.place(place).state.load(Ordering::Relaxed) == WAITING;
-    let mut waiting: Vec<u32> = places.filter(is_waiting).collect();
+    let mut waiting: Vec<u32> = places.filter(is_waiting).take(memory.shelf().waiting() as usize).collect();
     if waiting.is_empty() {
         return Vec::new();
     }
@@ -265,6 +278,7 @@ pub fn take_over(memory: &impl PostMemory, source: Rank) -> Vec<ShelvedRecv> {
     for (place, _) in &waiting {
         memory.place(*place).state.store(ENTRUSTED, Ordering::Relaxed);
     }
+    memory.shelf().waiting.store(0, Ordering::Relaxed);
     memory.receiver().keys().taken_over.fetch_add(1, Ordering::Relaxed);
     waiting.into_iter().map(|(_, recv)| recv).collect()
 }
