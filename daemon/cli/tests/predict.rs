@@ -129,3 +129,14 @@ fn what_can_not_be_predicted_is_named() {
     fs::write(&file, "# not JSON\n").unwrap();
     refused(&[&program[..], &[path]].concat(), 1, "name a file that `ropeway bench boum --json` has printed");
 }
+
+#[test]
+fn a_recording_of_which_nobody_was_part_tells_of_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("recording");
+    let recorded = ropeway(&["run", "-n", "2", "--record"]).arg(&file).args(["--", "true"]).output().unwrap();
+    assert_eq!(recorded.status.code(), Some(0), "{}", stderr(&recorded));
+    let output = ropeway(&["predict"]).arg(&file).output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), String::new()));
+    assert!(stderr(&output).contains("no rank of its program called `ropeway::init`"), "{}", stderr(&output));
+}

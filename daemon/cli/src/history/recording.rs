@@ -83,6 +83,8 @@ pub(crate) enum RecordingError {
     Format { path: PathBuf, found: u32, version: String },
     #[error("{}, line {line}: {why}; the recording is damaged", path.display())]
     Damaged { path: PathBuf, line: usize, why: String },
+    #[error("{} tells of nothing: no rank of its program called `ropeway::init`", .0.display())]
+    NobodyJoined(PathBuf),
 }
 
 /// Writes a history, but for what its daemons did.
@@ -134,6 +136,9 @@ pub(crate) fn read(path: &Path) -> Result<(Header, History), RecordingError> {
     if history.ranks.len() != header.ranks {
         let why = format!("{} ranks of {} are there", history.ranks.len(), header.ranks);
         return Err(RecordingError::Damaged { path: path.to_owned(), line: last, why });
+    }
+    if header.duration_ns == 0 {
+        return Err(RecordingError::NobodyJoined(path.to_owned()));
     }
     Ok((header, history))
 }
