@@ -54,6 +54,8 @@ mod mapped;
 #[cfg(not(loom))]
 mod meeting;
 #[cfg(not(loom))]
+mod meeting_plan;
+#[cfg(not(loom))]
 mod pair_area;
 #[cfg(not(loom))]
 mod post_area;
@@ -98,7 +100,8 @@ pub use self::{
     free_ranges::FreeRanges,
     job::{JobGeometry, JobSegment, OutOfBounds},
     known::KnownChannels,
-    meeting::{Arrival, Helped, Meeting, MeetingPlan},
+    meeting::{Arrival, Helped, Meeting},
+    meeting_plan::MeetingPlan,
     post_area::PostLane,
     segment::{Segment, SegmentError},
     share::own_buffers,

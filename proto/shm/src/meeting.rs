@@ -33,14 +33,12 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-use ropeway_proto::collective::{CollectiveMember, CollectiveShape};
-use ropeway_proto::division::Span;
 use ropeway_proto::{Layout, Slot};
-use serde::{Deserialize, Serialize};
 
 use crate::collect_area::{CollectArea, Collected};
 use crate::eager::Progress;
 use crate::job::JobSegment;
+use crate::meeting_plan::MeetingPlan;
 use crate::pair_area::{PairArea, Paired};
 use crate::relay_area::{RelayArea, Relayed};
 use crate::request::RequestSlot;
@@ -114,49 +112,6 @@ pub struct Meeting {
     job: Arc<JobSegment>,
 }
 
-/// What is written down of a meeting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MeetingPlan {
-    /// The members on this node, in order.
-    pub members: Vec<CollectiveMember>,
-    /// Of what the others know, if there are members on other nodes.
-    pub span: Option<Span>,
-}
-
-/// The same as it lies in the segment, where each member reads it.
-#[derive(Serialize, Deserialize)]
-struct Description {
-    shape: Arc<CollectiveShape>,
-    members: Vec<DescribedMember>,
-    span: Option<Span>,
-}
-
-/// Of a member: number, rank, where its input and its output lie.
-#[derive(Serialize, Deserialize)]
-struct DescribedMember(u32, u32, u64, u64);
-
-impl From<&MeetingPlan> for Description {
-    fn from(MeetingPlan { members, span }: &MeetingPlan) -> Self {
-        let shape = Arc::clone(&members.first().expect("a meeting has members").shape);
-        debug_assert!(members.iter().all(|member| member.shape == shape), "all members say it alike");
-        let described = |member: &CollectiveMember| {
-            let CollectiveMember { number, rank, input, output, .. } = *member;
-            DescribedMember(number, rank, input, output)
-        };
-        Self { shape, members: members.iter().map(described).collect(), span: span.clone() }
-    }
-}
-
-impl From<Description> for MeetingPlan {
-    fn from(Description { shape, members, span }: Description) -> Self {
-        let member = |DescribedMember(number, rank, input, output)| {
-            let shape = Arc::clone(&shape);
-            CollectiveMember { shape, number, rank, input, output }
-        };
-        Self { members: members.into_iter().map(member).collect(), span }
-    }
-}
-
 // SAFETY: the pointers lead into the mapping that `job` keeps, to atomics.
 unsafe impl Send for Meeting {}
 // SAFETY: as above.
@@ -187,13 +142,13 @@ pub struct Helped {
 impl Meeting {
     /// What a meeting of so many members, planned like this, needs.
     pub fn footprint(plan: &MeetingPlan) -> u64 {
-        let before = before_relay(plan.members.len(), describe(plan).len());
+        let before = before_relay(plan.members.len(), plan.describe().len());
         before + RelayArea::footprint(plan) + CollectArea::footprint(plan) + PairArea::footprint(plan)
     }
 
     /// Writes a meeting down: its plan and the request each member has. The daemon's part.
     pub fn write(job: &Arc<JobSegment>, block: u64, plan: &MeetingPlan, places: &[(u32, Slot)]) -> Option<Self> {
-        let description = describe(plan);
+        let description = plan.describe();
         let at = block + WORDS_BYTES + places.len() as u64 * MEMBER_BYTES;
         job.write(&Layout::contiguous(at, description.len() as u64), 0, &description).ok()?;
         // SAFETY: `MeetingWords` consists of atomics.
@@ -240,7 +195,7 @@ impl Meeting {
         let at = block + WORDS_BYTES + u64::from(count) * MEMBER_BYTES;
         let mut description = vec![0; described as usize];
         job.read(&Layout::contiguous(at, described.into()), 0, &mut description).ok()?;
-        let plan = serde_json::from_slice::<Description>(&description).ok()?.into();
+        let plan = MeetingPlan::read(&description)?;
         let meeting = Self::on(job, block, (&plan, description.len()), &places?, function)?;
         // Any member does work on all members' buffers: each page it touches for the first time would cost as much as the work.
         let large = meeting.stages.iter().filter(|stage| stage.weight > Weight::Slight);
@@ -599,8 +554,4 @@ impl Meeting {
 /// Bytes of a meeting before its relay, what it collects, or its pairs.
 fn before_relay(members: usize, described: usize) -> u64 {
     WORDS_BYTES + members as u64 * MEMBER_BYTES + (described as u64).next_multiple_of(64)
-}
-
-fn describe(plan: &MeetingPlan) -> Vec<u8> {
-    serde_json::to_vec(&Description::from(plan)).expect("registrations have no maps with odd keys")
 }

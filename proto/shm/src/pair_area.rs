@@ -7,7 +7,8 @@ use ropeway_proto::collective::CollectiveKind;
 
 use crate::collect_area::CollectArea;
 use crate::job::JobSegment;
-use crate::meeting::{Arrival, Meeting, MeetingPlan};
+use crate::meeting::{Arrival, Meeting};
+use crate::meeting_plan::MeetingPlan;
 use crate::pairs::{EarlyWord, PairWords};
 use crate::relay_area::RelayArea;
 use crate::share::{self, Share};

@@ -15,7 +15,8 @@ use ropeway_proto::collective::{CollectiveKind, CollectiveMember};
 use crate::eager::{CellWord, Progress};
 use crate::job::JobSegment;
 use crate::mapped;
-use crate::meeting::{Meeting, MeetingPlan};
+use crate::meeting::Meeting;
+use crate::meeting_plan::MeetingPlan;
 use crate::prefetch::prefetch;
 use crate::relay::{self, RelayMemory, RelayWords, TakenWord};
 
