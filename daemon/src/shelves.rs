@@ -42,8 +42,8 @@ impl Shelves {
         !self.detours.is_empty()
     }
 
-    /// Makes sure that a lane's shelf can be read, as far as it is used. False if nothing is there.
-    fn reserve(&mut self, segment: &JobSegment, (sender, receiver): (u32, u32)) -> io::Result<bool> {
+    /// Makes sure that a lane's shelf can be read, as far as it is used. How many places that are, none if nothing is there.
+    fn reserve(&mut self, segment: &JobSegment, (sender, receiver): (u32, u32)) -> io::Result<u32> {
         let used = segment.post_lane(sender, receiver).map_or(0, |lane| lane.used_places());
         let reserved = self.reserved.get(&(sender, receiver)).copied().unwrap_or(0);
         if used > reserved {
@@ -51,7 +51,7 @@ impl Shelves {
             segment.open_post_shelf(sender, receiver, reserved..used)?;
             self.reserved.insert((sender, receiver), used);
         }
-        Ok(used > 0)
+        Ok(used)
     }
 }
 
@@ -78,8 +78,9 @@ impl Job {
             self.shelves.leave(sender, receiver);
             return Ok(0);
         };
-        let is_in_use = self.shelves.reserve(&segment, (sender, receiver));
-        if !is_in_use.map_err(|error| (client, Offence::NoMemory(error)))? {
+        let places = self.shelves.reserve(&segment, (sender, receiver));
+        let places = places.map_err(|error| (client, Offence::NoMemory(error)))?;
+        if places == 0 {
             return Ok(0);
         }
         // What the rank has asked for before comes first. It can't ask for anything about these receives now.
@@ -89,7 +90,7 @@ impl Job {
             }
         }
         let source = self.engine.spec().local_ranks().start + sender;
-        let taken = shelf::take_over(&lane, source);
+        let taken = shelf::take_over(&lane, places, source);
         for &recv in &taken {
             self.handle_command(receiver, Command::from(recv).encode()).map_err(|offence| (client, offence))?;
         }

@@ -47,7 +47,7 @@ pub enum Fate {
     Entrusted,
 }
 
-/// Whose turn it is. In a cache line of its own, for senders look at the rank's other words.
+/// Whose turn it is. Senders look at the rank's other words, and a processor fetches cache lines in pairs: so it has a pair of its own.
 #[repr(C, align(128))]
 pub struct Keys {
     holder: AtomicU32,
@@ -73,7 +73,7 @@ pub struct ShelfWords {
 pub struct PlaceWords {
     state: AtomicU64,
     /// Receives lie in the order of these numbers.
-    turn: AtomicU64,
+    order: AtomicU64,
     offset: AtomicU64,
     bytes: AtomicU64,
     slot: AtomicU32,
@@ -145,7 +145,7 @@ impl ShelfWords {
     }
 
     /// Places that were ever used.
-    pub(crate) fn used_places(&self) -> u32 {
+    pub fn used_places(&self) -> u32 {
         self.places.load(Ordering::Relaxed).min(PLACES)
     }
 
@@ -167,7 +167,7 @@ impl PlaceWords {
         let (word, half) = (|| AtomicU64::new(0), || AtomicU32::new(0));
         Self {
             state: word(),
-            turn: word(),
+            order: word(),
             offset: word(),
             bytes: word(),
             slot: half(),
@@ -178,9 +178,9 @@ impl PlaceWords {
         }
     }
 
-    fn put(&self, turn: u64, recv: &ShelvedRecv) {
+    fn put(&self, order: u64, recv: &ShelvedRecv) {
         let ShelvedRecv { slot, epoch, endpoint, layout } = recv;
-        self.turn.store(turn, Ordering::Relaxed);
+        self.order.store(order, Ordering::Relaxed);
         self.offset.store(layout.offset, Ordering::Relaxed);
         self.bytes.store(layout.block_bytes, Ordering::Relaxed);
         self.slot.store(*slot, Ordering::Relaxed);
@@ -213,7 +213,8 @@ pub struct Shelf {
     /// Places that were used and are empty.
     empty: Vec<u32>,
     places: u32,
-    turn: u64,
+    /// Of the last one.
+    order: u64,
 }
 
 impl Shelf {
@@ -228,8 +229,8 @@ impl Shelf {
             self.places += 1;
             memory.shelf().places.store(self.places, Ordering::Relaxed);
         }
-        self.turn += 1;
-        memory.place(place).put(self.turn, recv);
+        self.order += 1;
+        memory.place(place).put(self.order, recv);
         let words = memory.shelf();
         words.waiting.store(words.waiting() + 1, Ordering::Relaxed);
     }
@@ -257,18 +258,18 @@ pub fn fate(memory: &impl PostMemory, place: u32) -> Fate {
     }
 }
 
-/// The daemon, in its turn, takes over what lies on a lane's shelf. Receives that no message in the lane is for are its own then, in
-/// this order; the source is the sender's rank.
+/// The daemon, in its turn, takes over what lies on so many places of a lane's shelf. Receives that no message in the lane is for are
+/// its own then, in this order; the source is the sender's rank.
 ///
-/// What is read here was written by a client: it may be anything.
-pub fn take_over(memory: &impl PostMemory, source: Rank) -> Vec<ShelvedRecv> {
-    let places = 0..memory.shelf().used_places();
+/// What is read here was written by a client: it may be anything, and another the next time.
+pub fn take_over(memory: &impl PostMemory, places: u32, source: Rank) -> Vec<ShelvedRecv> {
+    let places = 0..places.min(PLACES);
     let is_waiting = |&place: &u32| memory.place(place).state.load(Ordering::Relaxed) == WAITING;
     let mut waiting: Vec<u32> = places.filter(is_waiting).take(memory.shelf().waiting() as usize).collect();
     if waiting.is_empty() {
         return Vec::new();
     }
-    waiting.sort_unstable_by_key(|&place| memory.place(place).turn.load(Ordering::Relaxed));
+    waiting.sort_unstable_by_key(|&place| memory.place(place).order.load(Ordering::Relaxed));
     let mut waiting: Vec<(u32, ShelvedRecv)> =
         waiting.into_iter().map(|place| (place, memory.place(place).get(source))).collect();
     // SYNC post-posted: from here on messages take the detour, and those that do not are seen below.

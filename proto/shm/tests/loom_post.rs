@@ -119,7 +119,7 @@ impl Node {
     fn take_over(&self) -> bool {
         let mut daemon = self.daemon.lock().unwrap();
         let Some(_turn) = self.receiver.keys().take_for_daemon() else { return false };
-        for recv in take_over(self, 0) {
+        for recv in take_over(self, self.shelf().used_places(), 0) {
             daemon.recv_as(recv.slot, recv.endpoint.tag.unwrap());
         }
         true
