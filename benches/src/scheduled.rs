@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn every_algorithm_gives_what_a_single_process_would_compute() {
         let seen = Mutex::new(BTreeSet::new());
-        for (nodes, ranks) in [1, 2].into_iter().flat_map(|nodes| (nodes..=8).map(move |ranks| (nodes, ranks))) {
+        for (nodes, ranks) in [(1, 1), (1, 2), (1, 3), (1, 5), (1, 8), (2, 2), (2, 3), (2, 4), (2, 7)] {
             everybody((nodes as usize, ranks), |world| {
                 for (call, bytes) in calls(ranks).flat_map(|call| BYTES.map(|bytes| (call, bytes))) {
                     for method in methods(call, (nodes, ranks), bytes) {

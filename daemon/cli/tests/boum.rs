@@ -9,7 +9,7 @@ use tool::{has_namespaces, records, ropeway, stderr, stdout};
 
 /// A benchmark that does not take long.
 fn bench(args: &[&str]) -> Output {
-    ropeway(&["bench"]).args(args).args(["--quiet", "--runs", "2", "--iters", "3", "--warmup", "1"]).output().unwrap()
+    ropeway(&["bench"]).args(args).args(["--quiet", "--runs", "1", "--iters", "3", "--warmup", "1"]).output().unwrap()
 }
 
 fn cores() -> u64 {
@@ -133,21 +133,21 @@ fn sizes_go_from_none_to_sixteen_mebibytes() {
 
 #[test]
 fn tables_say_what_was_predicted_and_why_not() {
-    let output =
-        bench(&["boum", "-n", "64", "--unknowns", "64", "--points", "256", "--sizes", "8", "--wait", "adaptive"]);
+    let many = (cores() + 1).next_power_of_two();
+    let (many, size) = (many.to_string(), (16 * many).to_string());
+    let programs = ["-n", &many, "--unknowns", &size, "--points", &size, "--sizes", "8"];
+    let output = bench(&[&["boum", "--wait", "adaptive"][..], &programs].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
     assert!(
         text.contains("computing without messages") && text.contains("parameters, us; 2 ranks, 1 node, shm, adaptive"),
         "{text}"
     );
-    let many = (cores() + 1).next_power_of_two();
-    let (many, size) = (many.to_string(), (16 * many).to_string());
-    let output =
-        bench(&["boum", "-n", &many, "--nodes", &many, "--unknowns", &size, "--points", &size, "--sizes", "8"]);
+    let output = bench(&[&["boum", "--nodes", &many][..], &programs].concat());
     let few_cores = "~ in doubt (oversubscribed): there are more ranks than cores";
     assert!(stdout(&output).contains(few_cores), "{}", stdout(&output));
-    assert!(text.contains(&format!("no prediction for 64 ranks: oversubscribed, on {} cores", cores())), "{text}");
+    let too_many = format!("no prediction for {many} ranks: oversubscribed, on {} cores", cores());
+    assert!(text.contains(&too_many), "{text}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ const OPERATORS: [&str; 12] =
 
 /// A benchmark that does not take long.
 fn bench(args: &[&str]) -> Output {
-    ropeway(&["bench"]).args(args).args(["--runs", "2", "--iters", "3", "--warmup", "1", "--quiet"]).output().unwrap()
+    ropeway(&["bench"]).args(args).args(["--runs", "1", "--iters", "3", "--warmup", "1", "--quiet"]).output().unwrap()
 }
 
 /// What a benchmark of this collective that succeeds has to say.
@@ -76,7 +76,7 @@ fn every_collective_is_measured_and_right_on_one_and_two_nodes() {
         for latency in records.iter().filter(|record| record["metric"] == "latency") {
             assert!(latency["min"].as_f64().unwrap() > 0.0, "{latency}");
             // Windows that were missed don't count, and are made up for.
-            assert!(latency["samples"].as_u64().unwrap() >= 6 && latency["missed"].is_u64(), "{latency}");
+            assert!(latency["samples"].as_u64().unwrap() >= 3 && latency["missed"].is_u64(), "{latency}");
         }
     }
 }

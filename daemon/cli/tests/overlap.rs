@@ -15,7 +15,7 @@ use tool::{has_namespaces, records, ropeway, stderr, stdout, table_rows};
 
 /// A benchmark that does not take long.
 fn bench(args: &[&str]) -> Output {
-    let short = ["--json", "--quiet", "--runs", "2", "--iters", "4", "--warmup", "1"];
+    let short = ["--json", "--quiet", "--runs", "1", "--iters", "4", "--warmup", "1"];
     ropeway(&["bench"]).args(args).args(short).output().unwrap()
 }
 
@@ -33,7 +33,7 @@ fn overlap_is_measured_on_all_sides_with_both_kinds_of_computation() {
             "t_x" | "t_y" | "t_o" => assert!(median > 0.0),
             _ => assert!(median < 10.0),
         }
-        assert!(record["samples"].as_u64().unwrap() >= 2);
+        assert!(record["samples"].as_u64().unwrap() >= 1);
     }
 }
 
