@@ -2,11 +2,11 @@
  *
  *   contest KIND FORM TOUCH BATCH_S SIZE...
  *
- *   KIND latency|bandwidth|exchange, or one of NAMES, or overlap|overlap:NAME|asynchrony|persistence, or is|cg
+ *   KIND latency|bandwidth|exchange, or one of NAMES, or overlap|overlap:NAME|asynchrony|persistence|overhead, or is|cg
  *   FORM persistent|nonblocking, or for the collectives blocking, or for is and cg only that          TOUCH 0|1
  *
  * Rank 0 prints "version TEXT", then "SIZE MEDIAN" for each size: microseconds, 10^6 bytes a second, or messages a second. Of overlap,
- * asynchrony and persistence there are several figures behind each size, in the order of benches/src/contest/kind.rs.
+ * asynchrony, persistence and overhead there are several figures behind each size, in the order of benches/src/contest/kind.rs.
  * A wrong byte or result ends it with status 1. */
 #include <mpi.h>
 #if defined(OPEN_MPI) && OMPI_MAJOR_VERSION == 4
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCHES = 5, BATCHES_OF_SHARES = 2, WINDOW = 64, WINDOW_BYTES = 256 << 20, VALUES_OF_PLACES = 251, SPOILT = 255 };
+enum { BATCHES = 5, BATCHES_OF_BENCHMARKS = 2, WINDOW = 64, WINDOW_BYTES = 256 << 20, VALUES_OF_PLACES = 251, SPOILT = 255 };
 
 static int me, np, persistent, touch;
 static int renews; /* whether what a rank sends is new in each round, though not touched in what is timed */
@@ -389,6 +389,7 @@ static enum operation operation_called(const char *name) {
 }
 
 #include "shares.h"
+#include "calls.h"
 
 static void sort_rounds(void *what, long rounds) { while (rounds--) sort_round(what); }
 static void gradients_rounds(void *what, long rounds) { while (rounds--) gradients_round(what); }
@@ -413,6 +414,7 @@ static void run(const char *kind, char form, long bytes, double batch_s) {
     enum operation operation = operation_called(kind);
     if (operation < OPERATIONS) together(operation, form, bytes, batch_s);
     else if (!strncmp(kind, "overlap", 7) || !strcmp(kind, "asynchrony") || !strcmp(kind, "persistence")) shares(kind, form, bytes, batch_s);
+    else if (!strcmp(kind, "overhead")) overhead(bytes, batch_s);
     else if (!strcmp(kind, "is")) sort(bytes, batch_s);
     else if (!strcmp(kind, "cg")) gradients(bytes, batch_s);
     else messages(kind, bytes, batch_s);

@@ -553,7 +553,7 @@ static void persistence(long bytes, double time_s) {
 /* A line of all figures of a size. */
 static void shares(const char *kind, char form, long bytes, double batch_s) {
     const char *of = strchr(kind, ':');
-    double time_s = BATCHES_OF_SHARES * batch_s;
+    double time_s = BATCHES_OF_BENCHMARKS * batch_s;
     if (!me) printf("%ld", bytes);
     if (!strcmp(kind, "asynchrony")) asynchrony(bytes, time_s);
     else if (!strcmp(kind, "persistence")) persistence(bytes, time_s);

@@ -1,7 +1,7 @@
 //! Our side of `ropeway bench compare` and `transparency`: what `benches/mpi/contest.c` does over MPI, call for call.
 
 mod kind;
-mod shares;
+mod procedures;
 mod sockets;
 
 use std::time::{Duration, Instant};
@@ -24,17 +24,20 @@ pub use kind::{Contest, Figure, Kind};
 /// The other side, as C source.
 pub const MPI_CONTEST: &str = include_str!("../mpi/contest.c");
 /// What it includes, by name.
-pub const MPI_HEADERS: [(&str, &str); 2] =
-    [("kernels.h", include_str!("../mpi/kernels.h")), ("shares.h", include_str!("../mpi/shares.h"))];
+pub const MPI_HEADERS: [(&str, &str); 3] = [
+    ("kernels.h", include_str!("../mpi/kernels.h")),
+    ("shares.h", include_str!("../mpi/shares.h")),
+    ("calls.h", include_str!("../mpi/calls.h")),
+];
 
 /// One run of each size.
 pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Result<(), BenchError> {
     let Some(contest) = plan.contest else { return Ok(()) };
     let world = session.world();
     for size in &plan.sizes {
-        if contest.kind.has_shares() {
-            let time = Duration::from_secs_f64(BATCHES_OF_SHARES * contest.batch_s);
-            shares::run(&world, console, (contest.kind, time), size.0)?;
+        if contest.kind.is_benchmark() {
+            let time = Duration::from_secs_f64(BATCHES_OF_BENCHMARKS * contest.batch_s);
+            procedures::run(&world, console, (contest.kind, time), size.0)?;
             continue;
         }
         let samples = console.step(LABEL, || batches(&world, contest, Part::new(&world, contest, size.0)?))?;
@@ -322,7 +325,7 @@ const DATA: i32 = 1;
 const ACK: i32 = 2;
 const BATCHES: usize = 5;
 /// In units of a batch, the time for each of a size's many cases.
-const BATCHES_OF_SHARES: f64 = 2.0;
+const BATCHES_OF_BENCHMARKS: f64 = 2.0;
 const WINDOW: usize = 64;
 const WINDOW_BYTES: usize = 256 << 20;
 

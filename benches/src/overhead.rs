@@ -178,7 +178,8 @@ pub(crate) const INITIATE: &str = "o_i";
 /// Label and metric.
 const HALF_RTT: &str = "half_rtt";
 pub(crate) const NS_PER_US: f64 = 1e3;
-const WARMUP: u64 = 2;
+/// Rounds of calls before a run.
+pub(crate) const WARMUP: u64 = 2;
 /// Set-up, an empty message and one with bytes.
 const CONTESTANTS: usize = 3;
 

@@ -31,6 +31,8 @@ pub enum Kind {
     Asynchrony,
     /// The share of set-up in a message's overhead, and what binding saves of its time.
     Persistence,
+    /// What the calls cost that start a message, and the one that finds it has ended.
+    Overhead,
     /// A program of blocking calls that sorts integers, as NPB's IS.
     IntegerSort,
     /// A program of blocking calls that solves a linear system, as NPB's CG.
@@ -64,8 +66,8 @@ pub struct Figure {
 impl Kind {
     /// Those of pairs and rings.
     pub const OF_MESSAGES: [Self; 3] = [Self::Latency, Self::Bandwidth, Self::Exchange];
-    /// What part of communication needs no waiting, or no repeating.
-    pub const OF_SHARES: [Self; 3] = [Self::Overlap(None), Self::Asynchrony, Self::Persistence];
+    /// What part of communication needs no waiting, or no repeating, and what calls cost: as the benchmarks of these names find out.
+    pub const OF_BENCHMARKS: [Self; 4] = [Self::Overlap(None), Self::Asynchrony, Self::Persistence, Self::Overhead];
     /// Programs that neither register anything nor overlap.
     pub const OF_KERNELS: [Self; 2] = [Self::IntegerSort, Self::ConjugateGradients];
 
@@ -77,9 +79,9 @@ impl Kind {
         }
     }
 
-    /// Whether its figures are shares, which may be near zero or below, and what they are shares of.
-    pub fn has_shares(self) -> bool {
-        matches!(self, Self::Overlap(_) | Self::Asynchrony | Self::Persistence)
+    /// Whether both sides do what a benchmark of ours does, and not rounds that fill batches.
+    pub fn is_benchmark(self) -> bool {
+        matches!(self, Self::Overlap(_) | Self::Asynchrony | Self::Persistence | Self::Overhead)
     }
 
     /// How our side calls: all of it once, or anew each time.
@@ -90,7 +92,7 @@ impl Kind {
     /// How the other side does, in turns.
     pub fn rival_forms(self) -> &'static [&'static str] {
         match self {
-            Self::Latency | Self::Bandwidth | Self::Exchange | Self::Overlap(_) | Self::Asynchrony => {
+            Self::Latency | Self::Bandwidth | Self::Exchange | Self::Overlap(_) | Self::Asynchrony | Self::Overhead => {
                 &["persistent", "nonblocking"]
             }
             Self::Collective(_) => &["persistent", "nonblocking", "blocking"],
@@ -109,9 +111,9 @@ impl Kind {
             Self::Exchange => one("rate", "msg/s"),
             Self::Collective(_) => one("latency", "us"),
             Self::IntegerSort | Self::ConjugateGradients => one("time", "us"),
-            Self::Overlap(_) | Self::Asynchrony | Self::Persistence => {
+            Self::Overlap(_) | Self::Asynchrony | Self::Persistence | Self::Overhead => {
                 let figures = |(side, compute)| {
-                    self.shares().iter().map(move |&(metric, unit)| Figure { metric, unit, side, compute })
+                    self.parts().iter().map(move |&(metric, unit)| Figure { metric, unit, side, compute })
                 };
                 self.cases().into_iter().flat_map(figures).collect()
             }
@@ -129,12 +131,13 @@ impl Kind {
         }
     }
 
-    /// Name and unit of the figures of each case: the share, what it is a share of, and more.
-    pub(super) fn shares(self) -> &'static [(&'static str, &'static str)] {
+    /// Name and unit of the figures of each case. A share comes first, then what it is a share of.
+    pub(super) fn parts(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Overlap(_) => &[("d_o", "ratio"), ("t_y", "us"), ("availability", "ratio")],
             Self::Asynchrony => &[("d_a", "ratio"), ("t_comm", "us"), ("t_async", "us")],
             Self::Persistence => &[("d_p", "ratio"), ("o", "ns"), ("o_s", "ns"), ("o_i", "ns"), ("saved", "ratio")],
+            Self::Overhead => &[("start_send", "ns"), ("start_recv", "ns"), ("wait_done", "ns")],
             _ => &[],
         }
     }
@@ -176,6 +179,7 @@ impl fmt::Display for Kind {
             Self::Overlap(Some(operation)) => return f.pad(&format!("{OVERLAP_OF}{operation}")),
             Self::Asynchrony => "asynchrony",
             Self::Persistence => "persistence",
+            Self::Overhead => "overhead",
             Self::IntegerSort => "is",
             Self::ConjugateGradients => "cg",
         })
@@ -185,7 +189,7 @@ impl fmt::Display for Kind {
 /// A word that is not a [`Kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "is neither latency, bandwidth, exchange, overlap, overlap:OPERATION, asynchrony, persistence, is nor cg, and {0}"
+    "is neither latency, bandwidth, exchange, overlap, overlap:OPERATION, asynchrony, persistence, overhead, is nor cg, and {0}"
 )]
 pub struct UnknownKind(UnknownOperation);
 
@@ -193,7 +197,7 @@ impl FromStr for Kind {
     type Err = UnknownKind;
 
     fn from_str(word: &str) -> Result<Self, UnknownKind> {
-        let named = || [&Self::OF_MESSAGES[..], &Self::OF_SHARES, &Self::OF_KERNELS].concat();
+        let named = || [&Self::OF_MESSAGES[..], &Self::OF_BENCHMARKS, &Self::OF_KERNELS].concat();
         let operation = |word: &str| word.parse().map_err(UnknownKind);
         match word.strip_prefix(OVERLAP_OF) {
             Some(word) => operation(word).map(|operation| Self::Overlap(Some(operation))),
@@ -214,7 +218,7 @@ mod tests {
     #[test]
     fn kinds_survive_their_names() {
         let overlaps = Operation::ALL.map(|operation| Kind::Overlap(Some(operation)));
-        let others = [Kind::OF_MESSAGES, Kind::OF_SHARES].concat();
+        let others = [&Kind::OF_MESSAGES[..], &Kind::OF_BENCHMARKS].concat();
         for kind in
             others.into_iter().chain(Kind::OF_KERNELS).chain(overlaps).chain(Operation::ALL.map(Kind::Collective))
         {
@@ -228,8 +232,8 @@ mod tests {
         let figures = Kind::Overlap(None).figures();
         assert_eq!(figures.len(), 3 * 2 * 3);
         for (share, whole) in [("d_o", "t_y"), ("d_a", "t_comm"), ("d_p", "o")] {
-            let kind = Kind::OF_SHARES.into_iter().find(|kind| kind.figures()[0].metric == share).unwrap();
-            assert!(kind.has_shares() && kind.figures()[0].is_share());
+            let kind = Kind::OF_BENCHMARKS.into_iter().find(|kind| kind.figures()[0].metric == share).unwrap();
+            assert!(kind.is_benchmark() && kind.figures()[0].is_share());
             assert_eq!((kind.figures()[1].metric, kind.figures()[1].is_share()), (whole, false));
         }
     }

@@ -11,7 +11,7 @@ use ropeway::WaitMode;
 use self::logged::Wanted;
 use crate::configuration::ConfigFlag;
 use crate::failure::Failure;
-use crate::launch::{Daemons, Ending, Events, Input, Launch, Outcome, Output, Program, Running};
+use crate::launch::{Daemons, Ending, Events, Input, Launch, Outcome, Output, Program, Running, named_socket};
 
 /// Starts the ranks of a job and waits for them.
 ///
@@ -49,7 +49,7 @@ pub(crate) struct Flags {
     wanted: Wanted,
     #[command(flatten)]
     config: ConfigFlag,
-    /// Say nothing of a configuration file.
+    /// Say nothing of a configuration file, nor of a daemon that is not there.
     #[arg(short, long)]
     quiet: bool,
     /// The program and its arguments.
@@ -87,11 +87,16 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
 impl Flags {
     /// The daemon of this machine if it runs and will do, else embedded ones.
     fn daemons(&self) -> Result<Daemons, Failure> {
-        if self.nodes == 1
-            && !self.config.is_given()
-            && let Ok(system) = Daemons::system()
-        {
-            return Ok(system);
+        if self.nodes == 1 && !self.config.is_given() {
+            if let Ok(system) = Daemons::system() {
+                return Ok(system);
+            }
+            if let Some(socket) = named_socket().filter(|_| !self.quiet) {
+                let socket = socket.display();
+                eprintln!(
+                    "ropeway: no daemon is running at {socket}, which ROPEWAY_SOCKET names; the job brings its own"
+                );
+            }
         }
         if !self.quiet {
             self.config.tell()?;

@@ -220,6 +220,7 @@ fn what_hides_of_collectives_goes_on_and_is_bound_can_be_compared() {
         ("overlap:allreduce", 2 * 3, ["d_o", "t_y", "availability"].as_slice()),
         ("asynchrony", 2 * 3, &["d_a", "t_comm", "t_async"]),
         ("persistence", 5, &["d_p", "o", "o_s", "o_i", "saved"]),
+        ("overhead", 3, &["start_send", "start_recv", "wait_done"]),
     ] {
         let of_size = "0.5 ".repeat(figures);
         install(prefix.path(), &format!("echo 8 {of_size}; echo 64 {of_size}"));

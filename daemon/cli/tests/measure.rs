@@ -356,7 +356,9 @@ fn a_benchmark_that_can_not_run_says_so() {
     let output = bench(&["latency", "-n", "1"]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(stderr(&output), "ropeway: latency needs at least 2 ranks: use -n 2\n");
-    let output = bench(&["latency", "--attach"]);
+    let attach =
+        ropeway(&["bench", "latency", "--attach"]).env("ROPEWAY_SOCKET", "/nonexistent/ropewayd.sock").output();
+    let output = attach.unwrap();
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("no daemon is running at /nonexistent/ropewayd.sock"), "{}", stderr(&output));
     let output = bench(&["latency", "--sizes", "8,1Q"]);

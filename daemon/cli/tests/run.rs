@@ -175,6 +175,24 @@ fn a_configuration_file_is_used_and_named() {
 }
 
 #[test]
+fn a_daemon_that_is_not_there_is_named_if_the_user_did() {
+    let said = |socket: &str, options: &[&str]| {
+        let args = [&["run", "-n", "2"], options, &["--", "true"]].concat();
+        let output = ropeway(&args).env("ROPEWAY_SOCKET", socket).output().unwrap();
+        (output.status.code(), stderr(&output))
+    };
+    let missing =
+        "ropeway: no daemon is running at /nonexistent/socket, which ROPEWAY_SOCKET names; the job brings its own\n";
+    assert_eq!(said("/nonexistent/socket", &[]), (Some(0), missing.to_owned()));
+    // Nothing is lost that the user has asked for.
+    for (socket, options) in
+        [("/nonexistent/socket", ["--quiet"]), ("/nonexistent/socket", ["--nodes=2"]), ("", ["--nodes=1"])]
+    {
+        assert_eq!(said(socket, &options), (Some(0), String::new()));
+    }
+}
+
+#[test]
 fn several_nodes_have_a_daemon_each() {
     let output = run_script(3, &["--nodes", "2"], "echo $ROPEWAY_RANK");
     assert_eq!((output.status.code(), lines(&output)), (Some(0), vec!["0".to_owned(), "1".into(), "2".into()]));

@@ -62,7 +62,7 @@ pub(crate) struct Flags {
     pub(super) progress: Option<Drivers>,
     /// What to compare, of latency, bandwidth, exchange, the collectives (barrier, bcast, reduce, allreduce, reduce-scatter, scan,
     /// exscan, gather, scatter, allgather, alltoall, neighbor-allgather, neighbor-alltoall), overlap (of messages, or as overlap:allreduce of a collective), asynchrony,
-    /// persistence, is and cg [default: the first three].
+    /// persistence, overhead, is and cg [default: the first three].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) of: Vec<Kind>,
     /// An MPI library to compare with besides those on PATH and in ROPEWAY_PEERS: its mpicc, or where it is installed. May be

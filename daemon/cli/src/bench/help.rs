@@ -254,6 +254,8 @@ or below, so the table has the difference, ours less theirs, and beside it what 
 transfer is not better than a little of a fast one. As d_p of calls that do little at init says little, there is also in JSON what
 binding saves of the time of a message (saved): half a round trip bound, beside that of blocking calls.
 
+What starts and waits cost the program (start_send, start_recv, wait_done) is found out as overhead does it: --of overhead.
+
 With --nodes 2 --netns --rate 1gbit others' ranks are in the same namespaces as ours, at the same line. A library that can't be run
 there is named and left out.",
         examples: &[
@@ -262,6 +264,7 @@ there is named and left out.",
             "compare -n 8 --nodes 2 --of latency",
             "compare -n 4 --of barrier,allreduce,reduce-scatter,alltoall",
             "compare --of asynchrony,persistence --sizes 64K",
+            "compare --nodes 2 --of overhead --sizes 8,4M",
             "compare --nodes 2 --netns --rate 1gbit --of overlap,overlap:allreduce --sizes 64K",
         ],
     },

@@ -34,7 +34,7 @@ pub(super) fn check(bench: &str, kinds: &[Kind], flags: &Flags) -> Result<(), Fa
     if ranks < 2 {
         return Err(Failure::Usage(format!("{bench} needs at least 2 ranks: use -n 2")));
     }
-    let writes = |kind: &&Kind| Kind::OF_KERNELS.contains(kind) || kind.has_shares();
+    let writes = |kind: &&Kind| Kind::OF_KERNELS.contains(kind) || kind.is_benchmark();
     if let Some(kind) = kinds.iter().filter(|_| flags.touch).find(writes) {
         return Err(Failure::Usage(format!("{kind} writes what it sends: leave --touch out")));
     }
@@ -68,6 +68,7 @@ pub(super) fn rounds(flags: &Flags, kinds: &[Kind]) -> Vec<Round> {
             Kind::Overlap(_) => &[64 << 10, 1 << 20],
             Kind::Asynchrony => &[8, 64 << 10, 1 << 20],
             Kind::Persistence => &[8, 1 << 10, 64 << 10, 1 << 20],
+            Kind::Overhead => &[8, 64 << 10, 1 << 20, 4 << 20],
             // A block for each rank.
             Kind::Collective(
                 Operation::ReduceScatter

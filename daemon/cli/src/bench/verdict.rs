@@ -73,7 +73,7 @@ pub(super) fn verdict(ours: &[f64], theirs: &[f64], metric: &str) -> (Verdict, f
 
 /// Whether less of it is better.
 pub(super) fn is_time(metric: &str) -> bool {
-    matches!(metric, "half_rtt" | "latency" | "time" | "t_y" | "t_comm" | "t_async" | "o" | "o_s" | "o_i")
+    TIMES.contains(&metric)
 }
 
 /// Whether it is a share, which may be near zero or below.
@@ -81,6 +81,20 @@ pub(super) fn is_share(metric: &str) -> bool {
     matches!(metric, "d_o" | "d_a" | "d_p" | "availability" | "saved")
 }
 
+const TIMES: [&str; 12] = [
+    "half_rtt",
+    "latency",
+    "time",
+    "t_y",
+    "t_comm",
+    "t_async",
+    "o",
+    "o_s",
+    "o_i",
+    "start_send",
+    "start_recv",
+    "wait_done",
+];
 const P_MAX: f64 = 0.05;
 /// Of 4 and 4 runs 2 of 70 permutations are as far apart as can be; of 3 and 3 it would be 2 of 20, more than `P_MAX`.
 const RUNS_MIN: usize = 4;

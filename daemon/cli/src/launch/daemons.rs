@@ -172,6 +172,11 @@ fn system_socket() -> PathBuf {
     std::env::var_os("ROPEWAY_SOCKET").map_or_else(|| PathBuf::from(crate::daemon::DEFAULT_SOCKET), PathBuf::from)
 }
 
+/// Where the user says that there is a daemon. An empty name stands for none.
+pub(crate) fn named_socket() -> Option<PathBuf> {
+    std::env::var_os("ROPEWAY_SOCKET").filter(|name| !name.is_empty()).map(PathBuf::from)
+}
+
 #[cfg(test)]
 mod tests {
     use ropeway::JobId;

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 /// The tool, out of reach of a daemon that happens to run on this machine.
 pub(crate) fn ropeway(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ropeway"));
-    command.args(args).env("ROPEWAY_SOCKET", "/nonexistent/ropewayd.sock").env_remove("ROPEWAY_WAIT");
+    command.args(args).env("ROPEWAY_SOCKET", "").env_remove("ROPEWAY_WAIT");
     command
 }
 

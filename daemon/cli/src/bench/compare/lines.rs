@@ -173,7 +173,8 @@ impl Line {
         let op = self.op.map(|op| op.to_string());
         let side = self.side.map(|side| side.to_string());
         let compute = self.compute.map(|compute| compute.to_string());
-        let words = [Some(self.of.clone()), op, side, compute, Some(self.setting.wait.clone())];
+        let call = (self.of == OVERHEAD).then(|| self.metric.to_owned());
+        let words = [Some(self.of.clone()), call, op, side, compute, Some(self.setting.wait.clone())];
         words.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
@@ -202,5 +203,7 @@ fn is_best_form(line: &Line, lines: &[Line]) -> bool {
     !lines.iter().filter(is_same).any(is_better)
 }
 
+/// What has figures of several calls.
+const OVERHEAD: &str = "overhead";
 /// Shares, and what they are shares of.
 const WHOLES: [(&str, &str); 3] = [("d_o", "t_y"), ("d_a", "t_comm"), ("d_p", "o")];

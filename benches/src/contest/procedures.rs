@@ -1,5 +1,5 @@
-//! Contests about what part of communication needs no waiting, or no repeating: the procedures of the benchmarks of these names,
-//! of persistent messages and collectives, and call for call those of `benches/mpi/shares.h`.
+//! Contests about what part of communication needs no waiting, or no repeating, and about what calls cost: the procedures of the
+//! benchmarks of these names, of persistent messages and collectives, and call for call those of `benches/mpi/shares.h` and `calls.h`.
 
 use std::time::Duration;
 
@@ -7,13 +7,14 @@ use ropeway::Communicator;
 use ropeway_examples::Mode;
 
 use super::kind::Kind;
+use crate::calls::{self, Call};
 use crate::computation::Compute;
 use crate::exchange::Exchange;
 use crate::hiding::{Communication, Hiding};
 use crate::joint::Joint;
 use crate::method::Method;
 use crate::operation::{CollectiveCall, Operation};
-use crate::overhead::NS_PER_US;
+use crate::overhead::{self, NS_PER_US};
 use crate::overlap::Transfer;
 use crate::pair::Pair;
 use crate::persistence::degree;
@@ -36,7 +37,7 @@ pub(super) fn run(
     (kind, time): (Kind, Duration),
     bytes: usize,
 ) -> Result<(), BenchError> {
-    for (case, figures) in kind.cases().into_iter().zip(kind.figures().chunks(kind.shares().len())) {
+    for (case, figures) in kind.cases().into_iter().zip(kind.figures().chunks(kind.parts().len())) {
         let label = label(case);
         let part = Part { world, bytes, time };
         let samples = match (kind, case) {
@@ -47,6 +48,7 @@ pub(super) fn run(
                 part.hidden_message(console, &label, (side, compute))?
             }
             (_, (_, Some(compute))) => part.asynchrony(console, &label, compute)?,
+            (Kind::Overhead, _) => part.overhead(console, &label)?,
             _ => part.persistence(console, &label)?,
         };
         for figure in figures {
@@ -149,6 +151,21 @@ impl Part<'_> {
             ("saved", 1.0 - bound_us / loose_us),
         ];
         Ok(figures.map(|(metric, figure)| (metric, vec![figure])).into())
+    }
+
+    /// Each call by itself, as all others before it.
+    fn overhead(self, console: &mut Console, label: &str) -> Result<Samples, BenchError> {
+        let effort = Effort::lasting(self.time, overhead::WARMUP);
+        let mut found = Vec::new();
+        for (call, (metric, _)) in Call::ALL.into_iter().zip(Kind::Overhead.parts()) {
+            let contestant = |pair: &Pair| calls::contestant(pair, Mode::Persistent, (call, self.bytes), effort);
+            let mut contestant = Pair::of(self.world).as_ref().map(contestant).transpose()?;
+            let of_call = console.step(&format!("{label}, {call}"), || {
+                contestant.as_mut().map_or(Ok(Vec::new()), |contestant| contestant.measure())
+            })?;
+            found.push((*metric, of_call));
+        }
+        Ok(found)
     }
 }
 
