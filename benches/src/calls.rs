@@ -1,7 +1,8 @@
 //! What the calls alone cost: start a send, start a receive, wait for what has ended.
 //!
-//! Between two rounds messages only get new stamps: a daemon whose ranks write megabytes sleeps meanwhile, and is woken by the first start
-//! of the next round. All bytes are written at the beginning of a run and checked at its end.
+//! Between two rounds messages only get new stamps: a daemon whose ranks write megabytes sleeps meanwhile. It may sleep all the same, since
+//! ranks meet without it; then the first start of a round wakes it, a microsecond that all calls of the round share. All bytes are written at
+//! the beginning of a run and checked at its end.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -73,7 +74,6 @@ impl<S: SingleCalls> Calls<S> {
 
     /// One message of each request; how long the calls took.
     fn round(&mut self) -> Result<Duration, BenchError> {
-        // Meeting also finds the daemons awake, and leaves them so for a while.
         self.pair.meet()?;
         let start_recv = timed(|| self.stream.arm())?;
         self.pair.meet()?;
