@@ -302,6 +302,6 @@ fn arguments_that_mean_nothing_are_refused() {
     refused(
         &["compare", "--of", "latenzy"],
         2,
-        "is neither latency, bandwidth, exchange, overlap, overlap:OPERATION, asynchrony, persistence, is nor cg, and is not one of barrier,",
+        "is neither latency, bandwidth, exchange, overlap, overlap:OPERATION, asynchrony, persistence, overhead, is nor cg, and is not one of barrier,",
     );
 }

@@ -333,6 +333,22 @@ fn doubts_about_ropeway_are_none_about_others() {
 }
 
 #[test]
+fn each_call_has_its_own_figure_beside_others() {
+    let call = |metric: &str, ratio: f64| {
+        format!(
+            r#"{{"bench":"compare","of":"overhead","metric":"{metric}","unit":"ns","mode":"persistent","ranks":2,"nodes":2,"wait":"adaptive","bytes":8,"median":100.0,"peer":"MPICH 5","peer_mode":"persistent","peer_median":400.0,"ratio":{ratio},"ratio_min":{ratio},"ratio_max":{ratio}}}"#
+        )
+    };
+    let Page { html, .. } = page_of(&format!("{}\n{}\n", call("start_send", 0.25), call("wait_done", 2.0)));
+    assert_eq!(drawings(&html).len(), 2);
+    // A time, so 0.25 of theirs is four times as fast.
+    for (title, speed) in [("overhead, start_send, ", "4.00"), ("overhead, wait_done, ", "0.500")] {
+        let figure = html.split("<figure").find(|figure| figure.contains(title));
+        assert!(figure.is_some_and(|figure| figure.contains(speed)), "{title}");
+    }
+}
+
+#[test]
 fn figures_without_records_are_left_out_with_a_reason() {
     let late = r#"{"bench":"report","metric":"part","command":"ropeway bench compare","seconds":0.0,"why":"no time was left: it is late"}"#;
     let alone = r#"{"bench":"report","metric":"part","command":"ropeway bench transparency","seconds":0.0,"why":"no MPI library found"}"#;

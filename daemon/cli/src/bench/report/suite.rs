@@ -147,7 +147,7 @@ const QUICK: [(&str, u64); 25] = [
     ("skew --seconds 0.2 --sizes 8,64K,1M", 2),
 ];
 
-const FULL: [(&str, u64); 41] = [
+const FULL: [(&str, u64); 42] = [
     ("latency --sizes 8,64,512,1K,4K,8K,16K,64K,256K,1M,4M", 14),
     ("latency --nodes 2 --sizes 8,64,512,1K,4K,8K,16K,64K,256K,1M,4M", 14),
     ("latency --wait blocking --sizes 8,1K,64K,1M", 6),
@@ -160,6 +160,7 @@ const FULL: [(&str, u64); 41] = [
     ("compare --nodes 2 --netns --rate 1gbit --of overlap:allreduce,overlap:alltoall --sizes 64K --runs 4", 60),
     ("compare --of asynchrony,persistence --runs 4", 60),
     ("compare --nodes 2 --of asynchrony,persistence --runs 4", 60),
+    ("compare --nodes 2 --of overhead --sizes 8,64K,1M --runs 4", 40),
     ("transparency --runs 4", 60),
     ("boum --wait adaptive --runs 5", 150),
     ("segments --nodes 2 --netns --rate 1gbit --points 512K --iters 30", 45),

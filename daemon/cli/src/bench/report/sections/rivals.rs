@@ -48,11 +48,16 @@ pub(super) fn transparency(records: &Records) -> Section {
 }
 
 fn figures(rows: &[&Row]) -> Vec<Figure> {
-    let figures = groups(rows, |row| (row.of.clone(), row.setting()));
-    figures.into_iter().map(|((of, setting), rows)| figure(&of, &setting, &rows)).collect()
+    let figures = groups(rows, |row| (what(row), row.setting()));
+    figures.into_iter().map(|((what, setting), rows)| figure(&what, &setting, &rows)).collect()
 }
 
-fn figure(of: &str, setting: &str, rows: &[&Row]) -> Figure {
+/// What is compared. Of overhead each call has a figure of its own.
+fn what(row: &Row) -> String {
+    if row.of == "overhead" { format!("{}, {}", row.of, row.metric) } else { row.of.clone() }
+}
+
+fn figure(what: &str, setting: &str, rows: &[&Row]) -> Figure {
     let mut peers: Vec<&str> = Vec::new();
     let mut strips = Vec::new();
     for row in rows {
@@ -62,7 +67,7 @@ fn figure(of: &str, setting: &str, rows: &[&Row]) -> Figure {
         let number = peers.iter().position(|peer| *peer == row.peer).unwrap_or_default();
         let (value, spread) = speed_up(row);
         let size =
-            if of == "barrier" { String::new() } else { format!("{} bytes, ", Size(row.bytes.unwrap_or_default())) };
+            if what == "barrier" { String::new() } else { format!("{} bytes, ", Size(row.bytes.unwrap_or_default())) };
         strips.push(Strip {
             label: format!("{size}{}, {}", row.peer, row.peer_mode),
             value,
@@ -73,5 +78,5 @@ fn figure(of: &str, setting: &str, rows: &[&Row]) -> Figure {
         });
     }
     let strips = Strips { kind: Kind::Ratios, unit: "times as fast".into(), strips };
-    Figure { title: format!("{of}, {setting}"), note: String::new(), drawing: Drawing::Strips(strips) }
+    Figure { title: format!("{what}, {setting}"), note: String::new(), drawing: Drawing::Strips(strips) }
 }
