@@ -113,7 +113,7 @@ impl Kind {
             Self::IntegerSort | Self::ConjugateGradients => one("time", "us"),
             Self::Overlap(_) | Self::Asynchrony | Self::Persistence | Self::Overhead => {
                 let figures = |(side, compute)| {
-                    self.parts().iter().map(move |&(metric, unit)| Figure { metric, unit, side, compute })
+                    self.figures_of_case().iter().map(move |&(metric, unit)| Figure { metric, unit, side, compute })
                 };
                 self.cases().into_iter().flat_map(figures).collect()
             }
@@ -132,7 +132,7 @@ impl Kind {
     }
 
     /// Name and unit of the figures of each case. A share comes first, then what it is a share of.
-    pub(super) fn parts(self) -> &'static [(&'static str, &'static str)] {
+    pub(super) fn figures_of_case(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Overlap(_) => &[("d_o", "ratio"), ("t_y", "us"), ("availability", "ratio")],
             Self::Asynchrony => &[("d_a", "ratio"), ("t_comm", "us"), ("t_async", "us")],

@@ -37,7 +37,7 @@ pub(super) fn run(
     (kind, time): (Kind, Duration),
     bytes: usize,
 ) -> Result<(), BenchError> {
-    for (case, figures) in kind.cases().into_iter().zip(kind.figures().chunks(kind.parts().len())) {
+    for (case, figures) in kind.cases().into_iter().zip(kind.figures().chunks(kind.figures_of_case().len())) {
         let label = label(case);
         let part = Part { world, bytes, time };
         let samples = match (kind, case) {
@@ -157,7 +157,7 @@ impl Part<'_> {
     fn overhead(self, console: &mut Console, label: &str) -> Result<Samples, BenchError> {
         let effort = Effort::lasting(self.time, overhead::WARMUP);
         let mut found = Vec::new();
-        for (call, (metric, _)) in Call::ALL.into_iter().zip(Kind::Overhead.parts()) {
+        for (call, (metric, _)) in Call::ALL.into_iter().zip(Kind::Overhead.figures_of_case()) {
             let contestant = |pair: &Pair| calls::contestant(pair, Mode::Persistent, (call, self.bytes), effort);
             let mut contestant = Pair::of(self.world).as_ref().map(contestant).transpose()?;
             let of_call = console.step(&format!("{label}, {call}"), || {
