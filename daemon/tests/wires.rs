@@ -69,6 +69,31 @@ fn while_ranks_wait_the_daemons_are_left_alone() {
 }
 
 #[test]
+fn who_waits_for_an_answer_before_his_question_is_known_to_come_at_once() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    let (mut question, mut asked) = channel(&zero.world(), &one.world(), 8192);
+    let (mut answer, mut answered) = channel(&one.world(), &zero.world(), 8192);
+    let mut leaves_in_start = |is_looked_for: bool| {
+        let (mut receiving, mut answering) = (asked.start().unwrap(), answered.start().unwrap());
+        let asking = question.start().unwrap();
+        let is_early = is_looked_for && receiving.test().unwrap().is_some();
+        assert!(answering.test().unwrap().is_none());
+        if !is_early {
+            receiving.wait().unwrap();
+        }
+        answer.start().unwrap().wait().unwrap();
+        answering.wait().unwrap();
+        // It has left long since: nobody looks when the program comes for it.
+        asking.wait().unwrap();
+        is_early
+    };
+    // The machine may take the core away between a start and the wait.
+    let early = (0..500).filter(|round| leaves_in_start(round % 5 == 4)).count();
+    assert!(early <= 5, "{early} of 100 questions left before anybody waited");
+}
+
+#[test]
 fn a_message_leaves_while_its_sender_computes() {
     let cluster = Cluster::start(2, 2);
     let (zero, one) = pair(&cluster);
