@@ -182,6 +182,20 @@ fn who_frees_a_request_behind_large_messages_is_heard_of_while_he_computes() {
 
 /// A receive that its program does not wait for is announced, and its message received, by the daemon.
 #[test]
+fn who_has_got_a_message_and_frees_its_receive_is_heard_of() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    for bytes in SIZES {
+        let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+        exchange(&mut send, &mut recv, 1);
+        drop(recv);
+        // It goes on until what there is room for is full.
+        let error = soon(|| (0..1000).find_map(|_| send.start().and_then(|sending| sending.wait()).err()));
+        assert!(matches!(error, Some(Error::PeerFreed { .. })), "{bytes} bytes: {error:?}");
+    }
+}
+
+#[test]
 fn what_leaves_late_arrives_while_its_receiver_computes() {
     let cluster = Cluster::start(2, 2);
     let (zero, one) = pair(&cluster);

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use ropeway_proto::limits::WIRE_EAGER_BYTES_MAX;
 use ropeway_proto::{End, Layout, NodeId, Slot, Status};
 
-use crate::eager::{CELLS, CellWord, EagerMemory, EagerSender, EagerWords};
+use crate::eager::{CELLS, CELLS_MAX, CellWord, EagerMemory, EagerSender, EagerWords};
 use crate::job::JobSegment;
 use crate::mapped;
 use crate::request::RequestSlot;
@@ -90,8 +90,6 @@ const _: () = assert!(BLOCK_BYTES == 320);
 const WORD_BYTES: u64 = 8;
 /// Cells of a channel over a wire together have no more bytes, unless there are only [`CELLS`].
 const WIRED_CELLS_BYTES: u64 = 4 << 10;
-/// Nor are there more: the sender is told of half of them at once, which costs little then.
-const WIRED_CELLS_MAX: u32 = 16;
 /// Payload that lies in the same cache line as the cell's word.
 pub(crate) const INLINE_BYTES: u64 = 64 - WORD_BYTES;
 
@@ -570,7 +568,7 @@ fn wired_cell_bytes(bytes: u64, end: End) -> u64 {
 /// meanwhile.
 fn wired_cells(bytes: u64) -> u32 {
     let fitting = (WIRED_CELLS_BYTES / cell_bytes(bytes)).max(1).ilog2();
-    if bytes > WIRE_EAGER_BYTES_MAX { 1 } else { (1 << fitting).clamp(CELLS, WIRED_CELLS_MAX) }
+    if bytes > WIRE_EAGER_BYTES_MAX { 1 } else { (1 << fitting).clamp(CELLS, CELLS_MAX) }
 }
 
 /// A start for a wire puts only what lies beside the word into a cell: lines that whoever works the wire has had come from his core, and all that

@@ -22,6 +22,11 @@ use crate::primitive::{AtomicU32, Ordering, fence};
 
 /// Messages that may wait in cells within a node. The model checker gets to full cells sooner with fewer.
 pub const CELLS: u32 = if cfg!(loom) { 1 } else { 4 };
+/// No channel has more: the sender over a wire is told of half of them at once, which costs little then.
+pub(crate) const CELLS_MAX: u32 = 16;
+/// Numbers come again after 2³² messages; so often the sender sees to it that no cell still says that it has the message that had the
+/// number before, or none.
+const RENEWAL: u32 = 1 << 30;
 
 /// Words that both ends use, each in the cache line of the one who writes it most.
 #[repr(C)]
@@ -146,8 +151,8 @@ impl EagerWords {
             End::Recv => (&self.receiver.armed, ARMED, WRITING),
         };
         let void = |seen: u32| (seen & 3 == claimed).then_some(seen & !3 | offered);
-        // If there is no claim there is nothing to be done.
-        let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, void);
+        // If there is no claim there is nothing to be done. SYNC eager-armed, eager-parked (store): what the kernel may have written before.
+        let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, void);
     }
 }
 
@@ -173,6 +178,14 @@ impl CellWord {
     pub(crate) fn has(&self, number: u32) -> bool {
         // SYNC eager-cell (load).
         self.full.load(Ordering::Acquire) == number.wrapping_add(1)
+    }
+
+    /// Says of nothing but the last messages before `number` that it has them. The sender's.
+    fn renew(&self, number: u32) {
+        let age = number.wrapping_sub(self.full.load(Ordering::Relaxed));
+        if age >= CELLS_MAX {
+            self.full.store(number.wrapping_add(1 << 31), Ordering::Relaxed);
+        }
     }
 }
 
@@ -230,20 +243,31 @@ impl EagerSender {
     pub fn poll(&mut self, memory: &impl EagerMemory) -> Progress {
         let words = memory.words();
         if self.is_pulled(words) {
-            return Progress::Done;
+            return self.advance(memory);
         }
         if self.has_cell(words) && self.cancel(words) { self.put(memory) } else { Progress::Pending }
     }
 
-    /// Whether the receiver has taken the message out of our buffer: then the next one is the next.
+    /// Whether the receiver has taken the message out of our buffer.
     #[inline]
-    fn is_pulled(&mut self, words: &EagerWords) -> bool {
+    fn is_pulled(&self, words: &EagerWords) -> bool {
         // SYNC eager-parked (load): the receiver needs our buffer no more.
-        let is_pulled = words.sender.parked.load(Ordering::Acquire) == phase(self.number, PULLED);
-        if is_pulled {
-            self.number = self.number.wrapping_add(1);
+        words.sender.parked.load(Ordering::Acquire) == phase(self.number, PULLED)
+    }
+
+    /// The message is out of our buffer; the next one is the next.
+    #[inline]
+    fn advance(&mut self, memory: &impl EagerMemory) -> Progress {
+        self.number = self.number.wrapping_add(1);
+        if self.number.is_multiple_of(RENEWAL) {
+            self.renew_cells(memory);
         }
-        is_pulled
+        Progress::Done
+    }
+
+    #[cold]
+    fn renew_cells(&self, memory: &impl EagerMemory) {
+        (0..CELLS_MAX).for_each(|cell| memory.cell(cell).renew(self.number));
     }
 
     /// Takes a pending message back. False if the receiver is taking it.
@@ -301,9 +325,8 @@ impl EagerSender {
 
     #[inline]
     fn sent(&mut self, memory: &impl EagerMemory) -> Progress {
-        self.number = self.number.wrapping_add(1);
         memory.wake_receiver();
-        Progress::Done
+        self.advance(memory)
     }
 
     #[cold]
@@ -441,5 +464,93 @@ impl EagerReceiver {
         // SYNC eager-parked (store): the bytes are read before the buffer is given back.
         memory.words().sender.parked.store(pulled, Ordering::Release);
         memory.wake_sender();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Both buffers, and what lies in cells, are numbers.
+    struct Memory {
+        words: EagerWords,
+        cells: [(CellWord, Cell<u64>); CELLS as usize],
+        buffers: [Cell<u64>; 2],
+    }
+
+    impl Memory {
+        fn new() -> Self {
+            let cells = std::array::from_fn(|_| (CellWord::new(), Cell::new(0)));
+            Self { words: EagerWords::new(), cells, buffers: Default::default() }
+        }
+
+        /// Both ends, after so many messages.
+        fn ends(&self, number: u32) -> (EagerSender, EagerReceiver) {
+            self.words.receiver.taken.store(number, Ordering::Relaxed);
+            (EagerSender::at(number), EagerReceiver::at(number))
+        }
+
+        fn send(&self, sender: &mut EagerSender, value: u64) -> Progress {
+            self.buffers[0].set(value);
+            sender.start(self)
+        }
+    }
+
+    impl EagerMemory for Memory {
+        fn words(&self) -> &EagerWords {
+            &self.words
+        }
+
+        fn cell(&self, number: u32) -> &CellWord {
+            &self.cells[(number % CELLS) as usize].0
+        }
+
+        fn fill(&self, number: u32) {
+            self.cells[(number % CELLS) as usize].1.set(self.buffers[0].get());
+        }
+
+        fn empty(&self, number: u32) {
+            self.buffers[1].set(self.cells[(number % CELLS) as usize].1.get());
+        }
+
+        fn place(&self) {
+            self.buffers[1].set(self.buffers[0].get());
+        }
+
+        fn is_placed(&self) -> bool {
+            true
+        }
+
+        fn wake_receiver(&self) {}
+
+        fn wake_sender(&self) {}
+    }
+
+    #[test]
+    fn a_number_that_comes_again_finds_no_message_of_its_last_time() {
+        let memory = Memory::new();
+        let (mut sender, mut receiver) = memory.ends(0);
+        assert_eq!(memory.send(&mut sender, 7), Progress::Done);
+        assert_eq!((receiver.start(&memory), memory.buffers[1].get()), (Progress::Done, 7), "out of a cell");
+        // All others find the receiver armed, and leave cells alone.
+        for number in (1..=4).map(|quarter: u32| (quarter << 30).wrapping_sub(1)).chain([0]) {
+            let (mut sender, mut receiver) = memory.ends(number);
+            assert_eq!(receiver.start(&memory), Progress::Pending, "{number} was not sent yet");
+            assert_eq!(memory.send(&mut sender, number.into()), Progress::Done);
+            assert_eq!((receiver.poll(&memory), memory.buffers[1].get()), (Progress::Done, number.into()));
+        }
+    }
+
+    #[test]
+    fn what_waits_in_cells_while_they_are_renewed_is_received() {
+        let memory = Memory::new();
+        let (mut sender, mut receiver) = memory.ends(RENEWAL - 2);
+        (0..4).for_each(|value| assert_eq!(memory.send(&mut sender, value), Progress::Done));
+        assert_eq!(memory.send(&mut sender, 4), Progress::Pending, "all cells are full");
+        for value in 0..5 {
+            assert_eq!((receiver.start(&memory), memory.buffers[1].get()), (Progress::Done, value));
+        }
     }
 }

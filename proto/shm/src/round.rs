@@ -78,7 +78,7 @@ impl RoundWords {
     pub fn arrive(&self, parties: u64) -> bool {
         // SYNC meeting-arrived: everybody's input before his arrival, and all of them before the work.
         let before = self.arrivals.arrived.fetch_add(1, Ordering::AcqRel);
-        (before + 1).is_multiple_of(parties)
+        before.wrapping_add(1).is_multiple_of(parties)
     }
 
     /// Deals the round's pieces out from now on. The last member's.
@@ -117,7 +117,7 @@ impl RoundWords {
     /// A piece is done. True if it was the last one: then the round is to be ended.
     pub fn finish(&self, pieces: u32) -> bool {
         // SYNC meeting-done: everybody's pieces before the end, which the last one declares.
-        self.pieces.done.fetch_add(1, Ordering::AcqRel) + 1 == pieces
+        self.pieces.done.fetch_add(1, Ordering::AcqRel).wrapping_add(1) == pieces
     }
 
     /// The first stage of so many rounds is over.

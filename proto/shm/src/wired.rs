@@ -196,9 +196,10 @@ impl OpenChannel {
         }
     }
 
-    /// Whether a message waits that was not handed to the connection.
+    /// Whether a message waits that was not handed to the connection. Where messages are received none does: a cell that is full there has come.
     pub(crate) fn has_unsent(&self) -> bool {
-        let Some(words) = self.wired_words() else { return false };
+        let is_sender = self.channel().wired().is_some_and(|wired| wired.end == End::Send);
+        let Some(words) = self.wired_words().filter(|_| is_sender) else { return false };
         let receiver = EagerReceiver::at(words.out.sent.load(Ordering::Relaxed));
         receiver.is_expected(&Outbound { channel: self, to: NonNull::dangling(), to_offset: 0 })
     }

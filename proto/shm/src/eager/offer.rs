@@ -31,7 +31,7 @@ impl EagerSender {
     pub fn meet(&mut self, memory: &impl EagerMemory) -> Progress {
         let words = memory.words();
         if self.is_pulled(words) {
-            return Progress::Done;
+            return self.advance(memory);
         }
         if !self.is_awaited(words) || !self.cancel(words) {
             return Progress::Pending;
