@@ -265,13 +265,16 @@ pub fn fate(memory: &impl PostMemory, place: u32) -> Fate {
 pub fn take_over(memory: &impl PostMemory, places: u32, source: Rank) -> Vec<ShelvedRecv> {
     let places = 0..places.min(PLACES);
     let is_waiting = |&place: &u32| memory.place(place).state.load(Ordering::Relaxed) == WAITING;
-    let mut waiting: Vec<u32> = places.filter(is_waiting).take(memory.shelf().waiting() as usize).collect();
+    let waiting = places.filter(is_waiting).take(memory.shelf().waiting() as usize);
+    // Read once: an order that changes while it is sorted by may end the daemon.
+    let mut waiting: Vec<(u64, u32)> =
+        waiting.map(|place| (memory.place(place).order.load(Ordering::Relaxed), place)).collect();
     if waiting.is_empty() {
         return Vec::new();
     }
-    waiting.sort_unstable_by_key(|&place| memory.place(place).order.load(Ordering::Relaxed));
+    waiting.sort_unstable();
     let mut waiting: Vec<(u32, ShelvedRecv)> =
-        waiting.into_iter().map(|place| (place, memory.place(place).get(source))).collect();
+        waiting.into_iter().map(|(_, place)| (place, memory.place(place).get(source))).collect();
     // SYNC post-posted: from here on messages take the detour, and those that do not are seen below.
     memory.words().set_posted(waiting.len() as u32);
     assign(memory, &mut waiting);
