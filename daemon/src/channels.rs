@@ -225,6 +225,8 @@ impl Channels {
         why: Status,
     ) -> bool {
         self.take_offers(job, id, end);
+        // Whose process is gone may have given its request up before, and is waited for no more.
+        self.closing.retain(|closing| (closing.channel, closing.end) != (id.0, end));
         match request {
             Some(request) if !self.is_out_of_use(job, id, end) => {
                 self.wish_move(id);
@@ -416,6 +418,20 @@ mod tests {
             let is_over = |open: &&OpenChannel| Transfer::default().is_over(TransferMemory::words(*open));
             assert_eq!(opened.iter().take_while(is_over).count(), over);
         }
+    }
+
+    #[test]
+    fn an_end_that_waits_for_a_copy_and_whose_process_is_gone_then_is_closed_once() {
+        let (job, mut channels) = (job(), channels());
+        let open = begin(&mut channels, &job, 0, 2);
+        channels.copy_pieces(&job);
+        let (id, freed) = (DirectId(0), ChannelId { index: 0, generation: 0 });
+        assert!(!channels.close(&job, id, End::Send, Some(freed), Status::PeerFreed), "the message moves");
+        assert!(channels.close(&job, id, End::Send, None, Status::RankFailed));
+        assert_eq!((channels.take_closed(&job), channels.is_closing()), (None, false));
+        assert!(channels.find(id).is_some(), "the receiver has it still");
+        assert!(channels.close(&job, id, End::Recv, Some(freed), Status::PeerFreed) && channels.find(id).is_none());
+        drop(open);
     }
 
     #[test]

@@ -71,7 +71,8 @@ impl Server {
             Request::Detach => Ok(self.detach(index)),
         };
         let reply = result.unwrap_or_else(Reply::Refused);
-        self.clients[index].reply(&reply)
+        // What it asked for may have been its end.
+        self.clients.get_mut(index).map_or(Ok(()), |client| client.reply(&reply))
     }
 
     fn create_job(
@@ -219,13 +220,15 @@ impl Server {
         if slot >= limits::SLOTS_PER_RANK {
             return Err(Refusal::Invalid(format!("slot {slot} is beyond the request table")));
         }
-        // What is in the ring was said before.
-        let mut offenders = Vec::new();
-        job.poll_commands(&self.counters, &mut offenders);
-        let registered = job.register((local_rank, slot), epoch, CommId(comm), member);
-        for (client, offence) in offenders {
-            self.evict(client, &offence.to_string());
+        // What is in its ring was said before, all of it.
+        match job.poll_whole_ring(local_rank) {
+            Ok(count) => self.counters.add(Counter::CommandsHandled, count as u64),
+            Err((client, offence)) => {
+                self.evict(client, &offence.to_string());
+                return Err(Refusal::NoSuchJob);
+            }
         }
+        let registered = job.register((local_rank, slot), epoch, CommId(comm), member);
         registered.map(|is_done| {
             self.counters.add(Counter::CollectivesRegistered, is_done.into());
             if is_done { Reply::Registered } else { Reply::Again }

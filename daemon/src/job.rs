@@ -212,7 +212,7 @@ impl Job {
     pub(crate) fn poll_commands(&mut self, counters: &Counters, offenders: &mut Vec<(usize, Offence)>) -> usize {
         let mut handled = 0;
         for local_rank in 0..self.ports.len() as u32 {
-            match self.poll_ring(local_rank) {
+            match self.poll_ring(local_rank, COMMANDS_PER_CYCLE) {
                 Ok(count) => handled += count,
                 Err((client, offence)) => offenders.push((client, offence)),
             }
@@ -224,17 +224,22 @@ impl Job {
         handled
     }
 
-    fn poll_ring(&mut self, local_rank: u32) -> Result<usize, (usize, Offence)> {
-        for count in 0..COMMANDS_PER_CYCLE {
+    fn poll_ring(&mut self, local_rank: u32, count_max: usize) -> Result<usize, (usize, Offence)> {
+        for count in 0..count_max {
             if !self.poll_command(local_rank)? {
                 return Ok(count);
             }
         }
-        Ok(COMMANDS_PER_CYCLE)
+        Ok(count_max)
+    }
+
+    /// Handles everything that a rank has said so far. Says how many commands that were.
+    pub(crate) fn poll_whole_ring(&mut self, local_rank: u32) -> Result<usize, (usize, Offence)> {
+        self.poll_ring(local_rank, limits::RING_ENTRIES)
     }
 
     /// Handles the next command of a rank. False if there is none.
-    pub(crate) fn poll_command(&mut self, local_rank: u32) -> Result<bool, (usize, Offence)> {
+    fn poll_command(&mut self, local_rank: u32) -> Result<bool, (usize, Offence)> {
         let Some(Attached { consumer, client, .. }) = &mut self.ports[local_rank as usize].attached else {
             return Ok(false);
         };
@@ -472,7 +477,8 @@ impl Job {
         let usable = arena.start..arena.start + self.ports[local_rank as usize].arena_reserved;
         // The layout is valid, so this does not overflow.
         let (offset, end) = (layout.offset, layout.offset + layout.span());
-        let is_inside = layout.bytes() == 0 || (usable.contains(&offset) && end <= usable.end);
+        // Where nothing lies does not matter, but no address may be made of a place outside of the segment.
+        let is_inside = end <= usable.end && (layout.bytes() == 0 || usable.contains(&offset));
         if is_inside { Ok(()) } else { Err(Offence::OutsideArena { offset, end }) }
     }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use ropeway_proto::{Command, limits};
+use ropeway_proto::Command;
 use ropeway_shm::JobSegment;
 use ropeway_shm::shelf;
 
@@ -84,11 +84,7 @@ impl Job {
             return Ok(0);
         }
         // What the rank has asked for before comes first. It can't ask for anything about these receives now.
-        for _ in 0..limits::RING_ENTRIES {
-            if !self.poll_command(receiver)? {
-                break;
-            }
-        }
+        self.poll_whole_ring(receiver)?;
         let source = self.engine.spec().local_ranks().start + sender;
         let taken = shelf::take_over(&lane, places, source);
         for &recv in &taken {

@@ -333,7 +333,8 @@ impl NodeWire {
                 break;
             }
         }
-        done + self.say_ends() + self.send() + self.forget_ends(ended)
+        // Sending comes last: it sees to what others have marked while the rest kept the turn.
+        done + self.say_ends() + self.forget_ends(ended) + self.send()
     }
 
     fn send(&mut self) -> usize {

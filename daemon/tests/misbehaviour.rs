@@ -10,6 +10,7 @@ use common::{Cluster, config};
 use fastrand::Rng;
 use proptest::prelude::*;
 use ropeway_daemon::Daemon;
+use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape};
 use ropeway_proto::control::{self, Attached, JobSpec, Refusal, Reply, Request};
 use ropeway_proto::hello::VersionRange;
 use ropeway_proto::{CommId, Command, Endpoint, JobId, Layout};
@@ -155,6 +156,45 @@ fn much_memory_comes_little_by_little() {
     // What can't be had as a whole is refused at once.
     assert!(matches!(grow(1 << 60), Err(Refusal::OutOfMemory { .. })));
     assert_eq!(grow(WANTED).unwrap(), 0);
+}
+
+/// The daemon copies what lay in its stash to where the receive is: nothing, but an address is made of it.
+#[test]
+fn an_empty_buffer_outside_of_the_segment_is_refused() {
+    for offset in [1 << 46, (1 << 47) - 1] {
+        let reason = reason_for(|_| {
+            let (empty, outside) = (Layout::contiguous(0, 0), Layout::contiguous(offset, 0));
+            let send = Command::Send { slot: 0, epoch: 1, endpoint: endpoint(1), layout: empty };
+            vec![send.encode(), Command::Recv { slot: 1, epoch: 1, endpoint: endpoint(1), layout: outside }.encode()]
+        });
+        assert!(reason.contains("outside of its arena"), "{reason}");
+    }
+}
+
+/// The daemon reads its ring before it registers, finds out, and has nobody left to answer.
+#[test]
+fn who_registers_after_nonsense_in_its_ring_is_cut_off() {
+    use std::io::Write;
+    let cluster = Cluster::start(1, 2);
+    let honest = cluster.attach(0);
+    let mut liar = Liar::attach(cluster.daemons[0].connect().unwrap(), cluster.job, 1);
+    let shape = CollectiveShape {
+        kind: CollectiveKind::Barrier,
+        members: vec![0, 1],
+        root: 0,
+        combination: None,
+        element_bytes: 1,
+        counts: Vec::new(),
+        is_reproducible: false,
+        algorithm: None,
+    };
+    let member = CollectiveMember { shape: shape.into(), number: 0, rank: 1, input: 0, output: 0 };
+    assert_eq!(liar.producer.push(&[[u64::MAX; 8]]), 1);
+    // It is not told of the ring.
+    let register = Request::Register { slot: 0, epoch: 1, comm: 0, member };
+    (&liar.stream).write_all(&control::encode(&register)).unwrap();
+    assert!(liar.reason().is_some());
+    honest.world().send(&[1u8], 0, 0).unwrap();
 }
 
 #[test]

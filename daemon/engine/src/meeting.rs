@@ -264,6 +264,8 @@ impl Engine {
         let why = Completion { source: rank, ..Completion::bare(status) };
         let Kind::Member(member) = &self.requests[id].kind else { return };
         match member.meeting {
+            // It leaves already, as soon as nobody uses its buffers.
+            Place::At(_) if self.requests[id].is_freeing => {}
             Place::At(meeting) => {
                 self.channel_work.push_back(ChannelWork::Leave { meeting, request: None, why });
             }

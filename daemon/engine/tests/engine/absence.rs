@@ -1,8 +1,8 @@
 //! Collectives to which a node does not come any more because its members have left.
 
-use ropeway_engine::ChannelWork;
+use ropeway_engine::{ChannelWork, MeetingId};
 use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape};
-use ropeway_proto::{CommId, Completion, Status};
+use ropeway_proto::{CommId, Command, Completion, Status};
 use ropeway_schedule::{Collective, Order, Shape, build};
 
 use crate::cluster::Cluster;
@@ -91,9 +91,38 @@ fn who_registers_after_a_member_has_left_tells_the_other_nodes() {
     let mut cluster = Cluster::new(&[1, 2]);
     cluster.end_client(1, false);
     cluster.settle();
+    let member = of_barrier(3, 2);
+    cluster.engines[1].register((1, 0), 1, CommId::WORLD, member.clone()).unwrap();
+    let work = cluster.engines[1].poll_channel_work();
+    assert_eq!(work, Some(ChannelWork::Renounce { comm: CommId::WORLD, member }));
+    assert_eq!(cluster.engines[1].poll_channel_work(), None);
+}
+
+#[test]
+fn who_frees_a_collective_and_is_gone_before_its_buffers_are_free_leaves_once() {
+    let mut cluster = Cluster::new(&[2]);
+    let engine = &mut cluster.engines[0];
+    for rank in 0..2 {
+        engine.register((rank, 0), 1, CommId::WORLD, of_barrier(2, rank)).unwrap();
+    }
+    let Some(ChannelWork::Meet { requests, .. }) = engine.poll_channel_work() else { panic!("nobody meets") };
+    engine.handle_met(&requests, Ok(MeetingId(3)));
+    engine.handle_command(0, Command::Free { slot: 0, epoch: 2 }).unwrap();
+    let work = engine.poll_channel_work();
+    assert!(matches!(work, Some(ChannelWork::Leave { meeting: MeetingId(3), request: Some(_), .. })), "{work:?}");
+    engine.handle_client_gone(0, true);
+    assert_eq!(engine.poll_channel_work(), None);
+    // Who had not freed it leaves with its process.
+    engine.handle_client_gone(1, true);
+    let work = engine.poll_channel_work();
+    assert!(matches!(work, Some(ChannelWork::Leave { meeting: MeetingId(3), request: None, .. })), "{work:?}");
+}
+
+/// A member of a barrier of the first `size` ranks.
+fn of_barrier(size: u32, rank: u32) -> CollectiveMember {
     let shape = CollectiveShape {
         kind: CollectiveKind::Barrier,
-        members: vec![0, 1, 2],
+        members: (0..size).collect(),
         root: 0,
         combination: None,
         element_bytes: 1,
@@ -101,9 +130,5 @@ fn who_registers_after_a_member_has_left_tells_the_other_nodes() {
         is_reproducible: false,
         algorithm: None,
     };
-    let member = CollectiveMember { shape: shape.into(), number: 0, rank: 2, input: 0, output: 0 };
-    cluster.engines[1].register((1, 0), 1, CommId::WORLD, member.clone()).unwrap();
-    let work = cluster.engines[1].poll_channel_work();
-    assert_eq!(work, Some(ChannelWork::Renounce { comm: CommId::WORLD, member }));
-    assert_eq!(cluster.engines[1].poll_channel_work(), None);
+    CollectiveMember { shape: shape.into(), number: 0, rank, input: 0, output: 0 }
 }
