@@ -1,9 +1,12 @@
 //! One operation at a time on one request slot: the core of every request.
 
+mod among;
 mod crossing;
 mod event;
 mod posted;
 mod start;
+
+pub(crate) use among::Others;
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -223,15 +226,6 @@ impl Operation {
         self.memory.take_own()
     }
 
-    /// Waits for the end of the operation.
-    pub(crate) fn wait(&mut self, mode: WaitMode) -> Result<Status, Error> {
-        self.come_to_wires();
-        match self.conclude(0) {
-            Some(outcome) => outcome,
-            None => self.wait_long(mode),
-        }
-    }
-
     /// The outcome of an operation that nobody else has to be asked about, if it is over and all went well: the way most waits end.
     #[inline]
     pub(crate) fn take_at_once(&mut self) -> Option<Status> {
@@ -276,6 +270,8 @@ impl Operation {
     /// The same of a short operation.
     #[inline]
     fn take_short(&mut self) -> Option<Status> {
+        // Of a message that does not fit nothing was said before: that is an error, and takes the long way.
+        let arrived = self.arrived?;
         let is_over = match self.run {
             Run::Ended(status) => status == completion::Status::Success,
             Run::Direct => self.direct.as_mut()?.has_ended(0),
@@ -285,7 +281,7 @@ impl Operation {
             return None;
         }
         self.let_go_short();
-        self.arrived
+        Some(arrived)
     }
 
     /// What was started leaves, and is remembered to have left so.
@@ -297,27 +293,6 @@ impl Operation {
         if let Some(crossed) = &mut self.crossed {
             crossed.learn(&self.attachment);
         }
-    }
-
-    fn wait_long(&mut self, mode: WaitMode) -> Result<Status, Error> {
-        if self.run == Run::Inactive {
-            return Err(Error::Inactive);
-        }
-        self.attachment.log().begin_wait(Some(self.slot));
-        self.begin_wait();
-        let mode = self.attachment.mode_for(self.bytes_by_daemon().unwrap_or(0), mode);
-        let outcome = loop {
-            if let Err(error) = self.attachment.wait(self, mode) {
-                self.retract();
-                break Err(error);
-            }
-            if let Some(outcome) = self.conclude(u32::MAX) {
-                break outcome;
-            }
-        };
-        self.end_wait();
-        self.attachment.log().end_wait(Some(self.slot));
-        outcome
     }
 
     /// The program, which has come, waits: it helps with what there is to do.

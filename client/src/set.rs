@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::commands::Entry;
 use crate::log::Log;
+use crate::operation::Others;
 use crate::presence::Moment;
 use crate::request::Request;
 use crate::wait::{Event, WaitMode};
@@ -94,19 +95,25 @@ impl<'a, R: Request> ActiveSet<'a, R> {
     }
 
     /// Waits until all operations have ended. Returns early if one has failed.
-    pub fn wait_all(self) -> Result<(), Error> {
+    pub fn wait_all(mut self) -> Result<(), Error> {
         if let Some((last, bytes)) = self.last_by_daemon() {
-            let operation = self.requests[last].persistent_mut().operation_mut();
-            let mode = operation.attachment().mode_for(bytes, self.mode);
-            operation.wait(mode)?;
+            let attachment = self.requests[last].persistent().operation().attachment();
+            let mode = attachment.mode_for(bytes, self.mode);
+            self.wait_for(last, mode)?;
         }
-        for request in self.requests {
-            let operation = request.persistent_mut().operation_mut();
-            if operation.is_active() {
-                operation.wait(self.mode)?;
+        for index in 0..self.requests.len() {
+            if self.requests[index].persistent().operation().is_active() {
+                self.wait_for(index, self.mode)?;
             }
         }
         Ok(())
+    }
+
+    /// Waits for one of the operations, unless another one has failed before.
+    fn wait_for(&mut self, index: usize, mode: WaitMode) -> Result<(), Error> {
+        let (before, rest) = self.requests.split_at_mut(index);
+        let Some((request, after)) = rest.split_first_mut() else { return Ok(()) };
+        request.persistent_mut().operation_mut().wait_among(&mut Rest([before, after]), mode).map(drop)
     }
 
     /// The last operation that the daemon ends, and the bytes of all those. When that is over the others are too, as a rule, so waiting
@@ -217,6 +224,29 @@ impl<'a, R: Request> ActiveSet<'a, R> {
 
     fn running(&self) -> impl Iterator<Item = &R> {
         self.requests.iter().filter(|request| request.persistent().operation().is_active())
+    }
+}
+
+/// All others than the one that is waited for.
+struct Rest<'a, R>([&'a mut [R]; 2]);
+
+impl<R: Request> Others for Rest<'_, R> {
+    const ARE_ANY: bool = true;
+
+    fn have_news(&self) -> bool {
+        let operations = self.0.iter().flat_map(|part| part.iter()).map(|request| request.persistent().operation());
+        operations.filter(|operation| operation.is_active()).any(Event::has_happened)
+    }
+
+    fn take_ended(&mut self) -> Result<(), Error> {
+        let requests = self.0.iter_mut().flat_map(|part| part.iter_mut());
+        let operations = requests.map(|request| request.persistent_mut().operation_mut());
+        for operation in operations.filter(|operation| operation.is_active() && operation.has_happened()) {
+            if let Some(outcome) = operation.conclude(1) {
+                outcome?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -99,6 +99,10 @@ pub(crate) trait Event {
     fn needs_daemon(&self) -> bool {
         true
     }
+    /// For how long to sleep before looking again, though nobody has called.
+    fn sleeps_for(&self) -> Option<Duration> {
+        None
+    }
     /// What has been learnt of how long this takes, if it happens again and again.
     fn patience(&self) -> Option<&Patience> {
         None
@@ -312,7 +316,7 @@ impl WaitingRoom {
             if matches!(ended, Ok(false)) {
                 let kept = self.place.leave_to_sleep();
                 self.job.count_sleeper(true);
-                doorbell.sleep(seen, None);
+                doorbell.sleep(seen, event.sleeps_for());
                 self.job.count_sleeper(false);
                 drop(kept);
             }

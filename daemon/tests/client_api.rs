@@ -180,11 +180,21 @@ fn a_message_too_long_for_its_buffer_is_truncated() {
 #[test]
 fn a_message_of_half_elements_is_refused() {
     everywhere(2, |world| {
-        if world.rank() == 0 {
-            world.send(&[1u8; 12], 1, 0).unwrap();
-        } else {
-            let error = world.recv(&mut [0u64; 2], 0, 0).unwrap_err();
-            assert!(matches!(error, Error::SizeMismatch { bytes: 12, element_bytes: 8 }));
+        for bytes in [12, 1204, LARGE * 8 + 4] {
+            let is_told =
+                |error| matches!(error, Error::SizeMismatch { bytes: b, element_bytes: 8 } if b == bytes as u64);
+            if world.rank() == 0 {
+                world.send(&vec![1u8; bytes], 1, 0).unwrap();
+                let mut send = world.send_init(world.alloc::<u8>(bytes).unwrap(), 1, 1).unwrap();
+                (0..9).for_each(|_| assert!(send.start().unwrap().wait().is_ok()));
+                world.barrier().unwrap();
+            } else {
+                let elements = bytes.div_ceil(8);
+                assert!(is_told(world.recv(&mut vec![0u64; elements], 0, 0).unwrap_err()));
+                let mut recv = world.recv_init(world.alloc::<u64>(elements).unwrap(), 0, 1).unwrap();
+                (0..9).for_each(|_| assert!(is_told(recv.start().unwrap().wait().unwrap_err()), "{bytes} bytes"));
+                world.barrier().unwrap();
+            }
         }
     });
 }

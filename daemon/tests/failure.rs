@@ -53,15 +53,45 @@ fn others_go_on(zero: &Communicator, two: &Communicator) {
 /// Who waits for all is not kept waiting by a rank that never comes when another is gone.
 #[test]
 fn waiting_for_all_ends_when_one_of_several_peers_leaves() {
-    let cluster = Cluster::start(3, 3);
-    let (zero, one, _two) = (cluster.attach(0), cluster.attach(1), cluster.attach(2));
-    let world = zero.world();
-    let recv = |source| world.recv_init(world.alloc::<u8>(LARGE).unwrap(), source, 1).unwrap();
-    let mut recvs = [recv(1), recv(2)];
-    let receiving = start_all(&mut recvs).unwrap();
-    drop(one);
-    let outcome = soon(|| receiving.wait_all());
-    assert!(matches!(outcome, Err(Error::RankLeft { rank: 1 })), "{outcome:?}");
+    for (nodes, leaver, bytes) in
+        [1, 3].into_iter().flat_map(|nodes| [(nodes, 1, LARGE), (nodes, 2, LARGE), (nodes, 1, 8), (nodes, 2, 8)])
+    {
+        for mode in [WaitMode::Polling, WaitMode::Blocking, WaitMode::Adaptive] {
+            let cluster = Cluster::start(nodes, 3);
+            let mut sessions: Vec<_> = (0..3).map(|rank| cluster.attach(rank)).collect();
+            let world = sessions[0].world();
+            let recv = |source| world.recv_init(world.alloc::<u8>(bytes).unwrap(), source, 1).unwrap();
+            let mut recvs = [recv(1), recv(2)];
+            let receiving = start_all(&mut recvs).unwrap().with_wait_mode(mode);
+            drop(sessions.remove(leaver));
+            let outcome = soon(|| receiving.wait_all());
+            let who = outcome.as_ref().unwrap_err();
+            assert!(matches!(*who, Error::RankLeft { rank } if rank == leaver as u32), "{nodes}, {bytes}: {who}");
+        }
+    }
+}
+
+#[test]
+fn waiting_for_all_ends_when_a_peer_frees_one_of_several_requests() {
+    for (nodes, bytes, freed) in [1, 2]
+        .into_iter()
+        .flat_map(|nodes| [8, LARGE].into_iter().flat_map(move |bytes| [0, 1].map(|freed| (nodes, bytes, freed))))
+    {
+        let cluster = Cluster::start(nodes, 2);
+        let (zero, one) = pair(&cluster);
+        let ends = [1, 2].map(|tag| {
+            let send = one.world().send_init(one.world().alloc::<u8>(bytes).unwrap(), 0, tag).unwrap();
+            (send, zero.world().recv_init(zero.world().alloc::<u8>(bytes).unwrap(), 1, tag).unwrap())
+        });
+        let (mut sends, mut recvs): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+        let (receiving, sending) = (start_all(&mut recvs).unwrap(), start_all(&mut sends).unwrap());
+        soon(|| receiving.wait_all().unwrap());
+        sending.wait_all().unwrap();
+        let receiving = start_all(&mut recvs).unwrap();
+        drop(sends.remove(freed));
+        let error = soon(|| receiving.wait_all().unwrap_err());
+        assert!(matches!(error, Error::PeerFreed { .. }), "{nodes} nodes, {bytes} bytes, {freed}: {error}");
+    }
 }
 
 #[test]
