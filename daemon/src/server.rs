@@ -194,7 +194,10 @@ impl Server {
             }
             cycles += 1;
             let rest = self.idle.after(work, now, || {
-                habits.learn(waits(&self.jobs));
+                // Only ranks of a daemon with cores of its own are asked to count; what others write there is not to change how it goes for all.
+                if !self.config.cores.is_empty() {
+                    habits.learn(waits(&self.jobs));
+                }
                 ranks(&self.jobs).expecting(habits.compute_both_ways(), || self.links.await_large())
             });
             if rest != Rest::None {
