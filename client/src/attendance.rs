@@ -82,7 +82,7 @@ impl Attendance {
 
     /// Whether [`poll`](Self::poll) would get further.
     pub(crate) fn is_due(&self) -> bool {
-        self.meeting.is_due(self.member, self.round) || self.meeting.closed_for(self.round).is_some()
+        self.meeting.is_due(self.member, self.round) || self.meeting.given_up(self.round).is_some()
     }
 
     /// Whether nobody else on this core has anything to do before the round is over.
@@ -103,8 +103,8 @@ impl Attendance {
             self.has_passed |= self.meeting.help(self.member, self.round, pieces).has_passed;
         }
         // What came to an end before the end counts.
-        let closed = self.meeting.closed_for(self.round);
-        if self.has_ended() { Some(Ok(())) } else { closed.map(Err) }
+        let given_up = self.meeting.given_up(self.round);
+        if self.has_ended() { Some(Ok(())) } else { given_up.map(Err) }
     }
 
     fn has_ended(&mut self) -> bool {

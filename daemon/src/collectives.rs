@@ -252,7 +252,9 @@ impl Job {
         }
         done += self.work_between_nodes();
         let (ports, mut left) = (&self.ports, Vec::new());
-        while let Some(gone) = self.meetings.take_left(|rank| !ports[rank as usize].is_gone) {
+        let is_alive = |rank: u32| !ports[rank as usize].is_gone;
+        self.meetings.release_closed(is_alive);
+        while let Some(gone) = self.meetings.take_left(is_alive) {
             left.push(gone);
         }
         done += left.len();

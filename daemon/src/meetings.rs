@@ -25,6 +25,8 @@ pub(crate) struct Meetings {
     /// Rounds that have come to what happens between the nodes.
     passed: VecDeque<CollectiveId>,
     leaving: Vec<(MeetingId, ChannelId)>,
+    /// Those that are closed, and whose members don't know yet that nobody has their buffers in hand.
+    closing: Vec<MeetingId>,
     /// The meeting of each collective between nodes.
     spanning: HashMap<CollectiveId, MeetingId>,
 }
@@ -170,6 +172,7 @@ impl Meetings {
         let round = spanning.rounds.wrapping_sub(1);
         if let Some(failure) = failure {
             entry.meeting.close(&failure, None);
+            self.closing.push(id);
         }
         // Of a meeting that is closed somebody's buffers may be gone.
         if entry.meeting.closed().is_none() && entry.meeting.resume(round) {
@@ -179,10 +182,11 @@ impl Meetings {
     }
 
     /// There will be no further round of a collective.
-    pub(crate) fn fail(&self, collective: CollectiveId, failure: &Completion) {
-        let found = self.spanning.get(&collective).and_then(|id| self.table.get(id.0 as usize));
-        if let Some(entry) = found {
+    pub(crate) fn fail(&mut self, collective: CollectiveId, failure: &Completion) {
+        let Some(&id) = self.spanning.get(&collective) else { return };
+        if let Some(entry) = self.table.get(id.0 as usize) {
             entry.meeting.close(failure, None);
+            self.closing.push(id);
         }
     }
 
@@ -200,6 +204,7 @@ impl Meetings {
         let Some(entry) = self.table.get(id.0 as usize) else { return true };
         entry.finish_little();
         entry.meeting.close(why, left);
+        self.closing.push(id);
         match request {
             Some(request) if !entry.is_out_of_use(is_alive) => {
                 self.leaving.push((id, request));
@@ -214,7 +219,21 @@ impl Meetings {
 
     /// Whether somebody waits for others to take their hands off.
     pub(crate) fn is_leaving(&self) -> bool {
-        !self.leaving.is_empty()
+        // When what happens between the nodes is over there is something to do in any case.
+        let is_running = |id: &MeetingId| self.table.get(id.0 as usize).is_some_and(Entry::is_running);
+        !self.leaving.is_empty() || !self.closing.iter().all(is_running)
+    }
+
+    /// Tells members of closed meetings whose buffers nobody uses any more.
+    pub(crate) fn release_closed(&mut self, is_alive: impl Fn(u32) -> bool) {
+        self.closing.retain(|id| {
+            let Some(entry) = self.table.get(id.0 as usize) else { return false };
+            let is_free = entry.is_out_of_use(&is_alive);
+            if is_free {
+                entry.meeting.release();
+            }
+            !is_free
+        });
     }
 
     /// The next request whose buffers nobody uses any more, and the meeting it has left.
@@ -236,9 +255,9 @@ impl Meetings {
 
     /// What is left of a meeting all of whose members are gone, unless something is under way between the nodes.
     pub(crate) fn take_empty(&mut self, id: MeetingId) -> Option<Empty> {
-        let is_running = |entry: &Entry| entry.spanning.as_ref().is_some_and(|spanning| spanning.is_running);
-        self.table.get(id.0 as usize).filter(|entry| entry.members == 0 && !is_running(entry))?;
+        self.table.get(id.0 as usize).filter(|entry| entry.members == 0 && !entry.is_running())?;
         let entry = self.table.remove(id.0 as usize);
+        self.closing.retain(|&other| other != id);
         let mut empty = Empty { collective: None, memory: vec![(entry.meeting.block(), entry.footprint)] };
         if let Some(spanning) = entry.spanning {
             self.spanning.remove(&spanning.collective);
@@ -284,8 +303,11 @@ impl Entry {
 
     /// Whether nobody has his hands on the members' buffers any more.
     fn is_out_of_use(&self, is_alive: impl Fn(u32) -> bool) -> bool {
-        let is_running = self.spanning.as_ref().is_some_and(|spanning| spanning.is_running);
-        !is_running && self.meeting.is_out_of_use(is_alive)
+        !self.is_running() && self.meeting.is_out_of_use(is_alive)
+    }
+
+    fn is_running(&self) -> bool {
+        self.spanning.as_ref().is_some_and(|spanning| spanning.is_running)
     }
 }
 
@@ -379,5 +401,29 @@ mod tests {
         assert!(meetings.leave(id, None, (&why, Some(0)), |_| true));
         assert!(meetings.table[id.0 as usize].meeting.poll(1, 0));
         assert_sums(&job, 0, 1000);
+    }
+    #[test]
+    fn who_waits_for_a_round_that_is_given_up_learns_of_it_when_nobody_has_its_buffers_in_hand() {
+        let (job, mut meetings) = (job(), Meetings::default());
+        let id = meetings.add(sum(&job, 0, 100_000), 0, Some(spanning()));
+        (0..2).for_each(|member| meetings.arrive(id, member));
+        let given_up = |meetings: &Meetings| meetings.table[id.0 as usize].meeting.given_up(0);
+        let set_running = |meetings: &mut Meetings, is_running| {
+            meetings.table[id.0 as usize].spanning.as_mut().unwrap().is_running = is_running;
+        };
+        let why = Completion::bare(ropeway_proto::Status::RankFailed);
+        set_running(&mut meetings, true);
+        assert!(meetings.leave(id, None, (&why, None), |_| true));
+        meetings.release_closed(|_| true);
+        assert_eq!((given_up(&meetings), meetings.is_leaving()), (None, false), "messages of other nodes may come");
+        set_running(&mut meetings, false);
+        assert!(meetings.is_leaving());
+        meetings.release_closed(|_| true);
+        assert_eq!((given_up(&meetings), meetings.is_leaving()), (Some(why), false));
+    }
+
+    fn spanning() -> Spanning {
+        let combination = None;
+        Spanning { collective: CollectiveId(0), combination, memory: (0, 0), rounds: 0, is_running: false }
     }
 }

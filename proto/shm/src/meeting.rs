@@ -64,6 +64,8 @@ struct ClosedWords {
     what: AtomicU32,
     /// How many rounds may still end although somebody has left, with [`IS_COUNT`](ending::IS_COUNT) set; zero if none may.
     until: AtomicU64,
+    /// Nobody has his hands on the members' buffers any more, since there will be no further round.
+    is_released: AtomicU32,
     /// Bytes of the description behind the members' lines.
     described: AtomicU32,
     members: AtomicU32,
@@ -155,7 +157,7 @@ impl Meeting {
         let words: &MeetingWords = unsafe { job.segment().shared(block) }?;
         words.rounds.reset();
         let closed = &words.closed;
-        for word in [&closed.watching, &closed.moves, &closed.why, &closed.who, &closed.what] {
+        for word in [&closed.watching, &closed.moves, &closed.why, &closed.who, &closed.what, &closed.is_released] {
             word.store(0, Ordering::Relaxed);
         }
         closed.until.store(0, Ordering::Relaxed);

@@ -331,10 +331,14 @@ fn who_has_gone_ends_what_it_had_no_part_in_any_more() {
     assert_eq!((member.arrive(0, 0), member.arrive(1, 0)), (Arrival::Pending, Arrival::Done));
     daemon.close(&left, Some(1));
     assert_eq!(member.closed(), Some(left));
-    assert_eq!([0, 1].map(|round| member.closed_for(round)), [None, Some(left)]);
+    assert_eq!([0, 1].map(|round| member.given_up(round)), [None; 2], "somebody may have buffers in hand");
+    daemon.release();
+    assert_eq!([0, 1].map(|round| member.given_up(round)), [None, Some(left)]);
     assert_eq!(member.refusal(0, 1), Some(left));
     daemon.close(&died, None);
-    assert_eq!(member.closed_for(0), Some(left), "no round goes on without who has died");
+    assert_eq!(member.given_up(0), None);
+    daemon.release();
+    assert_eq!(member.given_up(0), Some(left), "no round goes on without who has died");
 }
 
 #[test]
@@ -409,7 +413,8 @@ fn a_part_that_was_started_and_not_waited_for_is_left_when_its_member_goes() {
     let left = Completion::bare(Status::RankLeft);
     daemon.close(&left, Some(1));
     node.job.write(&Layout::contiguous(node.members[1].input, 2000), 0, &[9; 2000]).unwrap();
-    assert_eq!([0, 1].map(|round| member.closed_for(round)), [None, Some(left)]);
+    daemon.release();
+    assert_eq!([0, 1].map(|round| member.given_up(round)), [None, Some(left)]);
     assert_eq!([0, 1].map(|round| member.refusal(0, round)), [None, Some(left)]);
     assert_eq!(member.arrive(0, 0), Arrival::Pending);
     assert!(member.poll(0, 0));

@@ -11,9 +11,16 @@ use crate::round::is_past;
 pub(super) const IS_COUNT: u64 = 1 << 32;
 
 impl Meeting {
+    /// Why there will be no end of this round, once nobody has his hands on the buffers of who waits for it.
+    #[inline]
+    pub fn given_up(&self, round: u32) -> Option<Completion> {
+        // SYNC meeting-released (load): what others have written there before.
+        self.closed_for(round).filter(|_| self.words().closed.is_released.load(Ordering::Acquire) != 0)
+    }
+
     /// Why there will be no end of this round.
     #[inline]
-    pub fn closed_for(&self, round: u32) -> Option<Completion> {
+    pub(crate) fn closed_for(&self, round: u32) -> Option<Completion> {
         self.closed().filter(|_| !self.may_still_end(round))
     }
 
@@ -66,6 +73,8 @@ impl Meeting {
         if !is_first && !is_sooner {
             return;
         }
+        // Of the rounds that are given up only now somebody may have buffers in hand.
+        closed.is_released.store(0, Ordering::Relaxed);
         // SYNC meeting-closed: until when, before why.
         closed.until.store(until, Ordering::Release);
         if is_first {
@@ -74,6 +83,12 @@ impl Meeting {
             // SYNC meeting-closed (store).
             closed.why.store(why.status.code(), Ordering::Release);
         }
+    }
+
+    /// After `close`, when the meeting is out of use: who waits learns of it. The daemon's part.
+    pub fn release(&self) {
+        // SYNC meeting-released (store): behind the last hands, of which `is_out_of_use` has heard.
+        self.words().closed.is_released.store(1, Ordering::Release);
         self.wake_all();
     }
 
