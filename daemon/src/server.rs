@@ -132,6 +132,8 @@ pub(crate) struct Inputs {
 
 /// When something may have ended of which no event tells: a channel's, whose other end has its hands on it, or a meeting's.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
+/// How long a daemon that is told to stop waits for other nodes to take what its ranks have said.
+const FAREWELL: Duration = Duration::from_millis(100);
 /// A busy daemon looks at its sockets' readiness every so many cycles.
 const CYCLES_PER_POLL: u32 = 8;
 
@@ -222,8 +224,24 @@ impl Server {
                 }
             }
         }
+        self.say_farewell(&mut events)?;
         self.awake.end();
         Ok(())
+    }
+
+    /// What ranks have said before we end still goes to the other nodes, if these take it soon: they would take us for lost, else.
+    fn say_farewell(&mut self, events: &mut Events) -> io::Result<()> {
+        let until = Instant::now() + FAREWELL;
+        let mut timeout = Duration::ZERO;
+        loop {
+            self.look(events, Some(timeout))?;
+            let now = Instant::now();
+            self.cycle(now)?;
+            if now >= until || !self.jobs.iter().any(|(&id, job)| has_frames(&self.links, id, job)) {
+                return Ok(());
+            }
+            timeout = until - now;
+        }
     }
 
     /// The daemon comes to its work.
@@ -286,12 +304,7 @@ impl Server {
     /// Forgets jobs that have ended and whose last frames have left.
     fn sweep_jobs(&mut self) {
         let links = &self.links;
-        let has_frames = |id: JobId, job: &Job| {
-            let spec = job.engine.spec();
-            let mut others = (0..spec.nodes.len() as u16).map(NodeId).filter(|&node| node != spec.node);
-            others.any(|node| links.is_up(id, node) && job.engine.has_transmit(node))
-        };
-        let has_ended = |&id: &JobId, job: &mut Job| job.is_ending && !has_frames(id, job) && !job.has_unsaid();
+        let has_ended = |&id: &JobId, job: &mut Job| job.is_ending && !has_frames(links, id, job) && !job.has_unsaid();
         let ended: Vec<(JobId, Job)> = self.jobs.extract_if(has_ended).collect();
         for (id, job) in ended {
             self.links.remove_routes(id);
@@ -460,6 +473,13 @@ fn ranks(jobs: &Jobs) -> Ranks {
     } else {
         Ranks::Compute
     }
+}
+
+/// Whether there is something for other nodes that has not left.
+fn has_frames(links: &Links, id: JobId, job: &Job) -> bool {
+    let spec = job.engine.spec();
+    let mut others = (0..spec.nodes.len() as u16).map(NodeId).filter(|&node| node != spec.node);
+    others.any(|node| links.is_up(id, node) && job.engine.has_transmit(node))
 }
 
 /// How often they have come to wait after the start of something large.

@@ -171,6 +171,23 @@ fn an_empty_buffer_outside_of_the_segment_is_refused() {
     }
 }
 
+/// A daemon that is told to stop sends first what it knows of its ranks: else all of them are lost with it.
+#[test]
+fn who_hangs_up_is_heard_of_though_its_daemon_stops_at_once() {
+    for _ in 0..20 {
+        let mut cluster = Cluster::start(2, 3);
+        let (zero, two) = (cluster.attach(0), cluster.attach(2));
+        let liar = Liar::attach(cluster.daemons[0].connect().unwrap(), cluster.job, 1);
+        zero.world().send(&[1u8], 2, 0).unwrap();
+        two.world().recv(&mut [0u8], 0, 0).unwrap();
+        let receiving = two.world().irecv(two.world().alloc::<u8>(8).unwrap(), 1, 0).unwrap();
+        drop(liar);
+        cluster.daemons.remove(0).stop().unwrap();
+        let error = receiving.wait().unwrap_err();
+        assert!(matches!(error, ropeway::Error::RankFailed { rank: 1 }), "{error}");
+    }
+}
+
 /// The daemon reads its ring before it registers, finds out, and has nobody left to answer.
 #[test]
 fn who_registers_after_nonsense_in_its_ring_is_cut_off() {

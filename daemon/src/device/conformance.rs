@@ -317,6 +317,27 @@ fn a_closed_tcp_link_is_an_error() {
 }
 
 #[test]
+fn what_a_tcp_link_has_carried_before_it_was_cut_arrives() {
+    let (a, b) = tcp_streams();
+    let timeout = Duration::from_secs(60);
+    let (mut device, mut peer) = (tcp_device(a, timeout), tcp_device(b, timeout));
+    let (mut script, now) = (Script::new(), Instant::now());
+    // It finds nothing to read before that is sent which it leaves unread.
+    let mut last = Script::new();
+    peer.progress(&mut last, now).unwrap();
+    script.send(eager(0), None);
+    device.progress(&mut script, now).unwrap();
+    (0..100).for_each(|_| last.send(Frame::RankGone { rank: 1, has_failed: false }, None));
+    // What it has not read when it goes has the kernel cut the connection.
+    peer.progress(&mut last, now).unwrap();
+    drop(peer);
+    script.send(eager(0), None);
+    let result = device.progress(&mut script, now);
+    assert!(matches!(result, Err(LinkError::Io(_))), "{result:?}");
+    assert_eq!(script.arrived.len(), 100);
+}
+
+#[test]
 fn a_silent_tcp_link_is_an_error() {
     let (a, _b) = tcp_streams();
     let timeout = Duration::from_secs(4);

@@ -230,6 +230,12 @@ impl TcpDevice {
         }
     }
 
+    /// The connection takes nothing any more. What the other side has said before counts: most often that its ranks have left.
+    fn receive_last_words(&mut self, traffic: &mut dyn Traffic, now: Instant) {
+        self.is_readable = true;
+        while self.is_readable && self.receive(traffic, now).is_ok() {}
+    }
+
     fn receive(&mut self, traffic: &mut dyn Traffic, now: Instant) -> Result<usize, LinkError> {
         let mut done = 0;
         for _ in 0..CALLS_PER_CYCLE {
@@ -261,7 +267,11 @@ impl Device for TcpDevice {
         let received = self.receive(traffic, now)?;
         self.keep_alive(now)?;
         self.settle_low_water()?;
-        Ok(received + self.send(traffic, now)?)
+        let sent = self.send(traffic, now);
+        if sent.is_err() {
+            self.receive_last_words(traffic, now);
+        }
+        Ok(received + sent?)
     }
 
     fn arriving(&mut self) -> Option<&mut Inbound> {
