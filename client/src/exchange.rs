@@ -60,7 +60,8 @@ impl ActiveExchange<'_> {
 
     /// Makes the session's [event descriptor](crate::Session::event_fd) readable when the exchange gets on, or has already.
     ///
-    /// Most steps are not the end: [`test`](Self::test) says so, and then this is to be called again.
+    /// Most steps are not the end: [`test`](Self::test) says so, and then this is to be called again; so it is after a wait in which this
+    /// exchange was one of several, since the wait has it wake a thread instead.
     pub fn notify(&mut self) -> Result<(), Error> {
         if !self.watch(None)? {
             self.exchange.attachment.notifier()?.ring();

@@ -87,7 +87,8 @@ impl Active<'_> {
 
     /// Makes the session's [event descriptor](crate::Session::event_fd) readable when the operation gets on, or has already.
     ///
-    /// Most steps are the end, but not all are: then [`test`](Self::test) says so, and this is to be called again.
+    /// Most steps are the end, but not all are: then [`test`](Self::test) says so, and this is to be called again; so it is after a wait in
+    /// which this operation was one of several, since the wait has it wake a thread instead.
     pub fn notify(&mut self) -> Result<(), Error> {
         let operation = &self.request.operation;
         if !operation.watch(None)? {
