@@ -4,9 +4,10 @@ mod common;
 
 use std::sync::Barrier;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use common::{Cluster, everybody, soon};
-use ropeway::{Communicator, Error, Operator, PendingCollective, Running, wait_all, wait_any};
+use ropeway::{Communicator, Error, Operator, PendingCollective, Running, WaitMode, wait_all, wait_any};
 use tokio::runtime::Builder;
 
 const SUM: Operator = Operator::Sum;
@@ -57,6 +58,42 @@ fn many_calls_are_waited_for_at_once() {
                 }
             }
         });
+    }
+}
+
+/// Of small calls the second round of a lane goes straight from rank to rank, over wires that whoever waits has to look at.
+#[test]
+fn who_waits_for_late_ranks_of_other_nodes_hears_of_them_in_every_wait_mode() {
+    const CALLS: u64 = 20;
+    for mode in [WaitMode::Polling, WaitMode::Blocking, WaitMode::Adaptive] {
+        let cluster = Cluster::start(2, 2);
+        let sessions = [cluster.attach(0), cluster.attach(1)];
+        sessions.iter().for_each(|session| session.set_wait_mode(mode));
+        thread::scope(|scope| {
+            for session in &sessions {
+                scope.spawn(|| {
+                    let world = session.world();
+                    for call in 0..CALLS {
+                        let mut total = [0];
+                        if call % 2 == u64::from(world.rank()) {
+                            compute();
+                        }
+                        let mut summing = world.iallreduce(&[call], &mut total, SUM).unwrap();
+                        soon(|| wait_all(&mut [&mut summing]).unwrap());
+                        summing.wait().unwrap();
+                        assert_eq!(total, [2 * call], "{mode}");
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// For longer than others look before they sleep.
+fn compute() {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(1) {
+        thread::yield_now();
     }
 }
 

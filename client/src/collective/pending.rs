@@ -9,8 +9,10 @@ use zerocopy::IntoBytes;
 use super::form::Form;
 use super::lane::Lane;
 use crate::attachment::Attachment;
+use crate::operation::Operation;
 use crate::running::{Run, Running};
 use crate::wait::Event;
+use crate::wires::Reach;
 use crate::{Communicator, Error, Plain, Status, WaitMode};
 
 /// A running collective, such as an [`iallreduce`](Communicator::iallreduce), which fills its output when it is waited for.
@@ -75,6 +77,10 @@ impl<T: Plain> PendingCollective<'_, T> {
     }
 }
 
+fn reaches_wires(operation: &Operation) -> bool {
+    !matches!(operation.reach(), Reach::Nowhere)
+}
+
 /// What this rank gets begins what comes, if it gets anything.
 fn fill<T: Plain>(output: &mut [T], bytes: &[u8]) {
     let output = output.as_mut_bytes();
@@ -113,6 +119,11 @@ impl<T: Plain> Event for PendingCollective<'_, T> {
 
     fn disarm(&self) {
         self.lane.current(self.turn, Event::disarm);
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        // Which wires they are is not known without the lane's lock.
+        if self.lane.current(self.turn, reaches_wires).unwrap_or(true) { Reach::All } else { Reach::Nowhere }
     }
 
     fn needs_daemon(&self) -> bool {
