@@ -186,6 +186,11 @@ impl Operation {
         (self.slot, self.epoch)
     }
 
+    /// The daemon has refused it, so nothing will end that operation. Slot and memory would never be free again.
+    pub(crate) fn take_back_registration(&mut self) {
+        self.epoch = self.epoch.wrapping_sub(1);
+    }
+
     pub(crate) fn set_favor(&mut self, favor: Favor) {
         self.favor = favor;
         self.crossed.iter_mut().for_each(|crossed| crossed.set_favor(favor));

@@ -165,11 +165,15 @@ impl Persistent {
         let number = member.rank;
         let role = Member { number, function: function.cloned() };
         let mut operation = Operation::new(membership, memory, Terms::Collective)?.with_member(role, crossed);
-        let place = operation.begin_registration();
         let combiner =
             function.map(|function| Ok((membership.attachment.combiner()?, function.clone()))).transpose()?;
         let logged = membership.attachment.log().is_kept().then(|| member.clone());
-        membership.attachment.register(place, comm, member)?;
+        let place = operation.begin_registration();
+        let registered = membership.attachment.register(place, comm, member);
+        if matches!(registered, Err(Error::Refused(_))) {
+            operation.take_back_registration();
+        }
+        registered?;
         if let Some((combiner, function)) = combiner {
             combiner.add(place.0, number, function);
         }

@@ -5,8 +5,9 @@ mod common;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use common::{everybody, uneven};
+use common::{Cluster, config, everybody, everybody_of, uneven};
 use ropeway::{Collective, Communicator, Error, Operator, Plain};
+use ropeway_daemon::Config;
 use ropeway_schedule::Algorithm;
 
 /// Nodes and ranks: of one rank each, of several, of as many on each node or not.
@@ -101,4 +102,22 @@ fn names_that_nothing_has_are_refused_with_those_there_are() {
             assert_eq!(one_shot.is_err(), place.0 > 1, "signals combine nothing");
         });
     }
+}
+
+/// Its request and its memory become free in one step.
+#[test]
+fn what_is_refused_takes_no_memory() {
+    const COUNT: usize = 1 << 17;
+    let small = || Config { job_memory_bytes_max: 16 << 20, ..config() };
+    everybody_of(&Cluster::start_with(2, vec![small(), small()], |address| address), 2, |world| {
+        let misfit = world.with_algorithm("rng");
+        for _ in 0..40 {
+            let error = misfit.allreduce_init::<u64>(COUNT, Operator::Sum).unwrap_err();
+            assert!(matches!(error, Error::Refused(_)), "{error}");
+            let error = misfit.allreduce(&vec![1u64; COUNT], &mut vec![0; COUNT], Operator::Sum).unwrap_err();
+            assert!(matches!(error, Error::Refused(_)), "{error}");
+        }
+        let sum = world.allreduce_init::<u64>(COUNT, Operator::Sum).unwrap();
+        assert_eq!(round(sum, |index| index as u64)[9], 18);
+    });
 }
