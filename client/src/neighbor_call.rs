@@ -9,7 +9,7 @@ use crate::attachment::Attachment;
 use crate::neighbor_collective::one_behind_the_other;
 use crate::operation::Operation;
 use crate::pending::{begin_recv, begin_send};
-use crate::running::{Run, Running, wait_any_with};
+use crate::running::{Progress, Run, Running, wait_any_with};
 use crate::topology::Edge;
 use crate::wait::Event;
 use crate::wires::Reach;
@@ -27,7 +27,7 @@ pub struct PendingNeighborCollective<'a, T: Plain> {
     /// Those that have not ended.
     messages: Vec<Message>,
     output: &'a mut [T],
-    is_over: bool,
+    progress: Progress,
 }
 
 /// A message under way.
@@ -168,7 +168,7 @@ impl Neighborhood {
             let operation = begin_send(self.membership(), buffer, self.internal(edge.rank, edge.tag), terms)?;
             messages.push(Message { operation, block: None });
         }
-        Ok(PendingNeighborCollective { neighborhood: self, messages, output, is_over: false })
+        Ok(PendingNeighborCollective { neighborhood: self, messages, output, progress: Progress::Running })
     }
 
     /// Memory for the blocks of the neighbours that there are.
@@ -194,11 +194,13 @@ impl<T: Plain> PendingNeighborCollective<'_, T> {
     }
 
     /// Whether all messages have come and gone. If so, the output is filled, and [`wait`](Self::wait) returns at once.
+    ///
+    /// Why it has failed is said once, whoever asks first; all who ask after that get [`Error::Inactive`].
     pub fn test(&mut self) -> Result<bool, Error> {
-        if !self.is_over {
+        if self.progress.is_running() {
             self.take_outcome()?;
         }
-        Ok(self.is_over)
+        self.progress.is_done()
     }
 
     /// Has this task woken when a message gets on. False if one has already.
@@ -217,6 +219,9 @@ impl<T: Plain> PendingNeighborCollective<'_, T> {
     }
 
     fn finish(mut self, mode: Option<WaitMode>) -> Result<(), Error> {
+        if self.progress.is_done()? {
+            return Ok(());
+        }
         wait_any_with(&mut [&mut self], mode).map(drop)
     }
 
@@ -263,7 +268,7 @@ impl<T: Plain> Running for PendingNeighborCollective<'_, T> {}
 
 impl<T: Plain> Run for PendingNeighborCollective<'_, T> {
     fn is_running(&self) -> bool {
-        !self.is_over
+        self.progress.is_running()
     }
 
     fn attachment(&self) -> &Arc<Attachment> {
@@ -275,11 +280,10 @@ impl<T: Plain> Run for PendingNeighborCollective<'_, T> {
     }
 
     fn take_outcome(&mut self) -> Result<Option<Status>, Error> {
-        let taken = self.take_ended();
-        self.is_over = taken.is_err() || self.messages.is_empty();
-        taken?;
         let status = Status { source: self.neighborhood.rank(), tag: 0, bytes: 0, count: 0 };
-        Ok(self.is_over.then_some(status))
+        let taken = self.take_ended().map(|()| self.messages.is_empty().then_some(status));
+        self.progress = Progress::after(&taken);
+        taken
     }
 }
 
@@ -310,6 +314,8 @@ impl<T: Plain> Drop for PendingNeighborCollective<'_, T> {
 
 impl<T: Plain> fmt::Debug for PendingNeighborCollective<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingNeighborCollective").field("is_over", &self.is_over).finish_non_exhaustive()
+        f.debug_struct("PendingNeighborCollective")
+            .field("is_running", &self.progress.is_running())
+            .finish_non_exhaustive()
     }
 }

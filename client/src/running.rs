@@ -143,6 +143,36 @@ pub(crate) trait Run {
     fn take_outcome(&mut self) -> Result<Option<Status>, Error>;
 }
 
+/// How far a call is that is waited for by a handle of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Running,
+    /// It has ended, and its output is filled.
+    Done,
+    /// It has ended, and why was said.
+    Failed,
+}
+
+impl Progress {
+    /// What a look at a running call has found.
+    pub(crate) fn after(tested: &Result<Option<Status>, Error>) -> Self {
+        match tested {
+            Ok(None) => Self::Running,
+            Ok(Some(_)) => Self::Done,
+            Err(_) => Self::Failed,
+        }
+    }
+
+    pub(crate) fn is_running(self) -> bool {
+        self == Self::Running
+    }
+
+    /// Whether it has ended well. An error if it has not, which is another than that it has ended with: that was taken.
+    pub(crate) fn is_done(self) -> Result<bool, Error> {
+        if self == Self::Failed { Err(Error::Inactive) } else { Ok(self == Self::Done) }
+    }
+}
+
 impl Run for Active<'_> {
     fn is_running(&self) -> bool {
         self.operation().is_active()

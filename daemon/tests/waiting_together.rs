@@ -152,6 +152,28 @@ fn what_fails_is_said_and_the_rest_can_be_waited_for() {
 }
 
 #[test]
+fn what_has_failed_has_not_ended_well_for_who_asks_again() {
+    let cluster = Cluster::start(1, 3);
+    let (zero, one, two) = (cluster.attach(0).world(), cluster.attach(1).world(), cluster.attach(2).world());
+    let ring = thread::scope(|scope| {
+        for world in [&one, &two] {
+            scope.spawn(|| drop(world.cartesian(&[3], &[true]).unwrap()));
+        }
+        zero.cartesian(&[3], &[true]).unwrap()
+    });
+    let (mut total, mut gathered) = ([0u64], [0u64; 2]);
+    let mut summing = zero.iallreduce(&[1], &mut total, SUM).unwrap();
+    let mut gathering = ring.ineighbor_allgather(&[1], &mut gathered).unwrap();
+    drop(two);
+    for running in [&mut summing as &mut dyn Running, &mut gathering] {
+        let error = soon(|| wait_all(&mut [running]).unwrap_err());
+        assert!(matches!(error, Error::RankLeft { rank: 2 }), "{error}");
+    }
+    let again = [summing.test(), gathering.test(), summing.wait().map(|()| true), gathering.wait().map(|()| true)];
+    assert!(again.iter().all(|asked| matches!(asked, Err(Error::Inactive))), "{again:?}");
+}
+
+#[test]
 fn what_runs_ends_with_its_session() {
     let cluster = Cluster::start(1, 2);
     let zero = cluster.attach(0).world();

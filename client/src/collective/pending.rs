@@ -10,7 +10,7 @@ use super::form::Form;
 use super::lane::Lane;
 use crate::attachment::Attachment;
 use crate::operation::Operation;
-use crate::running::{Run, Running};
+use crate::running::{Progress, Run, Running};
 use crate::wait::Event;
 use crate::wires::Reach;
 use crate::{Communicator, Error, Plain, Status, WaitMode};
@@ -30,7 +30,7 @@ pub struct PendingCollective<'a, T: Plain> {
     turn: u64,
     /// The part of the program's array that is filled.
     output: &'a mut [T],
-    is_over: bool,
+    progress: Progress,
 }
 
 impl<T: Plain> PendingCollective<'_, T> {
@@ -45,17 +45,19 @@ impl<T: Plain> PendingCollective<'_, T> {
     }
 
     /// Whether the collective has ended. If so, the output is filled, and [`wait`](Self::wait) returns at once.
+    ///
+    /// Why it has failed is said once, whoever asks first; all who ask after that get [`Error::Inactive`].
     pub fn test(&mut self) -> Result<bool, Error> {
-        if !self.is_over {
+        if self.progress.is_running() {
             self.take_outcome()?;
         }
-        Ok(self.is_over)
+        self.progress.is_done()
     }
 
     /// Fills the output if the collective has ended, and says how. That can be learnt once.
     fn take_outcome(&mut self) -> Result<Option<Status>, Error> {
         let tested = self.lane.test(self.turn, |bytes| fill(self.output, bytes));
-        self.is_over = !matches!(tested, Ok(None));
+        self.progress = Progress::after(&tested);
         tested
     }
 
@@ -70,9 +72,10 @@ impl<T: Plain> PendingCollective<'_, T> {
     }
 
     fn finish(mut self, mode: Option<WaitMode>) -> Result<(), Error> {
-        if std::mem::replace(&mut self.is_over, true) {
+        if self.progress.is_done()? {
             return Ok(());
         }
+        self.progress = Progress::Done;
         self.lane.wait(self.turn, mode, |bytes| fill(self.output, bytes))
     }
 }
@@ -91,7 +94,7 @@ impl<T: Plain> Running for PendingCollective<'_, T> {}
 
 impl<T: Plain> Run for PendingCollective<'_, T> {
     fn is_running(&self) -> bool {
-        !self.is_over
+        self.progress.is_running()
     }
 
     fn attachment(&self) -> &Arc<Attachment> {
@@ -110,7 +113,7 @@ impl<T: Plain> Run for PendingCollective<'_, T> {
 /// Happens when the collective gets on.
 impl<T: Plain> Event for PendingCollective<'_, T> {
     fn has_happened(&self) -> bool {
-        self.is_over || self.lane.has_happened(self.turn)
+        !self.progress.is_running() || self.lane.has_happened(self.turn)
     }
 
     fn arm(&self, doorbell: u32) {
@@ -133,7 +136,7 @@ impl<T: Plain> Event for PendingCollective<'_, T> {
 
 impl<T: Plain> Drop for PendingCollective<'_, T> {
     fn drop(&mut self) {
-        if !self.is_over {
+        if self.progress.is_running() {
             self.lane.abandon(self.turn);
         }
     }
@@ -141,7 +144,7 @@ impl<T: Plain> Drop for PendingCollective<'_, T> {
 
 impl<T: Plain> fmt::Debug for PendingCollective<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingCollective").field("is_over", &self.is_over).finish_non_exhaustive()
+        f.debug_struct("PendingCollective").field("is_running", &self.progress.is_running()).finish_non_exhaustive()
     }
 }
 
@@ -170,6 +173,6 @@ impl Communicator {
             self.collectives().cache().turn(self, &form.call, is_blocking, |extent| extent.check(&form))?;
         let turn = lane.start(|memory| memory.copy_from_slice(extent.input(&form).as_bytes()))?;
         let output = extent.output(form.input.is_none());
-        Ok(PendingCollective { lane, turn, output: &mut form.output[output], is_over: false })
+        Ok(PendingCollective { lane, turn, output: &mut form.output[output], progress: Progress::Running })
     }
 }
