@@ -11,24 +11,24 @@ use crate::{Collective, Error, Status, WaitMode};
 /// A registered collective, and who uses it.
 ///
 /// Whoever waits for the end of its last turn keeps it locked: to take the outcome, or to put it aside and begin another turn.
-/// So who only looks does not wait for the lock; he leaves word in `past` how he can be called.
+/// So who only looks does not wait for the lock; he leaves word in `turns` how he can be called.
 pub(super) struct Lane {
     attachment: Arc<Attachment>,
     state: Mutex<State>,
-    past: Mutex<Past>,
+    turns: Mutex<Turns>,
 }
 
 struct State {
     collective: Collective<u8>,
     /// Calls that have used it so far. The last one may be running.
     turn: u64,
-    /// Somebody will ask for the outcome of the last turn.
-    is_awaited: bool,
 }
 
-/// Turns before the last, and those who don't know yet that theirs has become one.
+/// What is known of turns without the lane's lock: never held for long, so that nobody who gives a turn up waits.
 #[derive(Default)]
-struct Past {
+struct Turns {
+    /// Somebody will ask for the outcome of the last turn.
+    is_awaited: bool,
     /// Outcomes that somebody will ask for.
     put_aside: Vec<(u64, Outcome)>,
     callers: Vec<Caller>,
@@ -47,8 +47,8 @@ enum Caller {
 impl Lane {
     pub(super) fn new(collective: Collective<u8>) -> Self {
         let attachment = collective.persistent.operation().attachment().clone();
-        let state = Mutex::new(State { collective, turn: 0, is_awaited: false });
-        Self { attachment, state, past: Mutex::default() }
+        let state = Mutex::new(State { collective, turn: 0 });
+        Self { attachment, state, turns: Mutex::default() }
     }
 
     pub(super) fn attachment(&self) -> &Arc<Attachment> {
@@ -58,25 +58,29 @@ impl Lane {
     /// Starts a turn, once the turn before has ended and its input was filled in. Its number.
     pub(super) fn start(&self, fill: impl FnOnce(&mut [u8])) -> Result<u64, Error> {
         let mut state = self.lock();
-        self.make_way(&mut state);
+        if state.collective.active().is_some() {
+            self.make_way(&mut state);
+        }
         fill(state.collective.input_mut());
         // It runs on without its `Active`.
         drop(state.collective.start()?);
         state.turn += 1;
-        state.is_awaited = true;
+        self.turns().is_awaited = true;
         Ok(state.turn)
     }
 
     /// Has the last turn end, and keeps its outcome for whoever asks.
     fn make_way(&self, state: &mut State) {
-        if state.is_awaited {
-            let outcome = state.finish(None).map(|status| (status, state.collective.output().to_vec()));
-            self.past().put_aside.push((state.turn, outcome));
-            self.call();
-        } else if state.collective.active().is_some() {
-            // Nobody wants to know how it ended.
-            let _ = state.finish(None);
+        let ended = state.finish(None);
+        // Who gives the turn up now does not wait for us, and we copy nothing for him.
+        let is_awaited = self.turns().is_awaited;
+        let outcome = is_awaited.then(|| ended.map(|status| (status, state.collective.output().to_vec())));
+        let mut turns = self.turns();
+        if std::mem::take(&mut turns.is_awaited) {
+            turns.put_aside.extend(outcome.map(|outcome| (state.turn, outcome)));
         }
+        drop(turns);
+        self.call();
     }
 
     /// Waits until the turn has ended, in the session's mode unless one is given, and hands its output over.
@@ -89,7 +93,9 @@ impl Lane {
         match self.take_aside(turn) {
             Some(outcome) => hand_over(outcome, deliver).map(drop),
             None => {
-                state.finish(mode)?;
+                let ended = state.finish(mode);
+                self.turns().is_awaited = false;
+                ended?;
                 deliver(state.collective.output());
                 Ok(())
             }
@@ -104,7 +110,7 @@ impl Lane {
         }
         let Some(mut state) = state else { return Ok(None) };
         let tested = state.collective.active().map_or(Err(Error::Inactive), |mut active| active.test());
-        state.is_awaited = matches!(tested, Ok(None));
+        self.turns().is_awaited = matches!(tested, Ok(None));
         if let Some(status) = tested? {
             deliver(state.collective.output());
             return Ok(Some(status));
@@ -114,18 +120,17 @@ impl Lane {
 
     /// Nobody will ask for the turn's outcome. It ends all the same.
     pub(super) fn abandon(&self, turn: u64) {
-        let mut state = self.lock();
-        if self.take_aside(turn).is_none() {
-            state.is_awaited = false;
+        let mut turns = self.turns();
+        if turns.take_aside(turn).is_none() {
+            turns.is_awaited = false;
         }
     }
 
     /// Whether a turn runs. Looks whether it has ended, if nobody will ask.
     pub(super) fn is_running(&self) -> bool {
         let Some(mut state) = self.try_lock() else { return true };
-        if !state.is_awaited
-            && let Some(mut active) = state.collective.active()
-        {
+        let is_awaited = self.turns().is_awaited;
+        if !is_awaited && let Some(mut active) = state.collective.active() {
             // Nobody wants to know how it ended.
             let _ = active.test();
         }
@@ -140,7 +145,7 @@ impl Lane {
 
     /// Whether the turn has got on.
     pub(super) fn has_happened(&self, turn: u64) -> bool {
-        let is_past = self.past().put_aside.iter().any(|(other, _)| *other == turn);
+        let is_past = self.turns().put_aside.iter().any(|(other, _)| *other == turn);
         is_past || self.current(turn, Event::has_happened).unwrap_or(false)
     }
 
@@ -152,13 +157,13 @@ impl Lane {
 
     /// Has this doorbell rung when the turn gets on.
     pub(super) fn arm(&self, turn: u64, doorbell: u32) {
-        self.past().add(Caller::Thread(doorbell));
+        self.turns().add(Caller::Thread(doorbell));
         self.current(turn, |operation| operation.arm(doorbell));
     }
 
     /// Has this task woken when the turn gets on. False if it has got on already.
     pub(super) fn watch(&self, turn: u64, waker: &Waker) -> Result<bool, Error> {
-        self.past().add(Caller::Task(waker.clone()));
+        self.turns().add(Caller::Task(waker.clone()));
         match self.current(turn, |operation| operation.watch(Some(waker))) {
             Some(watched) => watched,
             // Whoever has the lane calls.
@@ -173,7 +178,7 @@ impl Lane {
 
     /// Wakes all who were not told by the operation itself.
     fn call(&self) {
-        for caller in std::mem::take(&mut self.past().callers) {
+        for caller in std::mem::take(&mut self.turns().callers) {
             match caller {
                 Caller::Thread(doorbell) => self.attachment.ring(doorbell),
                 Caller::Task(waker) => waker.wake(),
@@ -182,13 +187,11 @@ impl Lane {
     }
 
     fn take_aside(&self, turn: u64) -> Option<Outcome> {
-        let mut past = self.past();
-        let index = past.put_aside.iter().position(|&(other, _)| other == turn)?;
-        Some(past.put_aside.swap_remove(index).1)
+        self.turns().take_aside(turn)
     }
 
-    fn past(&self) -> MutexGuard<'_, Past> {
-        self.past.lock().expect(NO_PANIC)
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().expect(NO_PANIC)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -206,7 +209,6 @@ impl Lane {
 
 impl State {
     fn finish(&mut self, mode: Option<WaitMode>) -> Result<Status, Error> {
-        self.is_awaited = false;
         let active = self.collective.active().ok_or(Error::Inactive)?;
         match mode {
             Some(mode) => active.wait_with(mode),
@@ -215,7 +217,12 @@ impl State {
     }
 }
 
-impl Past {
+impl Turns {
+    fn take_aside(&mut self, turn: u64) -> Option<Outcome> {
+        let index = self.put_aside.iter().position(|&(other, _)| other == turn)?;
+        Some(self.put_aside.swap_remove(index).1)
+    }
+
     fn add(&mut self, caller: Caller) {
         let is_known = |known: &Caller| match (known, &caller) {
             (Caller::Thread(known), Caller::Thread(doorbell)) => known == doorbell,
