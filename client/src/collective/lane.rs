@@ -1,7 +1,26 @@
 //! A registered collective that calls use one after the other.
+//!
+//! Each of its turns has an owner, who asks for the outcome once, or gives the turn up. Who is to begin a turn has the turn before end,
+//! whoever owns that: he *makes way*, which may take long. Then he puts the outcome aside, and calls the owner, if that sleeps. So
+//! owners look for their outcome aside first, and need the lane only while theirs is the last turn.
+//!
+//! For long the lane is locked only by who makes way and says so, and by the owner of the last turn who waits. So the owner of the last turn
+//! who finds it locked by anybody who does not make way looks again in a moment, since nobody would call him; no wake-up is lost:
+//!
+//! ```text
+//! owner of the last turn                        who makes way
+//!   leave word                       (turns)      lock the lane, say so            (turns)
+//!   lock the lane, and arm its operation,         wait for the end
+//!     or find that somebody makes way (turns)     put aside, take the word, call   (turns)
+//!   sleep, unless it is aside        (turns)      unlock the lane
+//! ```
+//!
+//! What is marked is done under the lock of `turns`. Either the word is left before it is taken, and the owner is called; or the outcome
+//! is aside when the owner looks once more before he sleeps.
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::Waker;
+use std::thread;
 
 use crate::attachment::Attachment;
 use crate::operation::Operation;
@@ -9,9 +28,6 @@ use crate::wait::Event;
 use crate::{Collective, Error, Status, WaitMode};
 
 /// A registered collective, and who uses it.
-///
-/// Whoever waits for the end of its last turn keeps it locked: to take the outcome, or to put it aside and begin another turn.
-/// So who only looks does not wait for the lock; he leaves word in `turns` how he can be called.
 pub(super) struct Lane {
     attachment: Arc<Attachment>,
     state: Mutex<State>,
@@ -29,6 +45,8 @@ struct State {
 struct Turns {
     /// Somebody will ask for the outcome of the last turn.
     is_awaited: bool,
+    /// Somebody waits for the end of the last turn to begin another, and will call its owner.
+    has_successor: bool,
     /// Outcomes that somebody will ask for.
     put_aside: Vec<(u64, Outcome)>,
     callers: Vec<Caller>,
@@ -71,11 +89,13 @@ impl Lane {
 
     /// Has the last turn end, and keeps its outcome for whoever asks.
     fn make_way(&self, state: &mut State) {
+        self.turns().has_successor = true;
         let ended = state.finish(None);
         // Who gives the turn up now does not wait for us, and we copy nothing for him.
         let is_awaited = self.turns().is_awaited;
         let outcome = is_awaited.then(|| ended.map(|status| (status, state.collective.output().to_vec())));
         let mut turns = self.turns();
+        turns.has_successor = false;
         if std::mem::take(&mut turns.is_awaited) {
             turns.put_aside.extend(outcome.map(|outcome| (state.turn, outcome)));
         }
@@ -85,30 +105,32 @@ impl Lane {
 
     /// Waits until the turn has ended, in the session's mode unless one is given, and hands its output over.
     pub(super) fn wait(&self, turn: u64, mode: Option<WaitMode>, deliver: impl FnOnce(&[u8])) -> Result<(), Error> {
-        // Whose turn is past does not wait for the one after it.
-        if let Some(outcome) = self.take_aside(turn) {
-            return hand_over(outcome, deliver).map(drop);
-        }
-        let mut state = self.lock();
-        match self.take_aside(turn) {
-            Some(outcome) => hand_over(outcome, deliver).map(drop),
-            None => {
+        loop {
+            if let Some(outcome) = self.take_aside(turn) {
+                return hand_over(outcome, deliver).map(drop);
+            }
+            if let Some(mut state) = self.lock_for(turn) {
                 let ended = state.finish(mode);
                 self.turns().is_awaited = false;
                 ended?;
                 deliver(state.collective.output());
-                Ok(())
+                return Ok(());
+            }
+            // Who waited for the lock could get it after the next turn's owner, and wait for that turn too.
+            let mode = mode.unwrap_or_else(|| self.attachment.wait_mode());
+            if let Err(error) = self.attachment.wait(&PutAside { lane: self, turn }, mode) {
+                self.abandon(turn);
+                return Err(error);
             }
         }
     }
 
     /// Hands the turn's output over if it has ended, and says how.
     pub(super) fn test(&self, turn: u64, deliver: impl FnOnce(&[u8])) -> Result<Option<Status>, Error> {
-        let state = self.try_lock();
         if let Some(outcome) = self.take_aside(turn) {
             return hand_over(outcome, deliver).map(Some);
         }
-        let Some(mut state) = state else { return Ok(None) };
+        let Some(mut state) = self.lock_for(turn) else { return Ok(None) };
         let tested = state.collective.active().map_or(Err(Error::Inactive), |mut active| active.test());
         self.turns().is_awaited = matches!(tested, Ok(None));
         if let Some(status) = tested? {
@@ -134,25 +156,20 @@ impl Lane {
             // Nobody wants to know how it ended.
             let _ = active.test();
         }
-        let is_running = state.collective.active().is_some();
-        drop(state);
-        // Who has found the lane locked meanwhile looks again.
-        self.call();
-        is_running
+        state.collective.active().is_some()
     }
 
     // ---- who waits for several things
 
     /// Whether the turn has got on.
     pub(super) fn has_happened(&self, turn: u64) -> bool {
-        let is_past = self.turns().put_aside.iter().any(|(other, _)| *other == turn);
-        is_past || self.current(turn, Event::has_happened).unwrap_or(false)
+        self.current(turn, Event::has_happened).unwrap_or_else(|| self.turns().is_aside(turn))
     }
 
-    /// What its operation says, if the turn is the last one and nobody waits for its end.
+    /// What its operation says, if the turn is the last one and nobody makes way.
     pub(super) fn current<R>(&self, turn: u64, ask: impl FnOnce(&Operation) -> R) -> Option<R> {
-        let state = self.try_lock()?;
-        (state.turn == turn).then(|| ask(state.collective.persistent.operation()))
+        let state = self.lock_for(turn)?;
+        Some(ask(state.collective.persistent.operation()))
     }
 
     /// Has this doorbell rung when the turn gets on.
@@ -166,8 +183,7 @@ impl Lane {
         self.turns().add(Caller::Task(waker.clone()));
         match self.current(turn, |operation| operation.watch(Some(waker))) {
             Some(watched) => watched,
-            // Whoever has the lane calls.
-            None => Ok(!self.has_happened(turn)),
+            None => Ok(!self.turns().is_aside(turn)),
         }
     }
 
@@ -198,6 +214,22 @@ impl Lane {
         self.state.lock().expect(NO_PANIC)
     }
 
+    /// The lane, for the owner of a turn. `None` if the turn is aside, or will be by who makes way.
+    fn lock_for(&self, turn: u64) -> Option<MutexGuard<'_, State>> {
+        loop {
+            let turns = self.turns();
+            if turns.has_successor || turns.is_aside(turn) {
+                return None;
+            }
+            drop(turns);
+            if let Some(state) = self.try_lock() {
+                return (state.turn == turn).then_some(state);
+            }
+            // Somebody looks, or is about to say that he makes way.
+            thread::yield_now();
+        }
+    }
+
     /// `None` while another thread has the lane.
     fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
@@ -205,6 +237,24 @@ impl Lane {
             locked => Some(locked.expect(NO_PANIC)),
         }
     }
+}
+
+/// Happens when the outcome of a turn was put aside by who makes way, and looks at wires meanwhile.
+struct PutAside<'a> {
+    lane: &'a Lane,
+    turn: u64,
+}
+
+impl Event for PutAside<'_> {
+    fn has_happened(&self) -> bool {
+        self.lane.turns().is_aside(self.turn)
+    }
+
+    fn arm(&self, doorbell: u32) {
+        self.lane.turns().add(Caller::Thread(doorbell));
+    }
+
+    fn disarm(&self) {}
 }
 
 impl State {
@@ -218,6 +268,10 @@ impl State {
 }
 
 impl Turns {
+    fn is_aside(&self, turn: u64) -> bool {
+        self.put_aside.iter().any(|&(other, _)| other == turn)
+    }
+
     fn take_aside(&mut self, turn: u64) -> Option<Outcome> {
         let index = self.put_aside.iter().position(|&(other, _)| other == turn)?;
         Some(self.put_aside.swap_remove(index).1)
