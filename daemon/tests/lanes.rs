@@ -2,6 +2,10 @@
 
 mod common;
 
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 
 use common::{Cluster, asleep_in, soon};
@@ -103,4 +107,33 @@ fn who_waits_for_a_call_does_not_wait_for_the_one_after_it() {
         });
         wait_for(calls);
     }
+}
+
+/// Of a task that waits for one call only.
+struct Task;
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn tasks_that_have_ended_are_forgotten() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = (cluster.attach(0).world(), cluster.attach(1).world());
+    let tasks: Vec<Weak<Task>> = (0..10 * LANES).map(|_| await_one(&zero, &one)).collect();
+    let kept = tasks.iter().filter(|task| task.strong_count() > 0).count();
+    // The last on each lane may be known where completions are heard of.
+    assert!(kept <= LANES, "{kept}");
+}
+
+/// A task that waits for a late rank.
+fn await_one(zero: &Communicator, one: &Communicator) -> Weak<Task> {
+    let task = Arc::new(Task);
+    let waker = Waker::from(task.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut awaited = pin!(begin(zero, 1).into_future());
+    assert!(awaited.as_mut().poll(&mut context).is_pending());
+    wait_for(vec![begin(one, 1)]);
+    soon(|| while awaited.as_mut().poll(&mut context).is_pending() {});
+    Arc::downgrade(&task)
 }

@@ -49,7 +49,8 @@ struct Turns {
     has_successor: bool,
     /// Outcomes that somebody will ask for.
     put_aside: Vec<(u64, Outcome)>,
-    callers: Vec<Caller>,
+    /// How the owner of the last turn is called when that is put aside, if he has left word.
+    caller: Option<Caller>,
 }
 
 /// How a turn has ended, and its output.
@@ -99,8 +100,13 @@ impl Lane {
         if std::mem::take(&mut turns.is_awaited) {
             turns.put_aside.extend(outcome.map(|outcome| (state.turn, outcome)));
         }
+        let caller = turns.caller.take();
         drop(turns);
-        self.call();
+        match caller {
+            Some(Caller::Thread(doorbell)) => self.attachment.ring(doorbell),
+            Some(Caller::Task(waker)) => waker.wake(),
+            None => {}
+        }
     }
 
     /// Waits until the turn has ended, in the session's mode unless one is given, and hands its output over.
@@ -111,7 +117,7 @@ impl Lane {
             }
             if let Some(mut state) = self.lock_for(turn) {
                 let ended = state.finish(mode);
-                self.turns().is_awaited = false;
+                self.turns().give_up();
                 ended?;
                 deliver(state.collective.output());
                 return Ok(());
@@ -132,7 +138,9 @@ impl Lane {
         }
         let Some(mut state) = self.lock_for(turn) else { return Ok(None) };
         let tested = state.collective.active().map_or(Err(Error::Inactive), |mut active| active.test());
-        self.turns().is_awaited = matches!(tested, Ok(None));
+        if !matches!(tested, Ok(None)) {
+            self.turns().give_up();
+        }
         if let Some(status) = tested? {
             deliver(state.collective.output());
             return Ok(Some(status));
@@ -144,7 +152,7 @@ impl Lane {
     pub(super) fn abandon(&self, turn: u64) {
         let mut turns = self.turns();
         if turns.take_aside(turn).is_none() {
-            turns.is_awaited = false;
+            turns.give_up();
         }
     }
 
@@ -174,13 +182,13 @@ impl Lane {
 
     /// Has this doorbell rung when the turn gets on.
     pub(super) fn arm(&self, turn: u64, doorbell: u32) {
-        self.turns().add(Caller::Thread(doorbell));
+        self.turns().leave_word(turn, Caller::Thread(doorbell));
         self.current(turn, |operation| operation.arm(doorbell));
     }
 
     /// Has this task woken when the turn gets on. False if it has got on already.
     pub(super) fn watch(&self, turn: u64, waker: &Waker) -> Result<bool, Error> {
-        self.turns().add(Caller::Task(waker.clone()));
+        self.turns().leave_word(turn, Caller::Task(waker.clone()));
         match self.current(turn, |operation| operation.watch(Some(waker))) {
             Some(watched) => watched,
             None => Ok(!self.turns().is_aside(turn)),
@@ -190,16 +198,6 @@ impl Lane {
     /// The task that was to be woken is gone.
     pub(super) fn forget_waker(&self, turn: u64) {
         self.current(turn, Operation::forget_waker);
-    }
-
-    /// Wakes all who were not told by the operation itself.
-    fn call(&self) {
-        for caller in std::mem::take(&mut self.turns().callers) {
-            match caller {
-                Caller::Thread(doorbell) => self.attachment.ring(doorbell),
-                Caller::Task(waker) => waker.wake(),
-            }
-        }
     }
 
     fn take_aside(&self, turn: u64) -> Option<Outcome> {
@@ -251,7 +249,7 @@ impl Event for PutAside<'_> {
     }
 
     fn arm(&self, doorbell: u32) {
-        self.lane.turns().add(Caller::Thread(doorbell));
+        self.lane.turns().leave_word(self.turn, Caller::Thread(doorbell));
     }
 
     fn disarm(&self) {}
@@ -277,15 +275,17 @@ impl Turns {
         Some(self.put_aside.swap_remove(index).1)
     }
 
-    fn add(&mut self, caller: Caller) {
-        let is_known = |known: &Caller| match (known, &caller) {
-            (Caller::Thread(known), Caller::Thread(doorbell)) => known == doorbell,
-            (Caller::Task(known), Caller::Task(waker)) => known.will_wake(waker),
-            _ => false,
-        };
-        if !self.callers.iter().any(is_known) {
-            self.callers.push(caller);
+    /// Has the owner called. Not of a turn that is aside: then the place is for the owner of the last one.
+    fn leave_word(&mut self, turn: u64, caller: Caller) {
+        if !self.is_aside(turn) {
+            self.caller = Some(caller);
         }
+    }
+
+    /// The last turn's outcome was taken, or nobody will ask for it.
+    fn give_up(&mut self) {
+        self.is_awaited = false;
+        self.caller = None;
     }
 }
 
