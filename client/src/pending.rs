@@ -4,7 +4,6 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use ropeway_proto::{Command, Completion, Endpoint, Layout, completion};
-use zerocopy::IntoBytes;
 
 use crate::communicator::Membership;
 use crate::operation::Operation;
@@ -110,9 +109,11 @@ pub(crate) fn begin_send<T: Plain>(
     terms: Terms,
 ) -> Result<Operation, Error> {
     let layout = layout_of(&buffer);
-    let is_sent = membership.attachment.send(&endpoint, buffer.as_bytes())?;
+    let bytes = buffer.bytes() as usize;
+    // A message that has left can't be called back for want of a slot.
     let mut operation = Operation::new(membership, buffer.into_memory(), terms)?;
-    if is_sent {
+    let message = &operation.memory().expect("it was just given one").as_bytes()[..bytes];
+    if membership.attachment.send(&endpoint, message)? {
         operation.end_at_once(Completion::bare(completion::Status::Success));
     } else {
         operation.begin(|slot, epoch| Command::Send { slot, epoch, endpoint, layout })?;

@@ -10,6 +10,7 @@ use common::numbered::{EDGES, LARGE, SMALL, assert_is, message};
 use common::{Cluster, everybody, everywhere, pair, soon};
 use fastrand::Rng;
 use ropeway::{ANY_SOURCE, ANY_TAG, Buffer, Communicator, Error, Status, WaitMode};
+use ropeway_proto::limits::SLOTS_PER_RANK;
 
 const MANY: u32 = 100;
 /// More than a lane holds.
@@ -417,4 +418,24 @@ fn a_receive_that_is_cancelled_while_another_thread_receives_for_it_loses_nothin
         are_all_here.store(true, Ordering::Relaxed);
     });
     assert_eq!(lost, 0);
+}
+
+#[test]
+fn a_send_that_is_refused_for_want_of_requests_sends_nothing() {
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = pair(&cluster);
+    let (zero, one) = (zero.world(), one.world());
+    let init = |tag| zero.send_init(zero.alloc::<u8>(0).unwrap(), 1, tag as i32).unwrap();
+    let all: Vec<_> = (0..SLOTS_PER_RANK).map(init).collect();
+    let isend = |number: u8| {
+        let mut buffer = zero.alloc(1)?;
+        buffer[0] = number;
+        zero.isend(buffer, 1, 2)?.wait()
+    };
+    assert!(matches!(isend(1), Err(Error::TooManyRequests)));
+    drop(all);
+    soon(|| while isend(2).is_err() {});
+    let mut received = [0u8];
+    soon(|| one.recv(&mut received, 0, 2).unwrap());
+    assert_eq!(received, [2]);
 }
