@@ -4,6 +4,7 @@ mod closed_forms;
 mod every;
 mod forms;
 mod in_turn;
+mod message_counts;
 mod model;
 mod mutations;
 mod refusals;
