@@ -68,7 +68,7 @@ const WORDS: [(&str, &str); 22] = [
     ("half_rtt", "half the time of a message and its answer"),
     ("T_c", "half the time of two ranks that swap arrays: each sends a message and receives one"),
     ("availability", "the share of the processor that is left to the program while messages move"),
-    ("t_c", "time of a basic step of the computation, in one rank alone"),
+    ("t_c", "time of a basic step of the computation, while all ranks compute at once"),
     ("S_c", "how many times as fast binding makes messages"),
     ("E_8, s_best", "how little eight segments cost a message (1: nothing); the best number of segments by the model"),
 ];
