@@ -3,7 +3,7 @@
  *   contest KIND FORM TOUCH BATCH_S SIZE...
  *
  *   KIND latency|bandwidth|exchange, or one of NAMES, or overlap|overlap:NAME|asynchrony|persistence|overhead, or is|cg
- *   FORM persistent|nonblocking, or for the collectives blocking, or for is and cg only that          TOUCH 0|1
+ *   FORM persistent|nonblocking, or for latency, exchange and the collectives blocking, or for is and cg only that   TOUCH 0|1
  *
  * Rank 0 prints "version TEXT", then "SIZE MEDIAN" for each size: microseconds, 10^6 bytes a second, or messages a second. Of overlap,
  * asynchrony, persistence and overhead there are several figures behind each size, in the order of benches/src/contest/kind.rs.
@@ -86,13 +86,13 @@ static double microseconds(const void *what, double round_s) { (void)what; retur
 /* Requests and buffers of one rank. */
 struct side {
     int leads;
-    int window; /* messages at once */
+    int window, is_window; /* messages at once, and whether they are answered */
     int sends, recvs; /* how many of them */
     long bytes, round;
     char *out, *in;
     char ack; /* the answer to a window */
     int to, from;
-    MPI_Request send[WINDOW], recv[WINDOW];
+    MPI_Request send[WINDOW], recv[WINDOW], answer;
 };
 
 static void set_up(struct side *s) {
@@ -104,12 +104,15 @@ static void set_up(struct side *s) {
         MPI_Send_init(s->out + i * s->bytes, s->bytes, MPI_CHAR, s->to, 1, MPI_COMM_WORLD, &s->send[i]);
     for (int i = 0; i < s->recvs; i++)
         MPI_Recv_init(s->in + i * s->bytes, s->bytes, MPI_CHAR, s->from, 1, MPI_COMM_WORLD, &s->recv[i]);
+    if (s->is_window && s->leads) MPI_Recv_init(&s->ack, 1, MPI_CHAR, s->from, 2, MPI_COMM_WORLD, &s->answer);
+    else if (s->is_window) MPI_Send_init(&s->ack, 1, MPI_CHAR, s->to, 2, MPI_COMM_WORLD, &s->answer);
 }
 
 static void tear_down(struct side *s) {
     if (persistent) {
         for (int i = 0; i < s->sends; i++) MPI_Request_free(&s->send[i]);
         for (int i = 0; i < s->recvs; i++) MPI_Request_free(&s->recv[i]);
+        if (s->is_window) MPI_Request_free(&s->answer);
     }
     free(s->out), free(s->in);
 }
@@ -120,8 +123,12 @@ static void start_recvs(struct side *s) {
         MPI_Irecv(s->in + i * s->bytes, s->bytes, MPI_CHAR, s->from, 1, MPI_COMM_WORLD, &s->recv[i]);
 }
 
-static void start_sends(struct side *s) {
+static void write_anew(struct side *s) {
     if (touch) memset(s->out, (int)value(me, 0, s->round), s->bytes * s->sends);
+}
+
+static void start_sends(struct side *s) {
+    write_anew(s);
     if (persistent) { MPI_Startall(s->sends, s->send); return; }
     for (int i = 0; i < s->sends; i++)
         MPI_Isend(s->out + i * s->bytes, s->bytes, MPI_CHAR, s->to, 1, MPI_COMM_WORLD, &s->send[i]);
@@ -140,17 +147,33 @@ static void latency(void *what, long rounds) {
     }
 }
 
+static void latency_by_blocking(void *what, long rounds) {
+    struct side *s = what;
+    for (; rounds; rounds--) {
+        s->round++;
+        if (!s->leads) MPI_Recv(s->in, s->bytes, MPI_CHAR, s->from, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        write_anew(s);
+        MPI_Send(s->out, s->bytes, MPI_CHAR, s->to, 1, MPI_COMM_WORLD);
+        if (s->leads) MPI_Recv(s->in, s->bytes, MPI_CHAR, s->from, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+/* Of the byte that says a window has come. */
+static void start_answer(struct side *s) {
+    if (persistent) MPI_Start(&s->answer);
+    else if (s->leads) MPI_Irecv(&s->ack, 1, MPI_CHAR, s->from, 2, MPI_COMM_WORLD, &s->answer);
+    else MPI_Isend(&s->ack, 1, MPI_CHAR, s->to, 2, MPI_COMM_WORLD, &s->answer);
+}
+
+static void wait_answer(struct side *s) { MPI_Wait(&s->answer, MPI_STATUS_IGNORE); }
+
+/* Its receive is started before the sends, as ours is. A window has no blocking form: it is many messages at once. */
 static void bandwidth(void *what, long rounds) {
     struct side *s = what;
     for (; rounds; rounds--) {
         s->round++;
-        if (s->leads) {
-            start_sends(s), wait_sends(s);
-            MPI_Recv(&s->ack, 1, MPI_CHAR, s->from, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        } else {
-            start_recvs(s), wait_recvs(s);
-            MPI_Send(&s->ack, 1, MPI_CHAR, s->to, 2, MPI_COMM_WORLD);
-        }
+        if (s->leads) start_answer(s), start_sends(s), wait_sends(s), wait_answer(s);
+        else start_recvs(s), wait_recvs(s), start_answer(s), wait_answer(s);
     }
 }
 
@@ -159,6 +182,15 @@ static void exchange(void *what, long rounds) {
     for (; rounds; rounds--) {
         s->round++;
         start_recvs(s), start_sends(s), wait_recvs(s), wait_sends(s);
+    }
+}
+
+static void exchange_by_blocking(void *what, long rounds) {
+    struct side *s = what;
+    for (; rounds; rounds--) {
+        s->round++;
+        write_anew(s);
+        MPI_Sendrecv(s->out, s->bytes, MPI_CHAR, s->to, 1, s->in, s->bytes, MPI_CHAR, s->from, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
 }
 
@@ -175,26 +207,26 @@ static void spoil_messages(void *what) {
     if (s->leads) s->ack = 0;
 }
 
-static void check_messages(const struct side *s, int is_window) {
+static void check_messages(const struct side *s) {
     for (long i = 0; i < s->bytes * s->recvs; i++)
         if (s->in[i] != (char)value(s->from, i, s->round)) wrong_at("byte", i);
-    if (is_window && s->ack != 1) wrong("an answer is wrong");
+    if (s->is_window && s->ack != 1) wrong("an answer is wrong");
 }
 
-static void messages(const char *kind, long bytes, double batch_s) {
-    int is_window = !strcmp(kind, "bandwidth"), is_exchange = !strcmp(kind, "exchange"), half = np / 2;
-    struct side s = { .leads = me < half, .bytes = bytes, .window = 1 };
+static void messages(const char *kind, char form, long bytes, double batch_s) {
+    int is_window = !strcmp(kind, "bandwidth"), is_exchange = !strcmp(kind, "exchange"), is_blocking = form == 'b', half = np / 2;
+    struct side s = { .leads = me < half, .bytes = bytes, .window = 1, .is_window = is_window };
     if (is_window) s.window = bytes * WINDOW > WINDOW_BYTES ? (int)(WINDOW_BYTES / bytes) : WINDOW;
     if (s.window < 1) s.window = 1;
     s.sends = is_window && !s.leads ? 0 : s.window, s.recvs = is_window && s.leads ? 0 : s.window;
     if (is_exchange) s.to = (me + 1) % np, s.from = (me + np - 1) % np;
     else s.to = s.from = s.leads ? me + half : me - half;
-    struct contest c = { &s, latency, spoil_messages, half_rtt };
+    struct contest c = { &s, is_blocking ? latency_by_blocking : latency, spoil_messages, half_rtt };
     if (is_window) c.rounds = bandwidth, c.figure = megabytes_a_second;
-    if (is_exchange) c.rounds = exchange, c.figure = messages_a_second;
+    if (is_exchange) c.rounds = is_blocking ? exchange_by_blocking : exchange, c.figure = messages_a_second;
     set_up(&s);
     time_rounds(&c, bytes, batch_s);
-    check_messages(&s, is_window);
+    check_messages(&s);
     tear_down(&s);
 }
 
@@ -417,7 +449,7 @@ static void run(const char *kind, char form, long bytes, double batch_s) {
     else if (!strcmp(kind, "overhead")) overhead(bytes, batch_s);
     else if (!strcmp(kind, "is")) sort(bytes, batch_s);
     else if (!strcmp(kind, "cg")) gradients(bytes, batch_s);
-    else messages(kind, bytes, batch_s);
+    else messages(kind, form, bytes, batch_s);
 }
 
 int main(int argc, char **argv) {

@@ -92,10 +92,9 @@ impl Kind {
     /// How the other side does, in turns.
     pub fn rival_forms(self) -> &'static [&'static str] {
         match self {
-            Self::Latency | Self::Bandwidth | Self::Exchange | Self::Overlap(_) | Self::Asynchrony | Self::Overhead => {
-                &["persistent", "nonblocking"]
-            }
-            Self::Collective(_) => &["persistent", "nonblocking", "blocking"],
+            // A window is many messages at once, and what overlaps has begun before it ends: neither has a blocking form.
+            Self::Bandwidth | Self::Overlap(_) | Self::Asynchrony | Self::Overhead => &["persistent", "nonblocking"],
+            Self::Latency | Self::Exchange | Self::Collective(_) => &["persistent", "nonblocking", "blocking"],
             // Both kinds of messages make one figure.
             Self::Persistence => &["persistent"],
             Self::IntegerSort | Self::ConjugateGradients => &["blocking"],

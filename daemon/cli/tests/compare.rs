@@ -69,8 +69,8 @@ fn a_peer_is_measured_in_turns_and_the_ratio_reported() {
     let output = compare(prefix.path());
     assert!(output.status.success(), "{output:?}");
     let records = records(&output);
-    // Two sizes, persistent and nonblocking.
-    assert_eq!(records.len(), 4);
+    // Two sizes, persistent, nonblocking and blocking.
+    assert_eq!(records.len(), 2 * 3);
     for record in records {
         assert_eq!(record["peer"], "MPICH 9.8.7");
         assert_eq!(
@@ -170,6 +170,19 @@ fn every_collective_can_be_compared() {
     assert!(output.status.success(), "{output:?}");
     // Two sizes, in all forms.
     assert_eq!(records(&output).len(), 12 * 2 * 3);
+}
+
+#[test]
+fn others_forms_are_those_that_a_contest_has() {
+    let prefix = tempfile::tempdir().unwrap();
+    install(prefix.path(), "echo 8 1000000; echo 64 2000000");
+    let all = ["blocking", "nonblocking", "persistent"].as_slice();
+    // A window is many messages at once.
+    for (of, expected) in [("latency", all), ("exchange", all), ("allgather", all), ("bandwidth", &all[1..])] {
+        let records = records(&bench(&["compare", "--of", of], prefix.path()));
+        let forms: BTreeSet<_> = records.iter().map(|record| record["peer_mode"].as_str().unwrap()).collect();
+        assert!(forms.iter().eq(expected), "{of}: {forms:?}");
+    }
 }
 
 #[test]
@@ -275,12 +288,12 @@ fn ranks_of_others_are_in_the_namespaces_of_the_nodes() {
     let output = command(&what, prefix.path(), tools.path()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let records = records(&output);
-    assert_eq!(records.len(), 4, "{output:?}");
+    assert_eq!(records.len(), 2 * 3, "{output:?}");
     assert!(records.iter().all(|record| record["rate"] == "1gbit" && record["netns"] == true));
     let seen = fs::read_to_string(seen).unwrap();
     let ranks: Vec<_> = seen.lines().collect();
-    // Two runs of two forms on two nodes, the first before the second.
-    assert_eq!(ranks.len(), 8, "{seen}");
+    // Two runs of three forms on two nodes, the first before the second.
+    assert_eq!(ranks.len(), 2 * 3 * 2, "{seen}");
     let own = fs::read_link("/proc/self/ns/net").unwrap();
     for pair in ranks.chunks(2) {
         assert!(pair[0] != pair[1] && !pair.iter().any(|rank| rank.starts_with(own.to_str().unwrap())), "{seen}");
@@ -329,7 +342,7 @@ fn runs_that_were_complete_before_an_interrupt_are_reported() {
     );
     install(prefix.path(), &program);
     let tools = tools();
-    let mut command = command(&["compare", "--of", "latency", "--json", "--quiet"], prefix.path(), tools.path());
+    let mut command = command(&["compare", "--of", "bandwidth", "--json", "--quiet"], prefix.path(), tools.path());
     let mut tool = command.stdout(Stdio::piped()).spawn().unwrap();
     while !second.exists() {
         assert_eq!(tool.try_wait().unwrap(), None, "it ended before it was interrupted");

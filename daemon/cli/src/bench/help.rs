@@ -244,8 +244,9 @@ Baselines whose programs drive collectives themselves, as schedules of messages 
     },
     Page {
         name: Name::Compare,
-        more: "Each library's launcher runs the same as Ropeway, run by run in turns. Our messages are persistent; theirs are blocking,
-nonblocking and persistent, and the table has the best of them. A difference counts if a permutation test says so. Beside
+        more: "Each library's launcher runs the same as Ropeway, run by run in turns. Our messages are persistent; theirs are persistent,
+nonblocking and, of latency, exchange and collectives, blocking (windows and what overlaps have no such form), and the table has the
+best of them. A difference counts if a permutation test says so. Beside
 round trips between nodes stands what plain sockets take in the same runs (floor): a connection for each pair of ranks, which yield.
 
 What hides (d_o), goes on by itself (d_a) and is saved by binding (d_p) is found out as overlap, asynchrony and persistence do it, by
