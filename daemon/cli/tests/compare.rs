@@ -170,6 +170,10 @@ fn every_collective_can_be_compared() {
     assert!(output.status.success(), "{output:?}");
     // Two sizes, in all forms.
     assert_eq!(records(&output).len(), 12 * 2 * 3);
+    for record in records(&output) {
+        assert_eq!(record["op"], record["of"]);
+    }
+    assert!(stderr(&output).contains("\nalltoall, "), "{output:?}");
 }
 
 #[test]
@@ -182,6 +186,20 @@ fn others_forms_are_those_that_a_contest_has() {
         let records = records(&bench(&["compare", "--of", of], prefix.path()));
         let forms: BTreeSet<_> = records.iter().map(|record| record["peer_mode"].as_str().unwrap()).collect();
         assert!(forms.iter().eq(expected), "{of}: {forms:?}");
+    }
+}
+
+#[test]
+fn records_say_whether_there_are_more_ranks_than_cores() {
+    let prefix = tempfile::tempdir().unwrap();
+    install(prefix.path(), "echo 8 1000000; echo 64 2000000");
+    for what in [["compare", "--of", "latency"], ["transparency", "--of", "cg"]] {
+        let records = records(&bench(&what, prefix.path()));
+        assert!(!records.is_empty());
+        for record in records {
+            let is_more = record["ranks"].as_u64() > record["cores"].as_u64();
+            assert_eq!(record["oversubscribed"], is_more, "{record}");
+        }
     }
 }
 

@@ -326,7 +326,7 @@ impl Runner<'_> {
         let Round { contest, wait, .. } = &self.round;
         let (of, op) = match contest.kind {
             Kind::Overlap(op) => (Kind::Overlap(None), op),
-            kind => (kind, None),
+            kind => (kind, kind.operation()),
         };
         let summary = Summary::of(ours);
         let doubts = summary.doubts.and(Doubt::Oversubscribed, !self.has_cores());
@@ -351,6 +351,7 @@ impl Runner<'_> {
             standing: Standing::of(figure, ours, theirs),
             verdict,
             p,
+            oversubscribed: self.flags.setting().is_oversubscribed(),
             version: env!("CARGO_PKG_VERSION"),
             floor: None,
             counters: None,

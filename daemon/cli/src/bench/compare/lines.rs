@@ -13,7 +13,7 @@ use crate::steps::Counters;
 pub(super) struct Line {
     pub(super) bench: &'static str,
     pub(super) of: String,
-    /// The collective, if it is one that is to hide.
+    /// The collective, whether its time is compared or what of it hides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) op: Option<Operation>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,6 +38,8 @@ pub(super) struct Line {
     pub(super) verdict: Verdict,
     /// The chance of such a difference if there were none.
     pub(super) p: f64,
+    /// Whether there are more ranks than cores.
+    pub(super) oversubscribed: bool,
     pub(super) version: &'static str,
     /// What the machine can do without us, in the runs of ours.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -170,7 +172,8 @@ impl Line {
 
     /// What is done, and how our ranks wait.
     fn what(&self) -> String {
-        let op = self.op.map(|op| op.to_string());
+        // What a collective takes is called as the collective is.
+        let op = self.op.map(|op| op.to_string()).filter(|op| *op != self.of);
         let side = self.side.map(|side| side.to_string());
         let compute = self.compute.map(|compute| compute.to_string());
         let call = (self.of == OVERHEAD).then(|| self.metric.to_owned());
