@@ -4,6 +4,7 @@ mod tool;
 
 use ropeway_bench::Operation;
 use ropeway_schedule::Algorithm;
+use roxmltree::Document;
 use serde_json::Value;
 use tool::{records, ropeway, stderr, stdout};
 
@@ -239,6 +240,35 @@ fn the_drawing_has_a_line_for_each_message() {
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     assert_eq!(svg.matches("marker-end").count(), 8 * 3);
 }
+
+#[test]
+fn the_drawing_has_room_for_all_its_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pattern.svg");
+    for (ranks, operation, algorithm) in
+        [("1", "bcast", "linear"), ("2", "reduce-scatter", "recursive-halving"), ("40", "bcast", "binomial")]
+    {
+        let args = [operation, "-n", ranks, "--bytes", "64", "--algorithm", algorithm];
+        let output = explain(&[&args[..], &["--svg", path.to_str().unwrap()]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let svg = std::fs::read_to_string(&path).unwrap();
+        let drawing = Document::parse(&svg).unwrap();
+        let bounds = drawing.root_element().attribute("viewBox").unwrap();
+        let bounds: Vec<f64> = bounds.split(' ').map(|number| number.parse().unwrap()).collect();
+        let texts = drawing.descendants().filter(|node| node.has_tag_name("text"));
+        for text in texts {
+            let place = |name| text.attribute(name).unwrap().parse::<f64>().unwrap();
+            let (words, x) = (text.text().unwrap(), place("x"));
+            let taken = words.chars().count() as f64 * CHARACTER;
+            let begin = if text.attribute("text-anchor") == Some("middle") { x - taken / 2.0 } else { x };
+            assert!(begin >= 0.0 && begin + taken <= bounds[2], "{words} does not fit into {bounds:?}");
+            assert!((0.0..=bounds[3]).contains(&place("y")), "{words} does not fit into {bounds:?}");
+        }
+    }
+}
+
+/// About the width of one, in units of the drawing.
+const CHARACTER: f64 = 7.0;
 
 #[test]
 fn what_can_not_be_explained_says_what_can() {

@@ -15,10 +15,12 @@ pub(super) fn draw(explanation: &Explanation) -> Result<String, Failure> {
         )));
     }
     let shape = explanation.shape();
-    let (width, height) = (f64::from(shape.size + 1) * COLUMN, f64::from(proof.depth) * ROW + 3.0 * MARGIN);
+    let title = format!("{} among {}: {}", shape.collective.name(), shape.size, explanation.shown.algorithm);
+    // Of few participants the title is wider than what they do.
+    let width = (f64::from(shape.size + 1) * COLUMN).max(title.chars().count() as f64 * CHARACTER + 2.0 * BESIDE_TITLE);
+    let height = f64::from(proof.depth) * ROW + 3.0 * MARGIN;
     let x = |participant: u32| f64::from(participant + 1) * COLUMN;
     let y = |round: u32| 2.0 * MARGIN + f64::from(round) * ROW;
-    let title = format!("{} among {}: {}", shape.collective.name(), shape.size, explanation.shown.algorithm);
     let mut svg = Svg::default();
     svg.push(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
@@ -28,7 +30,7 @@ pub(super) fn draw(explanation: &Explanation) -> Result<String, Failure> {
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>",
         title = escape(&title)
     ));
-    svg.text((8.0, 16.0), "", &title);
+    svg.text((BESIDE_TITLE, 16.0), "", &title);
     for participant in 0..shape.size {
         let (x, first, last) = (x(participant), y(0), y(proof.depth));
         svg.text((x, first - 6.0), "text-anchor=\"middle\"", &participant.to_string());
@@ -55,3 +57,7 @@ const LINES_MAX: u64 = 20_000;
 const COLUMN: f64 = 36.0;
 const ROW: f64 = 56.0;
 const MARGIN: f64 = 20.0;
+/// What is left free before and after the title.
+const BESIDE_TITLE: f64 = 8.0;
+/// As wide as a letter of the title is on average, and a little wider.
+const CHARACTER: f64 = 7.0;
