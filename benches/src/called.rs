@@ -11,28 +11,25 @@ use crate::together::Form;
 pub(crate) struct Called<T> {
     world: Communicator,
     call: CollectiveCall,
-    /// Elements of each rank's part.
-    counts: Vec<usize>,
     input: Vec<T>,
     output: Vec<T>,
 }
 
 impl<T: Element> Called<T> {
     pub(crate) fn new(world: &Communicator, contribution: &Contribution) -> Self {
-        let Contribution { call, size, count, .. } = *contribution;
         let [input, output] = contribution.arrays();
-        Self { world: world.clone(), call, counts: vec![count; size as usize], input, output }
+        Self { world: world.clone(), call: contribution.call, input, output }
     }
 
     fn block(&mut self) -> Result<(), Error> {
-        let Self { world, call, counts, input, output } = self;
+        let Self { world, call, input, output } = self;
         let CollectiveCall { operation, root, operator } = *call;
         match operation {
             Operation::Barrier => world.barrier(),
             Operation::Bcast => world.bcast(output, root),
             Operation::Reduce => world.reduce(input, output, operator, root),
             Operation::Allreduce => world.allreduce(input, output, operator),
-            Operation::ReduceScatter => world.reduce_scatter(input, output, counts, operator),
+            Operation::ReduceScatter => world.reduce_scatter_block(input, output, operator),
             Operation::Scan => world.scan(input, output, operator),
             Operation::Exscan => world.exscan(input, output, operator),
             Operation::Gather => world.gather(input, output, root),
@@ -44,7 +41,7 @@ impl<T: Element> Called<T> {
     }
 
     fn overlap(&mut self, compute: &mut dyn FnMut()) -> Result<(), Error> {
-        let Self { world, call, counts, input, output } = self;
+        let Self { world, call, input, output } = self;
         let CollectiveCall { operation, root, operator } = *call;
         let pending = match operation {
             Operation::Barrier => {
@@ -55,7 +52,7 @@ impl<T: Element> Called<T> {
             Operation::Bcast => world.ibcast(output, root)?,
             Operation::Reduce => world.ireduce(input, output, operator, root)?,
             Operation::Allreduce => world.iallreduce(input, output, operator)?,
-            Operation::ReduceScatter => world.ireduce_scatter(input, output, counts, operator)?,
+            Operation::ReduceScatter => world.ireduce_scatter_block(input, output, operator)?,
             Operation::Scan => world.iscan(input, output, operator)?,
             Operation::Exscan => world.iexscan(input, output, operator)?,
             Operation::Gather => world.igather(input, output, root)?,
