@@ -92,6 +92,9 @@ fn own_words(name: Name, id: &str) -> Option<&'static str> {
             "Also show what our daemons and ranks have counted while ours ran, of each size; in JSON `counters`, in the records of each \
              peer"
         }
+        (Idle, "counters") => {
+            "Also show what daemons and ranks have counted while all ranks waited (system calls without yields); as `counters` in JSON"
+        }
         (Boum, "counters") => {
             "Also show what our daemons and ranks have counted, of each parameter and program, and how often our ranks have allocated \
              memory in the calls of each parameter; in JSON `counters`, of programs in `execution`"
