@@ -12,9 +12,13 @@ pub(super) const ABOUT: &str = "Measures messages, collectives and programs";
 pub(super) const LONG_ABOUT: &str = "\
 Measures messages, collectives and programs, beside the floor: what the machine can do without Ropeway.
 
-Persistent messages, one-shot messages and the floor take turns in one run, so that they can be compared. Data is checked
-wherever it arrives; a wrong byte ends the benchmark with exit status 1. What makes no sense ends with 2, and what can't run
-here with 3.";
+Persistent messages, one-shot messages and the floor take turns in one run, so that they can be compared.
+
+Data is checked where it arrives: of every message the first eight bytes, which are its number, and at the end of every batch
+all bytes of its last message or window, which are new in each batch; so they are of each message where calls are timed one by
+one. Of collectives the first and the last element of each block in every round, with new values each time, and all elements in
+a round before. compare and transparency check all of what came in the last round. A wrong byte ends the benchmark with exit
+status 1. What makes no sense ends with 2, and what can't run here with 3.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
