@@ -252,9 +252,19 @@ Baselines whose programs drive collectives themselves, as schedules of messages 
     Page {
         name: Name::Compare,
         more: "Each library's launcher runs the same as Ropeway, run by run in turns. Our messages are persistent; theirs are persistent,
-nonblocking and, of latency, exchange and collectives, blocking (windows and what overlaps have no such form), and the table has the
-best of them. A difference counts if a permutation test says so. Beside
-round trips between nodes stands what plain sockets take in the same runs (floor): a connection for each pair of ranks, which yield.
+nonblocking and, of latency, exchange and collectives, blocking (windows and what overlaps have no such form), and the table
+has the best of them. A difference counts if a permutation test says so. Beside round trips between nodes stands what plain
+sockets take in the same runs (floor): a connection for each pair of ranks, which yield.
+
+Others run as they are installed but for what their launchers are told: with a core for each rank to bind ranks to cores, as
+ours are (Open MPI --bind-to core, MPICH -bind-to core; Intel MPI does so by itself); with fewer cores not to bind them, and to
+yield instead of spinning, without which they would hardly come to an end (Open MPI --bind-to none --oversubscribe --mca
+mpi_yield_when_idle 1, Intel MPI I_MPI_PIN=0 I_MPI_THREAD_YIELD=2; MPICH is told nothing). With --nodes their messages have to
+take TCP over the same interface as ours, also between ranks that they see on one machine (Open MPI --mca pml ob1 --mca btl
+tcp,self --mca btl_tcp_if_include; MPICH 4 UCX_TLS=tcp,self UCX_NET_DEVICES, others MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=tcp
+FI_TCP_IFACE, both MPIR_CVAR_NOLOCAL=1; Intel MPI I_MPI_FABRICS=ofi I_MPI_OFI_PROVIDER=tcp FI_PROVIDER=tcp FI_TCP_IFACE). On
+one node Intel MPI has I_MPI_FABRICS=shm. As root Open MPI gets --allow-run-as-root, and with --netns what its launcher needs
+to be reached (PMIX_MCA_ptl_*). Whatever else is set in the environment, such as OMPI_MCA_*, they heed.
 
 What hides (d_o), goes on by itself (d_a) and is saved by binding (d_p) is found out as overlap, asynchrony and persistence do it, by
 the same procedure on both sides: --of overlap, asynchrony, persistence, and for a collective overlap:NAME. Such shares may be near zero
