@@ -275,8 +275,6 @@ impl Operation {
     /// The same of a short operation.
     #[inline]
     fn take_short(&mut self) -> Option<Status> {
-        // Of a message that does not fit nothing was said before: that is an error, and takes the long way.
-        let arrived = self.arrived?;
         let is_over = match self.run {
             Run::Ended(status) => status == completion::Status::Success,
             Run::Direct => self.direct.as_mut()?.has_ended(0),
@@ -286,7 +284,7 @@ impl Operation {
             return None;
         }
         self.let_go_short();
-        Some(arrived)
+        self.arrived
     }
 
     /// What was started leaves, and is remembered to have left so.

@@ -250,10 +250,12 @@ impl Operation {
             let wired = self.direct.as_ref().and_then(|direct| direct.wired());
             let is_small = self.direct.as_ref().is_some_and(DirectEnd::is_small);
             let is_logged = self.attachment.log().is_kept();
-            self.is_short = is_small && wired.is_none() && !self.is_offered && !is_logged;
+            self.arrived = self.direct_outcome(completion::Status::Success).ok();
+            // Messages that do not fit are an error each, and take the long way.
+            let fits = self.arrived.is_some();
+            self.is_short = is_small && fits && wired.is_none() && !self.is_offered && !is_logged;
             self.is_only_offered = self.direct.as_ref().is_some_and(DirectEnd::is_offered) && !is_logged;
             self.wire = wired.and_then(|wired| self.attachment.wires().of(wired));
-            self.arrived = self.direct_outcome(completion::Status::Success).ok();
         }
         self.direct.is_some()
     }
