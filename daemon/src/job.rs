@@ -40,6 +40,8 @@ pub(crate) struct Job {
     pub(crate) is_ending: bool,
     /// But what peers have no room for is not waited for longer than this.
     ends_by: Option<Instant>,
+    /// A rank has failed, and who waits was not woken since.
+    has_lost: bool,
     pub(crate) ports: Vec<Port>,
     pub(crate) channels: Channels,
     wires: Wires,
@@ -61,6 +63,8 @@ pub(crate) struct Job {
 #[derive(Default)]
 pub(crate) struct Port {
     attached: Option<Attached>,
+    /// It has been attached once: somebody may sleep there.
+    has_come: bool,
     pub(crate) is_gone: bool,
     slots_reserved: u32,
     arena_reserved: u64,
@@ -115,6 +119,7 @@ impl Job {
             user,
             is_ending: false,
             ends_by: None,
+            has_lost: false,
             ports: (0..local_ranks).map(|_| Port::default()).collect(),
             channels: Channels::new(config.thresholds()),
             wires: Wires::default(),
@@ -153,6 +158,7 @@ impl Job {
         }
         let consumer = control.consumer();
         port.attached = Some(Attached { client, control, consumer });
+        port.has_come = true;
         Ok(())
     }
 
@@ -165,9 +171,7 @@ impl Job {
             self.wires.leave(local_rank);
             self.engine.handle_client_gone(local_rank, has_failed);
             self.segment.leave_post(local_rank);
-            if has_failed {
-                self.segment.wake_everybody();
-            }
+            self.has_lost |= has_failed;
         }
     }
 
@@ -204,6 +208,15 @@ impl Job {
     pub(crate) fn quota_left(&self) -> u64 {
         let arenas: u64 = self.ports.iter().map(|port| port.arena_reserved).sum();
         self.memory_bytes_max.saturating_sub(arenas + self.channels.reserved_bytes())
+    }
+
+    /// Wakes everybody who sleeps, if a rank has failed: it may have taken a waiter's number and not rung. Once for all that have failed
+    /// since, as each doorbell costs a system call.
+    fn wake_everybody(&mut self) {
+        if std::mem::take(&mut self.has_lost) {
+            let ranks = (0..).zip(&self.ports).filter(|(_, port)| port.has_come);
+            ranks.for_each(|(local_rank, _)| self.segment.ring_all(local_rank, u64::MAX));
+        }
     }
 
     // ---- the duty cycle's parts
@@ -559,6 +572,7 @@ impl Job {
             self.ring(ended.local_rank, doorbell);
             done += 1;
         }
+        self.wake_everybody();
         if done > 0 {
             self.count_statistics(counters);
         }
@@ -593,9 +607,10 @@ impl Job {
         self.ports.iter().filter_map(|port| port.attached.as_ref()).map(|attached| attached.control.waits())
     }
 
-    /// Announces on every ring that the daemon is about to sleep. False if a ring is not empty.
+    /// Announces on every ring that the daemon is about to sleep. False if a ring is not empty, or somebody is to be woken before.
     pub(crate) fn arm(&mut self) -> bool {
-        self.ports.iter_mut().filter_map(|port| port.attached.as_mut()).all(|attached| attached.consumer.arm())
+        !self.has_lost
+            && self.ports.iter_mut().filter_map(|port| port.attached.as_mut()).all(|attached| attached.consumer.arm())
     }
 
     /// The daemon is awake.
@@ -603,3 +618,6 @@ impl Job {
         self.ports.iter_mut().filter_map(|port| port.attached.as_mut()).for_each(|attached| attached.consumer.disarm());
     }
 }
+
+#[cfg(test)]
+mod tests;

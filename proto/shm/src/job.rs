@@ -120,11 +120,6 @@ impl JobSegment {
         unsafe { self.segment.shared(doorbells + u64::from(index) * size_of::<Doorbell>() as u64) }
     }
 
-    /// Wakes everybody who sleeps. A process that has died may have taken a waiter's number and not rung.
-    pub fn wake_everybody(&self) {
-        self.doorbells().for_each(Doorbell::wake);
-    }
-
     /// What all doorbells have cost so far.
     pub fn doorbell_calls(&self) -> DoorbellCalls {
         self.doorbells().map(Doorbell::calls).fold(DoorbellCalls::default(), DoorbellCalls::plus)
