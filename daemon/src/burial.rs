@@ -3,47 +3,64 @@
 //! daemon has for a while only.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::Builder;
+
+use mio::Waker;
 
 /// What is being given back.
 pub(crate) struct Burials {
     dead: Sender<Box<dyn Send>>,
-    /// Since somebody last waited for the end of all of them.
-    is_any: bool,
+    begun: u64,
+    over: Arc<AtomicU64>,
 }
 
 impl Burials {
-    pub(crate) fn begin() -> io::Result<Self> {
+    /// The end of each wakes the poll loop: somebody may wait for it.
+    pub(crate) fn begin(waker: Arc<Waker>) -> io::Result<Self> {
         let (dead, all_dead) = channel();
-        Builder::new().name("ropeway-burial".into()).spawn(|| all_dead.into_iter().for_each(drop))?;
-        Ok(Self { dead, is_any: false })
+        let over = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&over);
+        Builder::new().name("ropeway-burial".into()).spawn(move || {
+            for dead in all_dead {
+                drop::<Box<dyn Send>>(dead);
+                // SYNC burial-over (count): pairs with the load in `count_over`.
+                count.fetch_add(1, Ordering::Release);
+                if let Err(error) = waker.wake() {
+                    tracing::warn!(%error, "can't tell of memory that was given back");
+                }
+            }
+        })?;
+        Ok(Self { dead, begun: 0, over })
     }
 
     /// Drops this, and returns before it is done.
     pub(crate) fn bury(&mut self, dead: impl Send + 'static) {
-        self.is_any = true;
         // Were the thread gone, what it can't be sent would be dropped here.
-        let _ = self.dead.send(Box::new(dead));
+        if self.dead.send(Box::new(dead)).is_ok() {
+            self.begun += 1;
+        }
     }
 
-    /// Returns when everything is given back. False if it was before.
-    pub(crate) fn finish(&mut self) -> bool {
-        let (last, ended) = channel::<()>();
-        let is_any = self.is_any;
-        if is_any {
-            self.bury(last);
-            // Nothing is sent: it ends when the sender is dropped.
-            let _ = ended.recv();
-            self.is_any = false;
-        }
-        is_any
+    /// How many have begun, if not all of them are over.
+    pub(crate) fn pending(&self) -> Option<u64> {
+        (self.count_over() < self.begun).then_some(self.begun)
+    }
+
+    /// How many are over.
+    pub(crate) fn count_over(&self) -> u64 {
+        // SYNC burial-over (load): pairs with the count in `begin`.
+        self.over.load(Ordering::Acquire)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::Receiver;
+
+    use mio::{Events, Poll, Token};
 
     use super::*;
 
@@ -61,15 +78,21 @@ mod tests {
     }
 
     #[test]
-    fn a_burial_keeps_nobody_waiting_who_does_not_want_to() {
-        let mut burials = Burials::begin().unwrap();
-        assert!(!burials.finish());
+    fn a_burial_keeps_nobody_waiting_and_tells_of_its_end() {
+        let mut poll = Poll::new().unwrap();
+        let waker = Waker::new(poll.registry(), Token(0)).unwrap();
+        let mut burials = Burials::begin(Arc::new(waker)).unwrap();
+        assert_eq!(burials.pending(), None);
         let ((allow, may_end), (has_ended, ended)) = (channel(), channel());
         burials.bury(Slow { may_end, has_ended });
+        assert_eq!((burials.pending(), burials.count_over()), (Some(1), 0));
         assert!(ended.try_recv().is_err());
         allow.send(()).unwrap();
-        assert!(burials.finish());
+        let mut events = Events::with_capacity(1);
+        while events.is_empty() {
+            poll.poll(&mut events, None).unwrap();
+        }
         ended.try_recv().unwrap();
-        assert!(!burials.finish());
+        assert_eq!((burials.pending(), burials.count_over()), (None, 1));
     }
 }

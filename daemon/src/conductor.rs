@@ -15,7 +15,7 @@ use ropeway_proto::{CommId, Epoch, JobId, NodeId, Rank, Slot, limits};
 use ropeway_shm::{ControlSegment, Counter, eventfd};
 
 use crate::client::ClientError;
-use crate::job::Job;
+use crate::job::{Job, Shortage};
 use crate::link::NewWire;
 use crate::server::{Server, Source};
 
@@ -59,7 +59,10 @@ impl Server {
                 Err(AttachError::Refusal(refusal)) => Err(refusal),
                 Err(AttachError::Client(error)) => return Err(error),
             },
-            Request::Reserve { arena_bytes } => self.reserve(index, arena_bytes),
+            Request::Reserve { arena_bytes } => match self.reserve_or_wait(index, arena_bytes) {
+                Some(result) => result,
+                None => return Ok(()),
+            },
             Request::Register { slot, epoch, comm, member } => self.register(index, slot, epoch, comm, member),
             Request::Count => {
                 // Asking again before the answer brings no second one, or a client could fill our memory.
@@ -194,16 +197,44 @@ impl Server {
         self.versions.common(client).map_err(|_| Refusal::Version { daemon: self.versions, client })
     }
 
-    fn reserve(&mut self, index: usize, arena_bytes: u64) -> Result<Reply, Refusal> {
+    /// `None` if the answer comes later: the node has not enough memory now, and what a job before had is still being given back.
+    fn reserve_or_wait(&mut self, index: usize, arena_bytes: u64) -> Option<Result<Reply, Refusal>> {
+        // Asking again before the answer brings no second one, or a client could fill our memory.
+        if self.heirs.iter().any(|heir| heir.client == index) {
+            return None;
+        }
+        // Looked at first: what ends in between is waited for in vain, but not overlooked.
+        let pending = self.burials.pending();
+        match (self.reserve(index, arena_bytes), pending) {
+            (Err(NotReserved { is_of_node: true, .. }), Some(burials)) => {
+                self.heirs.push(Heir { client: index, arena_bytes, burials });
+                None
+            }
+            (result, _) => Some(result.map_err(|error| error.refusal)),
+        }
+    }
+
+    fn reserve(&mut self, index: usize, arena_bytes: u64) -> Result<Reply, NotReserved> {
         let not_attached = || Refusal::Invalid("attach before reserving memory".into());
         let (id, local_rank) = self.clients[index].rank.ok_or_else(not_attached)?;
         let job = self.jobs.get_mut(&id).ok_or(Refusal::NoSuchJob)?;
-        let mut reserved = job.reserve_arena(local_rank, arena_bytes);
-        // What a job before this one had may not have been given back yet.
-        if matches!(reserved, Err(Refusal::OutOfMemory { .. })) && self.burials.finish() {
-            reserved = job.reserve_arena(local_rank, arena_bytes);
+        Ok(Reply::Reserved { arena_bytes: job.reserve_arena(local_rank, arena_bytes)? })
+    }
+
+    /// Answers those for whom all was given back that they wait for. Says how many.
+    pub(crate) fn answer_heirs(&mut self) -> usize {
+        let mut answered = 0;
+        let over = self.burials.count_over();
+        while let Some(at) = self.heirs.iter().position(|heir| heir.burials <= over) {
+            let Heir { client: index, arena_bytes, .. } = self.heirs.remove(at);
+            let reply = self.reserve(index, arena_bytes).unwrap_or_else(|error| Reply::Refused(error.refusal));
+            if let Err(error) = self.clients[index].reply(&reply) {
+                tracing::debug!(%error, index, "client connection failed");
+                self.remove_client(index);
+            }
+            answered += 1;
         }
-        reserved.map(|arena_bytes| Reply::Reserved { arena_bytes })
+        answered
     }
 
     fn register(
@@ -302,6 +333,7 @@ impl Server {
         self.leave(index, true);
         let client = self.clients.remove(index);
         self.counting.retain(|&other| other != index);
+        self.heirs.retain(|heir| heir.client != index);
         if self.only_client == Some(index) {
             self.is_stopping = true;
         }
@@ -311,6 +343,31 @@ impl Server {
                 self.dismiss(client, "the job has ended: its launcher is gone");
             }
         }
+    }
+}
+
+/// A client whose memory is still being given back by a job that has ended.
+pub(crate) struct Heir {
+    client: usize,
+    arena_bytes: u64,
+    /// How many burials have to be over.
+    burials: u64,
+}
+
+struct NotReserved {
+    refusal: Refusal,
+    is_of_node: bool,
+}
+
+impl From<Refusal> for NotReserved {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, is_of_node: false }
+    }
+}
+
+impl From<Shortage> for NotReserved {
+    fn from(shortage: Shortage) -> Self {
+        Self { is_of_node: shortage.is_of_node, refusal: shortage.into() }
     }
 }
 
@@ -336,3 +393,6 @@ impl From<io::Error> for AttachError {
         Self::Client(error.into())
     }
 }
+
+#[cfg(test)]
+mod tests;

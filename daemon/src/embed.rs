@@ -28,7 +28,7 @@ pub struct Daemon {
     address: Option<DaemonAddress>,
     counters: Arc<Counters>,
     orders: Sender<Order>,
-    waker: Waker,
+    waker: Arc<Waker>,
     thread_id: i32,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
@@ -61,7 +61,7 @@ pub enum DaemonError {
 pub(crate) struct Prepared {
     pub(crate) server: Server,
     pub(crate) address: Option<DaemonAddress>,
-    waker: Waker,
+    waker: Arc<Waker>,
     orders: Sender<Order>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn prepare(mut config: Config, signals: Option<SignalFd>) -> Result<P
     config.check()?;
     calibration::complete(&mut config);
     let poll = Poll::new()?;
-    let waker = Waker::new(poll.registry(), Source::Waker.token())?;
+    let waker = Arc::new(Waker::new(poll.registry(), Source::Waker.token())?);
     let (orders, received) = mpsc::channel();
     let link_listener =
         config.listen.map(|address| listen_for_links(address, config.network_is_private)).transpose()?;
@@ -79,7 +79,7 @@ pub(crate) fn prepare(mut config: Config, signals: Option<SignalFd>) -> Result<P
     let hello = Hello { versions: config.versions, daemon, key: config.key, wire: None };
     let links = Links::new(hello, config.link_timeout, config.has_wires);
     let inputs = Inputs { orders: Some(received), control_listener, link_listener, signals };
-    let server = Server::new(config, poll, links, Arc::new(Counters::create()?), inputs)?;
+    let server = Server::new(config, poll, links, Arc::new(Counters::create()?), Arc::clone(&waker), inputs)?;
     Ok(Prepared { server, address: link.map(|link| DaemonAddress { daemon, link }), waker, orders })
 }
 

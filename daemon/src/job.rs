@@ -91,6 +91,20 @@ pub(crate) enum Offence {
     NoMemory(std::io::Error),
 }
 
+/// Why a rank does not get memory.
+pub(crate) struct Shortage {
+    requested: u64,
+    available: u64,
+    /// The job and the rank may have so much, but the node has not.
+    pub(crate) is_of_node: bool,
+}
+
+impl From<Shortage> for Refusal {
+    fn from(Shortage { requested, available, .. }: Shortage) -> Self {
+        Self::OutOfMemory { requested, available }
+    }
+}
+
 /// Commands taken from one ring in one cycle.
 const COMMANDS_PER_CYCLE: usize = 64;
 /// Slots whose pages are made sure of at once.
@@ -188,19 +202,19 @@ impl Job {
 
     /// Makes a rank's arena usable up to `bytes`, or less, if the node and the quota have the memory for all of it. Who wants more asks
     /// again, so that others have their turn meanwhile.
-    pub(crate) fn reserve_arena(&mut self, local_rank: u32, bytes: u64) -> Result<u64, Refusal> {
+    pub(crate) fn reserve_arena(&mut self, local_rank: u32, bytes: u64) -> Result<u64, Shortage> {
         let quota_left = self.quota_left();
         let port = &mut self.ports[local_rank as usize];
         let more = bytes.saturating_sub(port.arena_reserved);
         let node_left = memory_available().unwrap_or(u64::MAX);
         let arena_left = self.segment.geometry().arena_bytes_max - port.arena_reserved;
-        let available = quota_left.min(node_left).min(arena_left);
-        let refusal = |available| Refusal::OutOfMemory { requested: bytes, available };
-        if more > available {
-            return Err(refusal(available));
+        let allowed = quota_left.min(arena_left);
+        let shortage = |available| Shortage { requested: bytes, available, is_of_node: more <= allowed };
+        if more > allowed.min(node_left) {
+            return Err(shortage(allowed.min(node_left)));
         }
         let reserved = port.arena_reserved + more.min(RESERVED_AT_ONCE);
-        self.segment.reserve_arena(local_rank, port.arena_reserved..reserved).map_err(|_| refusal(0))?;
+        self.segment.reserve_arena(local_rank, port.arena_reserved..reserved).map_err(|_| shortage(0))?;
         port.arena_reserved = reserved;
         Ok(reserved)
     }

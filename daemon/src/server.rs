@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use mio::event::Event;
 use mio::net::{TcpListener, UnixListener, UnixStream};
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Token, Waker};
 use nix::sched::sched_getcpu;
 use nix::sys::signalfd::SignalFd;
 use ropeway_proto::hello::VersionRange;
@@ -22,6 +22,7 @@ use slab::Slab;
 use crate::absence::Absence;
 use crate::burial::Burials;
 use crate::client::Client;
+use crate::conductor::Heir;
 use crate::config::Config;
 use crate::device::{Device, ShmDevice};
 use crate::habit::Habits;
@@ -42,7 +43,7 @@ pub(crate) enum Source {
     ControlListener,
     /// Another daemon dials.
     LinkListener,
-    /// The owner of an embedded daemon wants something.
+    /// The owner of an embedded daemon wants something, or memory was given back.
     Waker,
     /// A signal has come.
     Signal,
@@ -108,6 +109,8 @@ pub(crate) struct Server {
     /// Clients that are to be told when everything is done and counted.
     pub(crate) counting: Vec<usize>,
     pub(crate) burials: Burials,
+    /// Who waits for what is being given back.
+    pub(crate) heirs: Vec<Heir>,
     /// Stop when this client is gone: it is the one the daemon was started for.
     pub(crate) only_client: Option<usize>,
     pub(crate) is_stopping: bool,
@@ -143,6 +146,7 @@ impl Server {
         poll: Poll,
         links: Links,
         counters: Arc<Counters>,
+        waker: Arc<Waker>,
         mut inputs: Inputs,
     ) -> io::Result<Self> {
         let registry = poll.registry();
@@ -169,7 +173,8 @@ impl Server {
             wires: Slab::new(),
             counters,
             counting: Vec::new(),
-            burials: Burials::begin()?,
+            burials: Burials::begin(waker)?,
+            heirs: Vec::new(),
             only_client: None,
             is_stopping: false,
             shm: ShmDevice,
@@ -288,6 +293,7 @@ impl Server {
             work += job.deliver(&self.counters).map_err(io::Error::other)?;
         }
         self.sweep_jobs();
+        work += self.answer_heirs();
         Ok(work)
     }
 
