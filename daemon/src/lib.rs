@@ -10,6 +10,7 @@
 //! | `idle` | what a cycle without work does: yield, then sleep |
 //! | `priority` | when it goes before the ranks |
 //! | `conductor` | control sockets: jobs are created, clients attach, detach, die |
+//! | `door` | where connections come in |
 //! | `client` | one control connection |
 //! | `job` | an engine, its segment, its ranks' rings |
 //! | `absence` | when it was kept from its work |
@@ -32,6 +33,7 @@ mod collectives;
 mod conductor;
 pub mod config;
 pub mod device;
+mod door;
 pub mod embed;
 mod habit;
 mod home;

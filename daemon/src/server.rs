@@ -25,6 +25,7 @@ use crate::client::Client;
 use crate::conductor::Heir;
 use crate::config::Config;
 use crate::device::{Device, ShmDevice};
+use crate::door::Door;
 use crate::habit::Habits;
 use crate::home::{Home, Surroundings};
 use crate::idle::{Idle, Ranks, Rest};
@@ -119,8 +120,8 @@ pub(crate) struct Server {
     absence: Absence,
     awake: Awake,
     orders: Option<Receiver<Order>>,
-    control_listener: Option<UnixListener>,
-    link_listener: Option<TcpListener>,
+    for_clients: Door<UnixListener>,
+    for_links: Door<TcpListener>,
     signals: Option<SignalFd>,
 }
 
@@ -179,8 +180,8 @@ impl Server {
             is_stopping: false,
             shm: ShmDevice,
             orders: inputs.orders,
-            control_listener: inputs.control_listener,
-            link_listener: inputs.link_listener,
+            for_clients: Door::new(inputs.control_listener),
+            for_links: Door::new(inputs.link_listener),
             signals: inputs.signals,
         })
     }
@@ -294,6 +295,7 @@ impl Server {
         }
         self.sweep_jobs();
         work += self.answer_heirs();
+        self.accept_again(now);
         Ok(work)
     }
 
@@ -330,7 +332,8 @@ impl Server {
         let mut is_woken = !is_quiet;
         if is_quiet {
             let jobs = self.jobs.values().filter_map(Job::deadline);
-            let deadline = self.links.deadline().into_iter().chain(jobs).min();
+            let doors = self.for_clients.deadline().into_iter().chain(self.for_links.deadline());
+            let deadline = self.links.deadline().into_iter().chain(jobs).chain(doors).min();
             // A millisecond more, so that the deadline has passed when the poll returns.
             let until_then =
                 deadline.map(|deadline| deadline.saturating_duration_since(now) + Duration::from_millis(1));
@@ -370,7 +373,7 @@ impl Server {
 
     fn handle_event(&mut self, event: &Event, now: Instant) {
         match Source::of(event.token()) {
-            Source::ControlListener => self.accept_clients(),
+            Source::ControlListener => self.accept_clients(now),
             Source::LinkListener => self.accept_links(now),
             Source::Waker => self.take_orders(),
             Source::Signal => self.is_stopping = true,
@@ -396,33 +399,29 @@ impl Server {
         }
     }
 
-    fn accept_clients(&mut self) {
-        while let Some(listener) = &self.control_listener {
-            match listener.accept() {
-                Ok((stream, _)) => drop(self.add_client(stream)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => {
-                    tracing::warn!(%error, "can't accept a client");
-                    break;
-                }
+    fn accept_clients(&mut self, now: Instant) {
+        while let Some((stream, _)) = self.for_clients.accept(UnixListener::accept, now) {
+            if let Err(error) = self.add_client(stream) {
+                tracing::warn!(%error, "can't take a client");
             }
         }
     }
 
     fn accept_links(&mut self, now: Instant) {
-        while let Some(listener) = &self.link_listener {
-            match listener.accept() {
-                Ok((stream, _)) => {
-                    if let Err(error) = self.links.add(stream, None, self.poll.registry(), now) {
-                        tracing::warn!(%error, "can't take a link");
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => {
-                    tracing::warn!(%error, "can't accept a link");
-                    break;
-                }
+        while let Some((stream, _)) = self.for_links.accept(TcpListener::accept, now) {
+            if let Err(error) = self.links.add(stream, None, self.poll.registry(), now) {
+                tracing::warn!(%error, "can't take a link");
             }
+        }
+    }
+
+    /// Tries those again for whom there was no descriptor, or no memory.
+    fn accept_again(&mut self, now: Instant) {
+        if self.for_clients.is_due(now) {
+            self.accept_clients(now);
+        }
+        if self.for_links.is_due(now) {
+            self.accept_links(now);
         }
     }
 
@@ -496,7 +495,7 @@ fn waits(jobs: &Jobs) -> [u32; 4] {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let path = self.config.socket.take().filter(|_| self.control_listener.is_some());
+        let path = self.config.socket.take().filter(|_| self.for_clients.is_open());
         if let Some(path) = path
             && let Err(error) = std::fs::remove_file(&path)
         {
