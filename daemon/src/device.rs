@@ -80,6 +80,8 @@ pub trait Traffic {
     fn accept(&mut self, job: JobId, frame: Frame) -> Result<Inbound, LinkError>;
     /// A frame's payload is complete.
     fn arrived(&mut self, inbound: Inbound);
+    /// Whether a large message that was asked for is to come: its last piece has not begun to.
+    fn is_large_due(&self) -> bool;
     /// Counts a fact.
     fn count(&mut self, counter: Counter, amount: u64);
 }

@@ -456,6 +456,11 @@ impl Traffic for LinkTraffic<'_> {
         }
     }
 
+    fn is_large_due(&self) -> bool {
+        let mut routes = self.routes.iter().filter(|route| Some(route.daemon) == self.daemon);
+        routes.any(|route| self.jobs.get(&route.job).is_some_and(|job| job.engine.is_large_due(route.node)))
+    }
+
     fn count(&mut self, counter: Counter, amount: u64) {
         self.counters.add(counter, amount);
     }
@@ -485,6 +490,10 @@ impl Traffic for SelfTraffic<'_> {
 
     fn arrived(&mut self, inbound: Inbound) {
         self.job.arrived(inbound);
+    }
+
+    fn is_large_due(&self) -> bool {
+        self.job.engine.is_large_due(self.job.engine.spec().node)
     }
 
     fn count(&mut self, counter: Counter, amount: u64) {

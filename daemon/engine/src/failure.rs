@@ -231,6 +231,7 @@ impl Engine {
 
     /// Removes a request whose client is gone, telling nobody: `RankGone` will.
     fn abandon(&mut self, id: ChannelId) {
+        self.expect_no_more(id);
         if let Some(recv) = self.requests[id].recv_mut() {
             let mut stashed = std::mem::take(&mut recv.stashed);
             while let Some(stash) = stashed.pop(&mut self.stash) {

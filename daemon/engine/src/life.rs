@@ -91,6 +91,7 @@ impl Engine {
 
     /// Ends the running operation: tells the client or the executor, and lets go of what does not outlive it.
     pub(crate) fn complete(&mut self, id: ChannelId, completion: Completion) {
+        self.expect_no_more(id);
         let request = &mut self.requests[id];
         let Request { local_rank, slot, epoch, is_freeing, .. } = *request;
         match request.step() {

@@ -15,6 +15,8 @@ pub(crate) struct Outgoing {
     ready: VecDeque<ChannelId>,
     /// Persistent requests towards this node: `ready` has room for all of them.
     requests: usize,
+    /// Large messages this node was asked for whose last piece has not begun to come.
+    large_due: usize,
 }
 
 impl Outgoing {
@@ -29,6 +31,15 @@ impl Outgoing {
     /// Gives that room up.
     pub(crate) fn dismiss_request(&mut self) {
         self.requests -= 1;
+    }
+
+    pub(crate) fn is_large_due(&self) -> bool {
+        self.large_due > 0
+    }
+
+    /// Counts one that becomes due, or is no longer.
+    pub(crate) fn count_due(&mut self, is_due: bool) {
+        self.large_due = if is_due { self.large_due + 1 } else { self.large_due - 1 };
     }
 
     pub(crate) fn push_frame(&mut self, frame: Frame) {

@@ -62,8 +62,8 @@ impl Engine {
         let half = self.config.channel_credits.div_ceil(2);
         let recv = self.requests[id].recv_mut()?;
         let channel = recv.peer()?;
-        let frame = if recv.arming == Arming::Owed {
-            recv.arming = Arming::Armed;
+        let is_arming = recv.arming == Arming::Owed;
+        let frame = if is_arming {
             Frame::Armed { channel }
         } else if recv.owed_credits > 0 {
             Frame::Credit { channel, count: u32::from(std::mem::take(&mut recv.owed_credits)) }
@@ -72,6 +72,9 @@ impl Engine {
         };
         if recv.owed_credits >= half {
             self.make_ready(id);
+        }
+        if is_arming {
+            self.set_arming(id, Arming::Armed);
         }
         Some(Transmit { frame, payload: None, token: None })
     }
@@ -121,11 +124,12 @@ impl Engine {
         let is_first = recv.phase == RecvPhase::Waiting && offset == 0 && is_asked_for;
         let is_next = recv.phase == RecvPhase::Arriving && offset == arrived && total == recv.total;
         if is_first {
-            recv.arming = Arming::Unarmed;
             (recv.phase, recv.total) = (RecvPhase::Arriving, total);
         } else if !is_next {
             return Err(ProtocolError::UnexpectedData { offset, total, arrived });
         }
+        let is_last = offset + bytes == total;
+        self.set_arming(id, if is_last { Arming::Unarmed } else { Arming::Coming });
         let arrival = Arrival::Message { operation: self.token(id), bytes };
         let layout = self.requests[id].layout;
         let fits = total <= layout.bytes();
@@ -187,6 +191,25 @@ impl Engine {
             self.complete(id, Completion::bare(Status::Cancelled));
         }
         Ok(())
+    }
+
+    /// Whether a large message that this node has asked for is to come from another: links look out for it.
+    pub fn is_large_due(&self, from: NodeId) -> bool {
+        self.outgoing[usize::from(from.0)].is_large_due()
+    }
+
+    fn set_arming(&mut self, id: ChannelId, arming: Arming) {
+        let was_due = std::mem::replace(&mut self.recv(id).arming, arming).is_due();
+        if was_due != arming.is_due() {
+            self.outgoing[usize::from(self.requests[id].node.0)].count_due(arming.is_due());
+        }
+    }
+
+    /// A request ends an operation, or itself: it may have asked for what will never come.
+    pub(crate) fn expect_no_more(&mut self, id: ChannelId) {
+        if self.requests[id].recv_mut().is_some() {
+            self.set_arming(id, Arming::Unarmed);
+        }
     }
 
     fn recv(&mut self, id: ChannelId) -> &mut Recv {
@@ -351,7 +374,7 @@ impl Engine {
 
     /// Asks for the data of an announced message.
     fn accept(&mut self, id: ChannelId, node: NodeId, send: ChannelId) {
-        self.recv(id).arming = Arming::Armed;
+        self.set_arming(id, Arming::Armed);
         self.push_frame(node, Frame::Accept { send, recv: id });
     }
 

@@ -126,6 +126,15 @@ pub(crate) enum Arming {
     Armed,
     /// `Disarm` was sent as well.
     Disarming,
+    /// The data come; their last piece has not begun to.
+    Coming,
+}
+
+impl Arming {
+    /// Whether it has asked for data whose last piece has not begun to come.
+    pub(crate) fn is_due(self) -> bool {
+        matches!(self, Self::Armed | Self::Disarming | Self::Coming)
+    }
 }
 
 pub(crate) struct Recv {

@@ -26,6 +26,7 @@ struct Script {
     arrived: Vec<Frame>,
     stashed: Vec<Vec<u8>>,
     accepted: VecDeque<Frame>,
+    is_large_due: bool,
     copies: u64,
     system_calls: u64,
 }
@@ -41,6 +42,7 @@ impl Script {
             arrived: Vec::new(),
             stashed: Vec::new(),
             accepted: VecDeque::new(),
+            is_large_due: false,
             copies: 0,
             system_calls: 0,
         }
@@ -94,6 +96,10 @@ impl Traffic for Script {
         if let Target::Stash(bytes) = inbound.target {
             self.stashed.push(bytes);
         }
+    }
+
+    fn is_large_due(&self) -> bool {
+        self.is_large_due
     }
 
     fn count(&mut self, counter: Counter, amount: u64) {
@@ -401,7 +407,7 @@ fn garbage_on_a_tcp_link_is_an_error() {
 #[test]
 fn large_payload_is_not_copied_on_a_tcp_link() {
     let mut rig = tcp();
-    rig.receiver().send(Frame::Armed { channel: CHANNEL }, None);
+    rig.receiver().is_large_due = true;
     rig.ends[1].progress(&mut rig.scripts[1], Instant::now()).unwrap();
     let (from, to) = (rig.sender().layout(0, 1 << 20), rig.receiver().layout(1 << 20, 1 << 20));
     rig.receiver().receive_into(to, 0);
@@ -409,6 +415,22 @@ fn large_payload_is_not_copied_on_a_tcp_link() {
         .send(Frame::Data { channel: CHANNEL, offset: 0, total: 1 << 20, payload_bytes: 1 << 20 }, Some((from, 0)));
     rig.run_until(1);
     assert_eq!(rig.receiver().copies, 0);
+}
+
+#[test]
+fn a_tcp_link_reads_small_frames_together_once_nothing_large_is_due() {
+    let (frames, mut calls) = (50, [0; 2]);
+    let mut rig = tcp();
+    for (is_large_due, calls) in [true, false].into_iter().zip(&mut calls) {
+        rig.receiver().is_large_due = is_large_due;
+        rig.ends[1].progress(&mut rig.scripts[1], Instant::now()).unwrap();
+        assert_eq!(rig.ends[1].0.awaits_large(), is_large_due);
+        (0..frames).for_each(|count| rig.sender().send(Frame::Credit { channel: CHANNEL, count }, None));
+        let (before, arrived) = (rig.receiver().system_calls, rig.receiver().arrived.len());
+        rig.run_until(arrived + frames as usize);
+        *calls = rig.receiver().system_calls - before;
+    }
+    assert!(calls[0] >= u64::from(frames) && calls[1] < 10, "{calls:?}");
 }
 
 #[test]

@@ -66,8 +66,8 @@ struct Input {
     end: usize,
     arriving: Option<Arriving>,
     sequence: u64,
-    /// Large messages we have asked for whose last piece has not begun to arrive.
-    large_due: u64,
+    /// What the engines say, which know how receives end: a large message that was asked for is to come.
+    is_large_due: bool,
     scratch: Vec<u8>,
 }
 
@@ -131,7 +131,7 @@ impl TcpDevice {
 
     /// Whether a large message that we have asked for is to arrive.
     pub fn awaits_large(&self) -> bool {
-        self.input.large_due > 0 || self.low_water > 1
+        self.input.is_large_due || self.low_water > 1
     }
 
     /// When [`progress`](Device::progress) has to be called again even if nothing happens.
@@ -223,9 +223,6 @@ impl TcpDevice {
         let bytes_max = if self.out.queue.is_empty() { CYCLE_BYTES } else { QUEUE_BYTES };
         while self.out.queue.len() < QUEUE_FRAMES && self.out.queued_bytes < bytes_max {
             let Some(outbound) = traffic.poll() else { break };
-            if matches!(outbound.frame, Frame::Armed { .. } | Frame::Accept { .. }) {
-                self.input.large_due += 1;
-            }
             self.out.push(outbound.job, outbound.frame, outbound.payload, outbound.token);
         }
     }
@@ -251,6 +248,7 @@ impl TcpDevice {
                     self.last_heard = now;
                     traffic.count(Counter::BytesReceived, read as u64);
                     done += 1 + self.input.parse(traffic)?;
+                    self.input.is_large_due = traffic.is_large_due();
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_readable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -271,7 +269,10 @@ impl Device for TcpDevice {
         if sent.is_err() {
             self.receive_last_words(traffic, now);
         }
-        Ok(received + sent?)
+        let sent = sent?;
+        // What has just been asked for is to find the link prepared.
+        self.input.is_large_due = traffic.is_large_due();
+        Ok(received + sent)
     }
 
     fn arriving(&mut self) -> Option<&mut Inbound> {
@@ -348,7 +349,7 @@ impl Input {
             end: 0,
             arriving: None,
             sequence: 0,
-            large_due: 0,
+            is_large_due: false,
             scratch: Vec::new(),
         }
     }
@@ -357,7 +358,7 @@ impl Input {
     fn read(&mut self, stream: &TcpStream) -> Result<(u64, io::Result<usize>), LinkError> {
         self.staging.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        let stage_end = if self.large_due > 0 { HEADER_BYTES } else { STAGING_BYTES };
+        let stage_end = if self.is_large_due { HEADER_BYTES } else { STAGING_BYTES };
         let mut scatter = Scatter::new();
         let mut payload = 0;
         let mut is_whole = true;
@@ -414,11 +415,8 @@ impl Input {
             if sequence != self.sequence {
                 return Err(LinkError::Sequence { found: sequence, expected: self.sequence });
             }
-            match frame {
-                Frame::Heartbeat { .. } => continue,
-                Frame::Data { offset, total, payload_bytes, .. } if offset + u64::from(payload_bytes) < total => {}
-                Frame::Data { .. } | Frame::Disarmed { .. } => self.large_due = self.large_due.saturating_sub(1),
-                _ => {}
+            if matches!(frame, Frame::Heartbeat { .. }) {
+                continue;
             }
             let inbound = traffic.accept(job, frame)?;
             self.arriving = Some(Arriving { inbound, filled: 0, bytes: frame.payload_bytes().into() });
