@@ -95,6 +95,9 @@ impl Server {
         if self.jobs.contains_key(&spec.job) || self.clients[index].created.is_some() {
             return Err(Refusal::Invalid("the job exists already".into()));
         }
+        if let Some(why) = self.config.why_not_ranks(spec.local_ranks().len() as u32) {
+            return Err(Refusal::Invalid(why));
+        }
         let user = self.clients[index].user;
         let costs = spec.costs.unwrap_or(self.config.costs);
         let job = Job::new(spec.clone(), user, &self.config, self.log().clone());

@@ -1,6 +1,7 @@
 //! Every setting of the daemon: name, unit, default, meaning.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use ropeway_proto::costs::{CostOutOfRange, Costs};
 use ropeway_proto::hello::{ClusterKey, VersionRange};
 use ropeway_proto::limits;
 use ropeway_schedule::CostTable;
-use ropeway_shm::Thresholds;
+use ropeway_shm::{JobGeometry, PAGE_BYTES, Thresholds};
 use serde::Deserialize;
 
 /// What a daemon is told at start.
@@ -132,7 +133,7 @@ impl Config {
         of(self) != of(&Self::default())
     }
 
-    /// Whether the sizes are possible ones.
+    /// Whether the sizes and times are possible ones.
     pub fn check(&self) -> Result<(), OutOfRange> {
         let eager = 0..=limits::EAGER_BYTES_LIMIT;
         let pieces = limits::PIECE_BYTES_MIN..=limits::PIECE_BYTES_LIMIT;
@@ -143,10 +144,31 @@ impl Config {
         ];
         for (name, value, range) in settings {
             if let Some(value) = value.filter(|value| !range.contains(value)) {
-                return Err(OutOfRange { name, value, least: *range.start(), most: *range.end() });
+                return Err(OutOfRange { name, value, least: *range.start(), most: *range.end(), unit: "bytes" });
             }
         }
+        let (name, value) = ("link_timeout_ms", self.link_timeout.as_millis().try_into().unwrap_or(u64::MAX));
+        let (least, most) = LINK_TIMEOUT_MS.into_inner();
+        if !LINK_TIMEOUT_MS.contains(&value) {
+            return Err(OutOfRange { name, value, least, most, unit: "milliseconds" });
+        }
+        let (name, value) = ("arena_bytes_max", self.arena_bytes_max);
+        let (least, most) = (PAGE_BYTES, JobGeometry::arena_bytes_limit(1));
+        if !(least..=most).contains(&value) || !value.is_multiple_of(PAGE_BYTES) {
+            return Err(OutOfRange { name, value, least, most, unit: "bytes, in multiples of 4096," });
+        }
         Ok(())
+    }
+
+    /// Why a job can't have so many ranks on this node, if it can't.
+    pub(crate) fn why_not_ranks(&self, local_ranks: u32) -> Option<String> {
+        let (arena, limit) = (self.arena_bytes_max, JobGeometry::arena_bytes_limit(local_ranks));
+        (arena > limit).then(|| {
+            format!(
+                "{local_ranks} ranks on a node, each with arena_bytes_max = {arena}, are more than can be addressed: start fewer, or set \
+                 arena_bytes_max in the daemon's configuration to {limit} at most"
+            )
+        })
     }
 
     /// Sizes that decide how messages between ranks of this node travel.
@@ -207,6 +229,10 @@ pub fn cost_table(costs: Costs) -> CostTable {
     CostTable { overhead_ns, latency_ns, byte_ns, combine_byte_ns, copy_byte_ns }
 }
 
+/// Links say that they live four times in it, and a daemon does not sleep for less than milliseconds.
+const LINK_TIMEOUT_MS: RangeInclusive<u64> = 10..=24 * 60 * 60 * 1000;
+const _: () = assert!(PAGE_BYTES == 4096, "a message of `check` says so");
+
 // What `ropeway calibrate` writes.
 /// Setting of [`Config::link_eager_bytes_max`].
 pub const LINK_EAGER_BYTES_MAX: &str = "link_eager_bytes_max";
@@ -215,15 +241,16 @@ pub const NODE_EAGER_BYTES_MAX: &str = "node_eager_bytes_max";
 /// Setting of [`Config::node_piece_bytes`].
 pub const NODE_PIECE_BYTES: &str = "node_piece_bytes";
 
-/// A size that can't be.
+/// A size or a time that can't be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name} = {value} is out of range: {least} to {most} bytes are possible")]
+#[error("{name} = {value} can't be: {least} to {most} {unit} are possible")]
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
 pub struct OutOfRange {
     pub name: &'static str,
     pub value: u64,
     pub least: u64,
     pub most: u64,
+    pub unit: &'static str,
 }
 
 /// Why a configuration can't be used.
@@ -339,12 +366,33 @@ mod tests {
     }
 
     #[test]
+    fn too_many_ranks_are_told_what_arenas_they_could_have() {
+        let config = of_text("arena_bytes_max = 17179869184\n").unwrap();
+        assert_eq!(config.why_not_ranks(4000), None);
+        let why = config.why_not_ranks(9000).unwrap();
+        assert!(why.contains("9000 ranks") && why.contains("arena_bytes_max = 17179869184"), "{why}");
+        let limit = why.split("to ").last().and_then(|text| text.split(' ').next()).unwrap();
+        let config = of_text(&format!("arena_bytes_max = {limit}\n")).unwrap();
+        assert_eq!(config.why_not_ranks(9000), None);
+    }
+
+    #[test]
     fn a_size_out_of_range_is_named_with_its_range() {
         for (line, range) in [
             ("link_eager_bytes_max = 65537", "0 to 65536"),
             ("node_eager_bytes_max = 1000000", "0 to 65536"),
             ("node_piece_bytes = 0", "4096 to 4194304"),
             ("node_piece_bytes = 8388608", "4096 to 4194304"),
+        ] {
+            let error = of_text(line).unwrap_err();
+            assert!(error.contains(line) && error.contains(range), "{error}");
+        }
+        for (line, range) in [
+            ("link_timeout_ms = 0", "10 to 86400000 milliseconds"),
+            ("link_timeout_ms = 18446744073709551", "10 to 86400000 milliseconds"),
+            ("arena_bytes_max = 0", "4096 to "),
+            ("arena_bytes_max = 1000000", "in multiples of 4096,"),
+            ("arena_bytes_max = 140737488355328", "in multiples of 4096,"),
         ] {
             let error = of_text(line).unwrap_err();
             assert!(error.contains(line) && error.contains(range), "{error}");

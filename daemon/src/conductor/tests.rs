@@ -107,3 +107,12 @@ fn who_has_gone_waits_for_nothing() {
     server.remove_client(greedy.client);
     assert!(server.heirs.is_empty());
 }
+
+#[test]
+fn a_job_with_too_many_ranks_is_told_so() {
+    let (mut server, [_creator, mut other]) = server_with_ranks();
+    let spec = JobSpec::single_node(JobId(2), 1000);
+    let refused = other.ask(&mut server, Request::CreateJob { versions: VersionRange::CURRENT, spec });
+    let Some(Reply::Refused(refusal)) = refused else { panic!("{refused:?}") };
+    assert!(refusal.to_string().contains("1000 ranks on a node, each with arena_bytes_max"), "{refusal}");
+}

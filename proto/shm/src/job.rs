@@ -35,7 +35,10 @@ pub struct JobGeometry {
     pub arena_bytes_max: u64,
 }
 
-const PAGE_BYTES: u64 = 4096;
+/// Memory comes in such pages.
+pub const PAGE_BYTES: u64 = 4096;
+/// What a process can address.
+const ADDRESS_SPACE: u64 = 1 << 47;
 const SLOT_BYTES: u64 = size_of::<RequestSlot>() as u64;
 const TABLE_BYTES: u64 = SLOTS_PER_RANK as u64 * SLOT_BYTES;
 const _: () = assert!(TABLE_BYTES.is_multiple_of(PAGE_BYTES));
@@ -57,13 +60,20 @@ impl JobGeometry {
         self.tables() + u64::from(self.local_ranks) * TABLE_BYTES
     }
 
+    /// The largest arenas of which so many ranks have room in one segment; 0 if there are too many ranks for any.
+    pub fn arena_bytes_limit(local_ranks: u32) -> u64 {
+        let others = Self { local_ranks, arena_bytes_max: 0 }.bytes();
+        let left = others.map_or(0, |others| ADDRESS_SPACE - 1 - others);
+        left / u64::from(local_ranks.max(1)) / PAGE_BYTES * PAGE_BYTES
+    }
+
     /// Bytes of the segment; `None` if they are more than can be addressed.
     fn bytes(&self) -> Option<u64> {
         let arenas = self.arena_bytes_max.checked_mul(self.local_ranks.into())?;
         let is_whole = self.arena_bytes_max.is_multiple_of(PAGE_BYTES);
         let bytes =
             self.arenas().checked_add(arenas)?.checked_add(CHANNELS_BYTES)?.checked_add(post_area::bytes(self))?;
-        (is_whole && bytes < 1 << 47).then_some(bytes)
+        (is_whole && bytes < ADDRESS_SPACE).then_some(bytes)
     }
 }
 

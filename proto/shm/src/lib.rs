@@ -98,7 +98,7 @@ pub use self::{
     counters::{Counter, Counters},
     event_log::EventLog,
     free_ranges::FreeRanges,
-    job::{JobGeometry, JobSegment, OutOfBounds},
+    job::{JobGeometry, JobSegment, OutOfBounds, PAGE_BYTES},
     known::KnownChannels,
     meeting::{Arrival, Helped, Meeting},
     meeting_plan::MeetingPlan,
