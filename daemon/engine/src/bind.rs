@@ -18,6 +18,8 @@ use crate::request::{Kind, Protocol, RecvPhase, SendPhase};
 #[derive(Default)]
 pub(crate) struct Bindings {
     waiting: HashMap<Envelope, Waiting>,
+    /// How many receives of each node wait, of ranks and of steps of collectives.
+    recvs: HashMap<(NodeId, bool), usize>,
     /// Freed sends that still keep their place.
     freed: usize,
 }
@@ -29,7 +31,17 @@ enum Waiting {
     Recvs(VecDeque<(NodeId, ChannelId)>),
 }
 
+/// Steps of collectives are no requests of ranks. But a collective has a slot of each of its members, and few steps with the same
+/// node: no program has more of them waiting than so many for each request that it could have.
+const STEPS_PER_REQUEST: usize = 4;
+
 impl Bindings {
+    /// Counts a receive that waits, or waits no longer.
+    fn count_recv(&mut self, node: NodeId, envelope: &Envelope, waits: bool) {
+        let count = self.recvs.entry((node, envelope.comm.is_reserved())).or_default();
+        *count = if waits { *count + 1 } else { *count - 1 };
+    }
+
     fn tidy(&mut self, envelope: Envelope) {
         let is_empty = match &self.waiting[&envelope] {
             Waiting::Sends(sends) => sends.is_empty(),
@@ -68,13 +80,13 @@ impl Bindings {
 
     /// Forgets everything of and for a rank that is gone.
     pub(crate) fn forget(&mut self, is_gone: impl Fn(&Envelope) -> bool) {
-        self.waiting.retain(|envelope, waiting| {
-            let is_kept = !is_gone(envelope);
-            if let (false, Waiting::Sends(sends)) = (is_kept, waiting) {
-                self.freed -= sends.iter().filter(|send| send.is_none()).count();
+        let gone: Vec<_> = self.waiting.extract_if(|envelope, _| is_gone(envelope)).collect();
+        for (envelope, waiting) in gone {
+            match waiting {
+                Waiting::Sends(sends) => self.freed -= sends.iter().filter(|send| send.is_none()).count(),
+                Waiting::Recvs(recvs) => recvs.iter().for_each(|&(node, _)| self.count_recv(node, &envelope, false)),
             }
-            is_kept
-        });
+        }
     }
 }
 
@@ -88,27 +100,43 @@ impl Engine {
         match waiting {
             Waiting::Sends(sends) => sends.push_back(Some(id)),
             Waiting::Recvs(recvs) => {
-                let (_, recv) = recvs.pop_front().expect("empty queues are removed");
+                let (node, recv) = recvs.pop_front().expect("empty queues are removed");
+                self.bindings.count_recv(node, &envelope, false);
                 self.bindings.tidy(envelope);
                 self.bind(id, recv);
             }
         }
     }
 
-    pub(crate) fn handle_bind(&mut self, from: NodeId, envelope: Envelope, recv: ChannelId) {
-        if envelope.comm.is_reserved() {
+    pub(crate) fn handle_bind(
+        &mut self,
+        from: NodeId,
+        envelope: Envelope,
+        recv: ChannelId,
+    ) -> Result<(), ProtocolError> {
+        let is_step = envelope.comm.is_reserved();
+        if is_step {
             if self.why_deserted(self.config.spec.node).is_some() {
-                return self.push_frame(from, Frame::Unbind { channel: recv });
+                self.push_frame(from, Frame::Unbind { channel: recv });
+                return Ok(());
             }
             if NodeCollective::number_of(&envelope).is_some_and(|number| self.refuse_if_void(from, number, recv)) {
-                return;
+                return Ok(());
             }
         } else if self.local_of(envelope.source).is_gone {
-            return; // Its `RankGone` is on the way to the receiver.
+            return Ok(()); // Its `RankGone` is on the way to the receiver.
         }
+        let waiting_max = self.requests_max_of(from) * if is_step { STEPS_PER_REQUEST } else { 1 };
         let waiting = self.bindings.waiting.entry(envelope).or_insert_with(|| Waiting::Recvs(VecDeque::new()));
         match waiting {
-            Waiting::Recvs(recvs) => recvs.push_back((from, recv)),
+            Waiting::Recvs(recvs) => {
+                if self.bindings.recvs.get(&(from, is_step)).is_some_and(|&count| count >= waiting_max) {
+                    self.bindings.tidy(envelope);
+                    return Err(ProtocolError::TooManyWaiting);
+                }
+                recvs.push_back((from, recv));
+                self.bindings.count_recv(from, &envelope, true);
+            }
             Waiting::Sends(sends) => {
                 let send = sends.pop_front().expect("empty queues are removed");
                 self.bindings.tidy(envelope);
@@ -121,6 +149,7 @@ impl Engine {
                 }
             }
         }
+        Ok(())
     }
 
     fn bind(&mut self, id: ChannelId, recv: ChannelId) {

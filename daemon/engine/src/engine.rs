@@ -208,6 +208,8 @@ pub struct Engine {
     pub(crate) requests: RequestTable,
     pub(crate) bindings: Bindings,
     pub(crate) gatherings: Gatherings,
+    /// Messages of each node that are announced and not asked for.
+    pub(crate) announced: Vec<usize>,
     pub(crate) stash: Stash,
     pub(crate) outgoing: Vec<Outgoing>,
     /// Eager one-shot messages not yet taken, by (source, dest): what local senders have outstanding.
@@ -236,6 +238,7 @@ impl Engine {
             requests: RequestTable::default(),
             bindings: Bindings::default(),
             gatherings: Gatherings::default(),
+            announced: vec![0; nodes],
             stash: Stash::default(),
             outgoing: (0..nodes).map(|_| Outgoing::default()).collect(),
             pair_used: HashMap::new(),
@@ -320,13 +323,13 @@ impl Engine {
             }
             Frame::Announce { envelope, send, bytes } => {
                 self.check_envelope(from, &envelope)?;
-                self.handle_announce(from, envelope, send, bytes);
+                self.handle_announce(from, envelope, send, bytes)?;
             }
             Frame::Bind { envelope, recv, capacity: _ } => {
                 let Envelope { source, dest, .. } = envelope;
                 // The envelope is that of the messages to come, so it is the sender who must live here.
                 self.check_bind(from, &Envelope { source: dest, dest: source, ..envelope })?;
-                self.handle_bind(from, envelope, recv);
+                self.handle_bind(from, envelope, recv)?;
             }
             Frame::Bound { recv, send, bytes, is_rendezvous, wire } => {
                 self.handle_bound(from, recv, send, (bytes, is_rendezvous, wire))?

@@ -51,6 +51,9 @@ pub enum ProtocolError {
     /// More eager messages than there was credit for.
     #[error("a message was sent without credit")]
     NoCredit,
+    /// More receives or announced messages than its ranks could have, which would have to be kept until somebody asks for them.
+    #[error("more receives or announced messages wait for their other end than its ranks could have")]
+    TooManyWaiting,
     /// Data that were not asked for, or pieces out of order.
     #[error("unexpected data: bytes {offset} of {total}, {arrived} have arrived")]
     UnexpectedData { offset: u64, total: u64, arrived: u64 },

@@ -7,7 +7,7 @@ use ropeway_proto::{ChannelId, Completion, Envelope, Frame, NodeId, Rank, Status
 
 use crate::engine::{Arrival, Engine, LocalRank, RankState, StashId};
 use crate::error::ProtocolError;
-use crate::matching::Content;
+use crate::matching::{Content, Message};
 use crate::request::{Kind, RecvPhase, Request, SendPhase};
 use crate::stash::StashState;
 
@@ -166,9 +166,10 @@ impl Engine {
         is_gone: impl Fn(Rank) -> bool,
     ) {
         for local in &mut self.locals {
-            local.unexpected.take_if(|message| {
+            let promised = local.unexpected.take_if(|message| {
                 matches!(message.content, Content::Announced { .. }) && is_gone(message.envelope.source)
             });
+            promised.iter().filter_map(Message::announcer).for_each(|node| self.announced[usize::from(node.0)] -= 1);
         }
         // An orderly leave does not end wildcard receives: whoever leaves has sent what it wanted to send.
         let ends_wildcards = failure.status != Status::RankLeft;
@@ -250,8 +251,9 @@ impl Engine {
 
     fn drop_unexpected(&mut self, mut local: LocalRank) {
         for message in local.unexpected.take_if(|_| true) {
-            if let Content::Stashed(stash) = message.content {
-                self.drop_stash(stash);
+            match message.content {
+                Content::Stashed(stash) => self.drop_stash(stash),
+                Content::Announced { node, .. } => self.announced[usize::from(node.0)] -= 1,
             }
         }
     }

@@ -89,6 +89,16 @@ pub(crate) struct Message {
     pub(crate) content: Content,
 }
 
+impl Message {
+    /// The node that has it still, if it was announced.
+    pub(crate) fn announcer(&self) -> Option<NodeId> {
+        match self.content {
+            Content::Announced { node, .. } => Some(node),
+            Content::Stashed(_) => None,
+        }
+    }
+}
+
 /// Where a waiting message is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Content {

@@ -325,14 +325,25 @@ impl Engine {
         Ok(Placement { place: Place::Stash(stash), arrival: Arrival::Stash(stash) })
     }
 
-    pub(crate) fn handle_announce(&mut self, from: NodeId, envelope: Envelope, send: ChannelId, bytes: u64) {
+    pub(crate) fn handle_announce(
+        &mut self,
+        from: NodeId,
+        envelope: Envelope,
+        send: ChannelId,
+        bytes: u64,
+    ) -> Result<(), ProtocolError> {
         if self.local_of(envelope.dest).is_gone {
-            return; // Its `RankGone` is on the way to the sender.
+            return Ok(()); // Its `RankGone` is on the way to the sender.
         }
-        match self.take_posted(&envelope) {
-            Some(recv) => self.accept(recv, from, send),
-            None => self.keep(Message { envelope, bytes, content: Content::Announced { send, node: from } }),
+        if let Some(recv) = self.take_posted(&envelope) {
+            self.accept(recv, from, send);
+        } else if self.announced[usize::from(from.0)] < self.requests_max_of(from) {
+            self.announced[usize::from(from.0)] += 1;
+            self.keep(Message { envelope, bytes, content: Content::Announced { send, node: from } });
+        } else {
+            return Err(ProtocolError::TooManyWaiting);
         }
+        Ok(())
     }
 
     pub(crate) fn handle_withdraw(&mut self, from: NodeId, envelope: Envelope, send: ChannelId) {
@@ -340,7 +351,9 @@ impl Engine {
             Content::Announced { send: other, node } => other == send && node == from,
             Content::Stashed(_) => false,
         };
-        if !self.local_of(envelope.dest).unexpected.take_if(is_it).is_empty() {
+        let taken = self.local_of(envelope.dest).unexpected.take_if(is_it).len();
+        self.announced[usize::from(from.0)] -= taken;
+        if taken > 0 {
             self.push_frame(from, Frame::Withdrawn { send });
         }
     }
@@ -368,7 +381,10 @@ impl Engine {
                 self.return_message_credit(message.envelope.source, message.envelope.dest);
                 self.take_stash(id, stash);
             }
-            Content::Announced { send, node } => self.accept(id, node, send),
+            Content::Announced { send, node } => {
+                self.announced[usize::from(node.0)] -= 1;
+                self.accept(id, node, send);
+            }
         }
     }
 

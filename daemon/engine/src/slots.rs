@@ -1,7 +1,7 @@
 //! Request slots: which request is on a slot, and which epoch a command on it must carry.
 
 use ropeway_proto::limits::SLOTS_PER_RANK;
-use ropeway_proto::{ChannelId, Endpoint, Epoch, Layout, Slot};
+use ropeway_proto::{ChannelId, Endpoint, Epoch, Layout, NodeId, Slot};
 
 use crate::engine::Engine;
 use crate::error::Violation;
@@ -95,7 +95,12 @@ impl Engine {
     /// Freed requests keep their place until the other end has met them. A program whose other ends never come would
     /// otherwise make the daemon remember them without limit.
     fn requests_max(&self) -> usize {
-        2 * SLOTS_PER_RANK as usize * self.locals.len()
+        self.requests_max_of(self.config.spec.node)
+    }
+
+    /// The same of another node: more than so many of its requests never wait here.
+    pub(crate) fn requests_max_of(&self, node: NodeId) -> usize {
+        2 * SLOTS_PER_RANK as usize * self.config.spec.ranks_of(node).len()
     }
 
     /// Takes a request off its slot; says which epoch the slot has come to.

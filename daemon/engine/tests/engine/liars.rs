@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use ropeway_engine::{Leftovers, Placement, ProtocolError};
 use ropeway_proto::agreement::{Difference, ShapeDigest, Statement};
 use ropeway_proto::frame::Header;
-use ropeway_proto::limits::EAGER_BYTES_LIMIT;
+use ropeway_proto::limits::{EAGER_BYTES_LIMIT, SLOTS_PER_RANK};
 use ropeway_proto::{ChannelId, CommId, Command, Envelope, Frame, JobId, Layout, Status};
 use ropeway_schedule::{Collective, Order, Shape, build};
 
@@ -475,4 +475,66 @@ proptest! {
         }
         trial.finish();
     }
+}
+
+/// What a rank of a node could have waiting here: its slots, and as many requests again that are freed and not met.
+const WAITING_MAX: u32 = 2 * SLOTS_PER_RANK;
+
+#[test]
+fn announcements_are_kept_as_far_as_ranks_could_make_them() {
+    let announce = |index| Frame::Announce { envelope: ENVELOPE, send: id(index, 1), bytes: LARGE };
+    let mut cluster = Cluster::pair();
+    for index in 0..WAITING_MAX {
+        assert_eq!(answer(&mut cluster, announce(index)), Ok(()));
+    }
+    assert_eq!(answer(&mut cluster, announce(WAITING_MAX)), Err(ProtocolError::TooManyWaiting));
+    // What was asked for, or withdrawn, makes room.
+    cluster.recv(1, 0, (None, None), LARGE);
+    let withdraw = Frame::Withdraw { envelope: ENVELOPE, send: id(7, 1) };
+    for frame in [announce(0), withdraw, announce(1)] {
+        assert_eq!(answer(&mut cluster, frame), Ok(()));
+    }
+    assert_eq!(answer(&mut cluster, announce(2)), Err(ProtocolError::TooManyWaiting));
+    // So does the end of their sender, or of the receiver.
+    answer(&mut cluster, Frame::RankGone { rank: 0, has_failed: true }).unwrap();
+    assert_eq!(cluster.engines[1].leftovers().unexpected, 0);
+    assert_eq!(answer(&mut cluster, announce(3)), Ok(()));
+    cluster.end_client(1, true);
+    assert_eq!(cluster.engines[1].leftovers().unexpected, 0);
+}
+
+#[test]
+fn receives_are_kept_as_far_as_ranks_could_make_them() {
+    let envelope = Envelope { source: 1, dest: 0, ..ENVELOPE };
+    let bind = |index| Frame::Bind { envelope, recv: id(index, 1), capacity: LARGE };
+    let mut cluster = Cluster::pair();
+    for index in 0..WAITING_MAX {
+        assert_eq!(answer(&mut cluster, bind(index)), Ok(()));
+    }
+    assert_eq!(answer(&mut cluster, bind(WAITING_MAX)), Err(ProtocolError::TooManyWaiting));
+    // Of another envelope, too, which leaves nothing behind.
+    let other = Envelope { tag: TAG + 1, ..envelope };
+    let frame = Frame::Bind { envelope: other, recv: FIRST, capacity: LARGE };
+    assert_eq!(answer(&mut cluster, frame), Err(ProtocolError::TooManyWaiting));
+    // A send that meets one makes room.
+    cluster.init_send(1, 0, 0, SMALL);
+    for outcome in [Ok(()), Err(ProtocolError::TooManyWaiting)] {
+        assert_eq!(answer(&mut cluster, bind(WAITING_MAX)), outcome);
+    }
+    answer(&mut cluster, Frame::RankGone { rank: 0, has_failed: true }).unwrap();
+    cluster.free(1, 0);
+    assert_eq!(cluster.engines[1].leftovers(), Leftovers::default());
+}
+
+#[test]
+fn receives_of_steps_are_kept_as_far_as_collectives_could_make_them() {
+    let mut cluster = Cluster::pair();
+    let mut outcomes = (0..).map(|index| {
+        let (comm, tag) = (CommId(CommId::RESERVED | (index >> 20) << 1), (index & 0xf_ffff) as i32);
+        let envelope = Envelope { comm, source: 1, dest: 0, tag };
+        answer(&mut cluster, Frame::Bind { envelope, recv: id(index, 1), capacity: SMALL })
+    });
+    let kept = outcomes.by_ref().take_while(Result::is_ok).count();
+    assert_eq!(kept, 4 * WAITING_MAX as usize);
+    assert_eq!(outcomes.next(), Some(Err(ProtocolError::TooManyWaiting)));
 }
