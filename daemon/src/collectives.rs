@@ -170,13 +170,13 @@ impl Job {
     /// The nodes of a collective's members, and which of them each member's is. `None` if there is no such rank.
     fn participants(&self, shape: &CollectiveShape) -> Option<(Vec<u16>, Vec<NodeId>)> {
         let (mut nodes, mut participants) = (Vec::new(), Vec::new());
+        let mut known = vec![None; self.engine.spec().nodes.len()];
         for &rank in &shape.members {
             let node = self.engine.spec().node_of(rank)?;
-            let known = participants.iter().position(|&other| other == node);
-            nodes.push(known.unwrap_or(participants.len()) as u16);
-            if known.is_none() {
+            nodes.push(*known[usize::from(node.0)].get_or_insert_with(|| {
                 participants.push(node);
-            }
+                participants.len() as u16 - 1
+            }));
         }
         Some((nodes, participants))
     }

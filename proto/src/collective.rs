@@ -224,6 +224,10 @@ impl CollectiveShape {
             CollectiveKind::Gather => (self.part(rank), for_root(all())),
             CollectiveKind::Scatter => (for_root(all()), self.part(rank)),
             CollectiveKind::Allgather => (self.part(rank), all()),
+            CollectiveKind::Alltoall if self.counts.len() == 1 => {
+                let sum = self.counts[0] * u64::from(self.size());
+                (sum, sum)
+            }
             CollectiveKind::Alltoall => {
                 let sum = |pair: &dyn Fn(u32) -> u64| (0..self.size()).map(pair).sum();
                 (sum(&|to| self.pair(rank, to)), sum(&|from| self.pair(from, rank)))

@@ -141,14 +141,21 @@ impl<'a> Division<'a> {
         }
     }
 
+    /// In no more steps than there are members, or pairs of nodes, or counts: whoever registers a large collective must not keep a daemon
+    /// from everybody else.
     fn counts_between(&self) -> Vec<u64> {
         let nodes = || 0..self.participants() as u16;
+        let members = |node: u16| self.members[usize::from(node)].len() as u64;
         let pairs = |pair: &dyn Fn(u16, u16) -> u64| -> Vec<u64> {
             nodes().flat_map(|from| nodes().map(move |to| pair(from, to))).collect()
         };
+        let elements: Vec<u64> = match self.operands() {
+            Some(_) => nodes().map(|node| self.operand_elements(node)).collect(),
+            None => Vec::new(),
+        };
         let brought = |operands, from: u16, to: u16| match operands {
-            Operands::Nodes => self.operand_elements(to),
-            Operands::Members => self.operand_elements(to) * self.members[usize::from(from)].len() as u64,
+            Operands::Nodes => elements[usize::from(to)],
+            Operands::Members => elements[usize::from(to)] * members(from),
         };
         match (self.shape.kind, self.operands()) {
             (CollectiveKind::ReduceScatter, Some(operands)) => pairs(&|from, to| brought(operands, from, to)),
@@ -160,6 +167,9 @@ impl<'a> Division<'a> {
                 | CollectiveKind::Allgather,
                 None,
             ) => nodes().map(|node| self.parts(node)).collect(),
+            (CollectiveKind::Alltoall, None) if self.shape.counts.len() == 1 => {
+                pairs(&|from, to| self.shape.counts[0] * members(from) * members(to))
+            }
             (CollectiveKind::Alltoall, None) => {
                 let row = |from: u32, to: u16| self.on(to).map(|to| self.shape.pair(from, to)).sum::<u64>();
                 pairs(&|from, to| self.on(from).map(|from| row(from, to)).sum())
@@ -173,6 +183,7 @@ impl<'a> Division<'a> {
 mod tests {
     use super::*;
     use crate::collective::Combination;
+    use crate::limits::RANKS_PER_JOB_MAX;
     use crate::operator::{ElementType, Operator, Scalar};
 
     fn shape(kind: CollectiveKind, counts: &[u64]) -> CollectiveShape {
@@ -205,6 +216,33 @@ mod tests {
         let between = Division::new(&alltoall, &[0, 0, 0, 1, 1]).unwrap().between();
         assert_eq!(between.counts, [18, 12, 12, 8]);
         assert_eq!(between.check(), Ok(()));
+    }
+
+    #[test]
+    fn one_count_for_all_pairs_adds_up_as_one_for_each() {
+        for nodes in [[0, 0, 0, 1, 1], [0, 1, 0, 1, 2], [0, 1, 2, 3, 4], [0; 5]] {
+            let between = |counts| Division::new(&shape(CollectiveKind::Alltoall, counts), &nodes).unwrap().between();
+            assert_eq!(between(&[3]), between(&[3; 25]));
+        }
+    }
+
+    /// There are 2³⁴ pairs of members.
+    #[test]
+    fn as_many_members_as_can_be_are_divided_at_once() {
+        const NODES: u32 = 1 << 9;
+        let size = RANKS_PER_JOB_MAX;
+        let nodes: Vec<u16> = (0..size).map(|rank| (rank % 2) as u16).collect();
+        let large = |kind, counts: &[u64]| CollectiveShape { members: (0..size).collect(), ..shape(kind, counts) };
+        let alltoall = large(CollectiveKind::Alltoall, &[1]);
+        assert_eq!(alltoall.elements(7), (size.into(), size.into()));
+        let half = u64::from(size / 2);
+        assert_eq!(Division::new(&alltoall, &nodes).unwrap().between().counts, [half * half; 4]);
+
+        let nodes: Vec<u16> = (0..size).map(|rank| (rank % NODES) as u16).collect();
+        let reduction = large(CollectiveKind::ReduceScatter, &vec![1; size as usize]);
+        let user = Some(Combination::User { is_commutative: true });
+        let between = Division::new(&CollectiveShape { combination: user, ..reduction }, &nodes).unwrap().between();
+        assert_eq!((between.counts.len(), between.counts[5]), (NODES.pow(2) as usize, u64::from(size / NODES)));
     }
 
     #[test]
