@@ -3,11 +3,11 @@
 //! on other nodes, what happens between the nodes is a collective of its own ([`collective`](crate::collective)), which
 //! whoever holds the meeting opens, starts and closes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ropeway_proto::agreement::{Difference, ShapeDigest, Statement};
-use ropeway_proto::collective::{CollectiveMember, ShapeError};
+use ropeway_proto::collective::{CollectiveMember, CollectiveShape, ShapeError};
 use ropeway_proto::{ChannelId, CommId, Completion, Endpoint, Epoch, Layout, NodeId, Rank, Slot, Status};
 
 use crate::collective::NodeCollective;
@@ -50,11 +50,13 @@ pub(crate) enum Place {
 #[derive(Default)]
 pub(crate) struct Gatherings {
     waiting: HashMap<(CommId, u32), Gathering>,
+    /// What their shapes take.
+    bytes: usize,
 }
 
 struct Gathering {
-    /// By number.
-    members: Vec<Option<(ChannelId, CollectiveMember)>>,
+    /// Of this node, by number. No more than have registered: what is kept is not to grow faster than what is said.
+    members: BTreeMap<u32, (ChannelId, CollectiveMember)>,
     /// How many of this node have not registered.
     missing: usize,
     /// What the first one has said.
@@ -88,6 +90,9 @@ impl Failure {
 
 /// Of one job on one node.
 const GATHERINGS_MAX: usize = 1 << 16;
+/// The same of the shapes of collectives that wait, which have a number for each member, or even each pair: a hundred of the largest, or
+/// 65536 of 2000 members each.
+const GATHERED_BYTES_MAX: usize = 512 << 20;
 
 /// Why a registration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -131,10 +136,10 @@ impl Engine {
         }
         let key = (comm, member.number);
         let gathering = self.gatherings.waiting.get(&key);
-        if gathering.is_none() && self.gatherings.waiting.len() >= GATHERINGS_MAX {
+        if gathering.is_none() && !self.gatherings.has_room(&member.shape) {
             return Err(RegistrationError::TooMany);
         }
-        if gathering.is_some_and(|found| found.members.get(number as usize).is_some_and(Option::is_some)) {
+        if gathering.is_some_and(|found| found.members.contains_key(&number)) {
             return Err(RegistrationError::Twice);
         }
         let endpoint = Endpoint { comm, peer: None, tag: None };
@@ -156,7 +161,7 @@ impl Engine {
         }
         let local = self.config.spec.local_ranks();
         let here = member.shape.members.iter().filter(|rank| local.contains(rank)).count();
-        let others = waiting.into_iter().flat_map(|found| found.members.iter().flatten());
+        let others = waiting.into_iter().flat_map(|found| found.members.values());
         let mut all: Vec<_> = others.map(|(_, other)| other).chain([member]).cloned().collect();
         all.sort_by_key(|member| member.rank);
         (all.len() == here).then_some(all)
@@ -169,28 +174,30 @@ impl Engine {
         let matters = |&&rank: &&Rank| local.contains(&rank) || self.ranks[rank as usize] != RankState::Left;
         let gone = ranks.iter().filter(matters).find_map(|&rank| self.why_gone(rank));
         let here = ranks.iter().filter(|rank| local.contains(rank)).count();
-        let gathering = self.gatherings.waiting.entry(key).or_insert_with(|| Gathering {
-            members: vec![None; ranks.len()],
-            missing: here,
-            first: member.clone(),
-            is_spanning: here < ranks.len(),
-            failure: None,
+        let bytes = &mut self.gatherings.bytes;
+        let gathering = self.gatherings.waiting.entry(key).or_insert_with(|| {
+            *bytes += bytes_of(&member.shape);
+            Gathering {
+                members: BTreeMap::new(),
+                missing: here,
+                first: member.clone(),
+                is_spanning: here < ranks.len(),
+                failure: None,
+            }
         });
-        let place = member.rank as usize;
         let dispute = dispute(&gathering.first, &member);
-        if dispute.is_none() {
-            member.shape = Arc::clone(&gathering.first.shape);
-        }
-        if let Some(place) = gathering.members.get_mut(place) {
-            *place = Some((id, member));
-            gathering.missing -= 1;
-        }
+        // Who differs may have a number that is another node's, or nobody's: nobody waits for that here.
+        let expected = gathering.first.shape.members.get(member.rank as usize);
+        gathering.missing -= usize::from(expected.is_some_and(|rank| local.contains(rank)));
+        // Of what differs no more is needed than that it does.
+        member.shape = Arc::clone(&gathering.first.shape);
+        gathering.members.insert(member.rank, (id, member));
         if let Some(failure) = dispute.map(Failure::Dispute).or(gone.map(Failure::Gone)) {
             return self.fail_gathering(key, failure);
         }
         if gathering.missing == 0 && gathering.failure.is_none() {
-            let gathering = self.gatherings.waiting.remove(&key).expect("it was just there");
-            let (requests, members) = gathering.members.into_iter().flatten().unzip();
+            let gathering = self.gatherings.remove(key).expect("it was just there");
+            let (requests, members) = gathering.members.into_values().unzip();
             self.channel_work.push_back(ChannelWork::Meet { comm: key.0, requests, members });
         }
     }
@@ -290,7 +297,7 @@ impl Engine {
         let is_news = gathering.failure.is_none();
         let failure = *gathering.failure.get_or_insert(failure);
         let first = (is_news && gathering.is_spanning).then(|| gathering.first.clone());
-        let present: Vec<ChannelId> = gathering.members.iter().flatten().map(|(id, _)| *id).collect();
+        let present: Vec<ChannelId> = gathering.members.values().map(|(id, _)| *id).collect();
         for id in present {
             let Kind::Member(member) = &mut self.requests[id].kind else { continue };
             let why = failure.told(&member.digest);
@@ -322,14 +329,10 @@ impl Engine {
     fn forget_member(&mut self, id: ChannelId) {
         let key = self.key_of(id);
         let Some(gathering) = self.gatherings.waiting.get_mut(&key) else { return };
-        for place in &mut gathering.members {
-            if place.as_ref().is_some_and(|(other, _)| *other == id) {
-                *place = None;
-            }
-        }
+        gathering.members.retain(|_, (other, _)| *other != id);
         // Who registers it later is to learn that it has failed.
-        if gathering.missing == 0 && gathering.members.iter().all(Option::is_none) {
-            self.gatherings.waiting.remove(&key);
+        if gathering.missing == 0 && gathering.members.is_empty() {
+            self.gatherings.remove(key);
         }
     }
 
@@ -351,6 +354,12 @@ fn dispute(first: &CollectiveMember, other: &CollectiveMember) -> Option<Stateme
     Some(Statement { rank: rank_of(first), digest, dissenter: Some((rank_of(other), difference)) })
 }
 
+/// Memory that a shape takes.
+fn bytes_of(shape: &CollectiveShape) -> usize {
+    let numbers = size_of_val(&shape.members[..]) + size_of_val(&shape.counts[..]);
+    size_of::<CollectiveShape>() + numbers + shape.algorithm.as_ref().map_or(0, String::len)
+}
+
 fn no_memory(bytes: u64) -> Completion {
     Completion { bytes, ..Completion::bare(Status::NoMemory) }
 }
@@ -358,5 +367,72 @@ fn no_memory(bytes: u64) -> Completion {
 impl Gatherings {
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    fn has_room(&self, shape: &CollectiveShape) -> bool {
+        self.waiting.len() < GATHERINGS_MAX && self.bytes + bytes_of(shape) <= GATHERED_BYTES_MAX
+    }
+
+    fn remove(&mut self, key: (CommId, u32)) -> Option<Gathering> {
+        let gathering = self.waiting.remove(&key)?;
+        self.bytes -= bytes_of(&gathering.first.shape);
+        Some(gathering)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ropeway_proto::JobId;
+    use ropeway_proto::collective::CollectiveKind;
+    use ropeway_proto::control::JobSpec;
+
+    use super::*;
+    use crate::engine::Config;
+
+    const COMM: CommId = CommId::WORLD;
+
+    fn engine(ranks: u32) -> Engine {
+        Engine::new(Config::new(JobSpec::single_node(JobId(1), ranks)))
+    }
+
+    fn barrier(members: &[Rank], number: u32, rank: u32) -> CollectiveMember {
+        let shape = CollectiveShape {
+            kind: CollectiveKind::Barrier,
+            members: members.to_vec(),
+            root: 0,
+            combination: None,
+            element_bytes: 1,
+            counts: Vec::new(),
+            is_reproducible: false,
+            algorithm: None,
+        };
+        CollectiveMember { shape: shape.into(), number, rank, input: 0, output: 0 }
+    }
+
+    #[test]
+    fn shapes_that_wait_take_so_much_memory_and_no_more() {
+        let mut engine = engine(3);
+        let all = [0, 1, 2];
+        engine.register((0, 0), 1, COMM, barrier(&all, 0, 0)).unwrap();
+        let each = engine.gatherings.bytes;
+        assert!(each >= size_of_val(&all));
+        engine.gatherings.bytes = GATHERED_BYTES_MAX - each;
+        engine.register((0, 1), 1, COMM, barrier(&all, 1, 0)).unwrap();
+        assert_eq!(engine.register((0, 2), 1, COMM, barrier(&all, 2, 0)), Err(RegistrationError::TooMany));
+        // Others may come to what waits already, and the last of them makes room.
+        engine.register((1, 1), 1, COMM, barrier(&all, 1, 1)).unwrap();
+        engine.register((2, 1), 1, COMM, barrier(&all, 1, 2)).unwrap();
+        engine.register((0, 2), 1, COMM, barrier(&all, 2, 0)).unwrap();
+    }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_takes_no_memory() {
+        let mut engine = engine(3);
+        engine.register((0, 0), 1, COMM, barrier(&[0, 1], 0, 0)).unwrap();
+        // This one differs: they never meet.
+        engine.register((1, 0), 1, COMM, barrier(&[0, 1, 2], 0, 1)).unwrap();
+        assert!(engine.gatherings.bytes > 0);
+        (0..2).for_each(|local_rank| engine.handle_client_gone(local_rank, true));
+        assert_eq!((engine.gatherings.len(), engine.gatherings.bytes), (0, 0));
     }
 }

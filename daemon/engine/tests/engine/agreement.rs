@@ -226,3 +226,24 @@ fn members_of_one_node_who_differ_are_told_and_so_are_all_nodes() {
     cluster.begin_round(&group, 0, 0);
     assert_eq!(cluster.ends(&group, 0), [told(1)]);
 }
+
+#[test]
+fn who_differs_under_the_number_of_another_node_takes_nobodys_place() {
+    let mut cluster = Cluster::new(&[3, 1]);
+    let register = |cluster: &mut Cluster, local_rank: u32, members: &[u32], rank: u32| {
+        let members = members.to_vec();
+        let shape = CollectiveShape { members, ..registered(CollectiveKind::Bcast, 0, &[COUNT]) };
+        let member = CollectiveMember { shape: shape.into(), number: 7, rank, input: 0, output: 0 };
+        cluster.engines[0].register((local_rank, 0), 1, CommId::WORLD, member).unwrap();
+    };
+    register(&mut cluster, 0, &[0, 1, 3], 0);
+    register(&mut cluster, 2, &[0, 1, 2], 2);
+    register(&mut cluster, 1, &[0, 1, 3], 1);
+    for local_rank in 0..3 {
+        cluster.engines[0].handle_command(local_rank, Command::Start { slot: 0, epoch: 2 }).unwrap();
+    }
+    cluster.settle();
+    let told = [0, 1, 2].map(|rank| cluster.outcome_of(rank, 0, 2).unwrap());
+    let differs = |completion: &Completion| completion.status == Status::Mismatch;
+    assert!(told.iter().all(differs), "{told:?}");
+}
