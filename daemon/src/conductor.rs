@@ -95,6 +95,12 @@ impl Server {
         if self.jobs.contains_key(&spec.job) || self.clients[index].created.is_some() {
             return Err(Refusal::Invalid("the job exists already".into()));
         }
+        let mut links = spec.nodes.iter().filter_map(|node| Some(node.address?.link));
+        if let Some(address) = links.find(|&address| !self.config.may_link(address)) {
+            return Err(Refusal::Invalid(format!(
+                "refusing to link to {address}: links are not encrypted yet, so only loopback addresses are safe"
+            )));
+        }
         if let Some(why) = self.config.why_not_ranks(spec.local_ranks().len() as u32) {
             return Err(Refusal::Invalid(why));
         }

@@ -20,7 +20,7 @@ pub struct Config {
     /// Where to listen for links of other daemons; `None` for a node on its own. Loopback only, or see
     /// [`network_is_private`](Self::network_is_private).
     pub listen: Option<SocketAddr>,
-    /// Listen on an address that is not loopback. Links are not encrypted, so this is only for a network that no other
+    /// Listen on an address that is not loopback, and dial such. Links are not encrypted, so this is only for a network that no other
     /// program can reach, such as one between namespaces that exist for a benchmark. Not a setting of the
     /// configuration file: no real network is private enough.
     pub network_is_private: bool,
@@ -158,6 +158,11 @@ impl Config {
             return Err(OutOfRange { name, value, least, most, unit: "bytes, in multiples of 4096," });
         }
         Ok(())
+    }
+
+    /// Whether links may use this address: they are not encrypted.
+    pub(crate) fn may_link(&self, address: SocketAddr) -> bool {
+        address.ip().is_loopback() || self.network_is_private
     }
 
     /// Why a job can't have so many ranks on this node, if it can't.

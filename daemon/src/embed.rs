@@ -71,8 +71,7 @@ pub(crate) fn prepare(mut config: Config, signals: Option<SignalFd>) -> Result<P
     let poll = Poll::new()?;
     let waker = Arc::new(Waker::new(poll.registry(), Source::Waker.token())?);
     let (orders, received) = mpsc::channel();
-    let link_listener =
-        config.listen.map(|address| listen_for_links(address, config.network_is_private)).transpose()?;
+    let link_listener = config.listen.map(|address| listen_for_links(address, &config)).transpose()?;
     let control_listener = config.socket.as_deref().map(listen_for_clients).transpose()?;
     let daemon = random_number()?;
     let link = link_listener.as_ref().map(TcpListener::local_addr).transpose()?;
@@ -154,8 +153,8 @@ impl Drop for Daemon {
     }
 }
 
-fn listen_for_links(address: SocketAddr, network_is_private: bool) -> Result<TcpListener, DaemonError> {
-    if !address.ip().is_loopback() && !network_is_private {
+fn listen_for_links(address: SocketAddr, config: &Config) -> Result<TcpListener, DaemonError> {
+    if !config.may_link(address) {
         return Err(DaemonError::NotLoopback(address));
     }
     TcpListener::bind(address).map_err(|source| DaemonError::Listen { address: address.to_string(), source })

@@ -2,7 +2,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
 
-use ropeway_proto::control::decode;
+use ropeway_proto::control::{DaemonAddress, decode};
 use ropeway_proto::hello::ClusterKey;
 
 use super::*;
@@ -115,4 +115,21 @@ fn a_job_with_too_many_ranks_is_told_so() {
     let refused = other.ask(&mut server, Request::CreateJob { versions: VersionRange::CURRENT, spec });
     let Some(Reply::Refused(refusal)) = refused else { panic!("{refused:?}") };
     assert!(refusal.to_string().contains("1000 ranks on a node, each with arena_bytes_max"), "{refusal}");
+}
+
+#[test]
+fn a_job_with_nodes_that_no_link_may_go_to_is_refused() {
+    for (address, is_refused) in [("192.0.2.1:7", true), ("[2001:db8::1]:7", true), ("127.0.0.1:7", false)] {
+        let (mut server, [_creator, mut other]) = server_with_ranks();
+        let addresses = ["127.0.0.1:9", address].map(|link| DaemonAddress { daemon: 1, link: link.parse().unwrap() });
+        let spec = JobSpec { nodes: JobSpec::deal(2, &addresses), ..JobSpec::single_node(JobId(2), 2) };
+        let request = |spec| Request::CreateJob { versions: VersionRange::CURRENT, spec };
+        match other.ask(&mut server, request(spec)) {
+            Some(Reply::Refused(refusal)) if is_refused => {
+                assert!(refusal.to_string().contains(&format!("refusing to link to {address}")), "{refusal}");
+            }
+            Some(Reply::JobCreated { .. }) if !is_refused => {}
+            other => panic!("{address}: {other:?}"),
+        }
+    }
 }
