@@ -239,8 +239,21 @@ impl Operation {
             _ if self.attachment.log().is_kept() || self.attachment.wires().has_begun() => None,
             Run::Ended(completion::Status::Success) if self.attendance.is_some() => self.take_met(),
             Run::Direct => self.take_moved(),
+            Run::Daemon => self.take_done(),
             _ => None,
         }
+    }
+
+    /// The same of what the daemon has ended while the program computed.
+    #[inline(never)]
+    fn take_done(&mut self) -> Option<Status> {
+        let is_done = self.attachment.request_slot(self.slot).is_done(self.epoch);
+        let completion =
+            self.completion().filter(|completion| is_done && completion.status == completion::Status::Success)?;
+        let arrived = self.judge(Some(completion)).ok()?;
+        self.attachment.note_late_presence();
+        self.retract();
+        Some(arrived)
     }
 
     /// The same of a collective that was over when it was started.
