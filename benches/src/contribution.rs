@@ -7,8 +7,10 @@
 use std::ops::Range;
 
 use ropeway::{Located, Operator, Reducible};
+use ropeway_schedule::Neighborhood;
 
 use crate::operation::{CollectiveCall, Operation};
+use crate::parts::Parts;
 use crate::shape::neighborhood;
 
 /// One rank's part.
@@ -19,8 +21,12 @@ pub(crate) struct Contribution {
     pub(crate) size: u32,
     /// Elements of a block.
     pub(crate) count: usize,
-    /// From whom this rank gets a block, and to whom it sends one, if that is not everybody.
-    neighbors: Vec<u32>,
+    /// Elements of each block of the input, and of the output. A broadcast has one array, the output.
+    blocks: [Vec<usize>; 2],
+    /// Of each block of the output: whose elements it is made of, and where in their inputs these begin.
+    origins: Vec<(Range<u32>, usize)>,
+    /// Where each block of the output ends.
+    ends: Vec<usize>,
 }
 
 /// How much is looked at.
@@ -48,14 +54,22 @@ pub fn element_bytes(call: CollectiveCall) -> usize {
 
 impl Contribution {
     pub(crate) fn new(call: CollectiveCall, (rank, size): (u32, u32), count: usize) -> Self {
-        let has_neighbors = call.operation.has_neighbors();
-        let neighbors = if has_neighbors { neighborhood(size).sources(rank).to_vec() } else { Vec::new() };
-        Self { call, rank, size, count, neighbors }
+        let around = Around::new(call.operation, size);
+        let parts = Parts::new(call, size, count);
+        let blocks = blocks(call, rank, &parts, &around);
+        let origins = origins(call, rank, &parts, &around);
+        let ends = blocks[1].iter().scan(0, |end, length| {
+            *end += length;
+            Some(*end)
+        });
+        let ends = ends.collect();
+        Self { call, rank, size, count, blocks, origins, ends }
     }
 
     /// Writes what this rank brings.
     pub(crate) fn write<T: Element>(&self, input: &mut [T], round: u64, extent: Extent) {
-        for index in self.places(input.len(), extent) {
+        let is_one_array = self.call.operation == Operation::Bcast && self.call.root == self.rank;
+        for index in places(&self.blocks[usize::from(is_one_array)], extent) {
             input[index] = self.element(round, self.rank, index);
         }
     }
@@ -77,7 +91,7 @@ impl Contribution {
         extent: Extent,
         element: impl Fn(u32, usize) -> T,
     ) -> Option<usize> {
-        self.places(output.len(), extent).find(|&index| {
+        places(&self.blocks[1], extent).find(|&index| {
             let (ranks, place) = self.origin(index);
             let brought = ranks.map(|rank| element(rank, place));
             let expected = brought.reduce(|left, right| T::combine(self.call.operator, left, right));
@@ -85,57 +99,26 @@ impl Contribution {
         })
     }
 
-    /// Blocks of this rank's input and output. A broadcast has one array, the output.
-    pub(crate) fn blocks(&self) -> [usize; 2] {
-        let Self { call, rank, size, ref neighbors, .. } = *self;
-        let each = size as usize;
-        let for_root = |blocks| if rank == call.root { blocks } else { 0 };
-        match call.operation {
-            Operation::Barrier => [0, 0],
-            Operation::Bcast => [0, 1],
-            Operation::Reduce => [1, for_root(1)],
-            Operation::Allreduce | Operation::Scan | Operation::Exscan => [1, 1],
-            Operation::ReduceScatter => [each, 1],
-            Operation::Gather => [1, for_root(each)],
-            Operation::Scatter => [for_root(each), 1],
-            Operation::Allgather => [1, each],
-            Operation::Alltoall => [each, each],
-            Operation::NeighborAllgather => [1, neighbors.len()],
-            Operation::NeighborAlltoall => [neighbors.len(); 2],
-        }
+    /// Elements of this rank's input and output.
+    pub(crate) fn elements(&self) -> [usize; 2] {
+        [0, 1].map(|array: usize| self.blocks[array].iter().sum())
     }
 
-    /// Arrays for these blocks.
+    /// Arrays of these lengths.
     pub(crate) fn arrays<T: Element>(&self) -> [Vec<T>; 2] {
-        self.blocks().map(|blocks| vec![T::of(self.call.operator, 0); blocks * self.count])
+        self.elements().map(|elements| vec![T::of(self.call.operator, 0); elements])
+    }
+
+    /// How many elements come from each source, and go to each destination: of those between neighbours.
+    pub(crate) fn around(&self) -> [&[usize]; 2] {
+        [&self.blocks[1], &self.blocks[0]]
     }
 
     /// Whose elements an element of the output is made of, and where in their inputs they are.
     fn origin(&self, index: usize) -> (Range<u32>, usize) {
-        let Self { rank, size, count, call, ref neighbors } = *self;
-        let one = |rank: u32| rank..rank + 1;
-        let (block, place) = (index.checked_div(count).unwrap_or(0) as u32, index.checked_rem(count).unwrap_or(0));
-        let own_block = rank as usize * count;
-        match call.operation {
-            Operation::Barrier => (0..0, 0),
-            Operation::Bcast => (one(call.root), index),
-            Operation::Reduce | Operation::Allreduce => (0..size, index),
-            Operation::ReduceScatter => (0..size, own_block + index),
-            Operation::Scan => (0..rank + 1, index),
-            Operation::Exscan => (0..rank, index),
-            Operation::Gather | Operation::Allgather => (one(block), place),
-            Operation::Scatter => (one(call.root), own_block + index),
-            Operation::Alltoall => (one(block), own_block + place),
-            Operation::NeighborAllgather => (one(neighbors[block as usize]), place),
-            // What comes from before us was sent to the one after: blocks of a dimension stand in pairs.
-            Operation::NeighborAlltoall => (one(neighbors[block as usize]), (block as usize ^ 1) * count + place),
-        }
-    }
-
-    fn places(&self, len: usize, extent: Extent) -> impl Iterator<Item = usize> + use<> {
-        let count = self.count.max(1);
-        let step = if extent == Extent::All { 1 } else { (count - 1).max(1) };
-        (0..len).step_by(count).flat_map(move |block| (block..block + count).step_by(step))
+        let block = self.ends.partition_point(|&end| end <= index);
+        let (ranks, start) = &self.origins[block];
+        (ranks.clone(), start + index + self.blocks[1][block] - self.ends[block])
     }
 
     fn element<T: Element>(&self, round: u64, rank: u32, index: usize) -> T {
@@ -143,6 +126,86 @@ impl Contribution {
         let number = number.wrapping_add(index as u64).wrapping_mul(SPREAD);
         T::of(self.call.operator, number ^ (number >> 29))
     }
+}
+
+/// Who is whose neighbour, if that is not everybody.
+struct Around(Option<Neighborhood>);
+
+impl Around {
+    fn new(operation: Operation, size: u32) -> Self {
+        Self(operation.has_neighbors().then(|| neighborhood(size)))
+    }
+
+    fn sources(&self, rank: u32) -> &[u32] {
+        self.0.as_ref().map_or(&[], |around| around.sources(rank))
+    }
+
+    fn destinations(&self, rank: u32) -> &[u32] {
+        self.0.as_ref().map_or(&[], |around| around.destinations(rank))
+    }
+}
+
+/// Elements of each block of a rank's input and output.
+fn blocks(call: CollectiveCall, rank: u32, parts: &Parts, around: &Around) -> [Vec<usize>; 2] {
+    let (whole, part) = (|| vec![parts.whole()], || vec![parts.of(rank)]);
+    let for_root = |blocks| if rank == call.root { blocks } else { Vec::new() };
+    match call.operation {
+        Operation::Barrier => [Vec::new(), Vec::new()],
+        Operation::Bcast => [Vec::new(), whole()],
+        Operation::Reduce => [whole(), for_root(whole())],
+        Operation::Allreduce | Operation::Scan | Operation::Exscan => [whole(), whole()],
+        Operation::ReduceScatter => [parts.each(), part()],
+        Operation::Gather => [part(), for_root(parts.each())],
+        Operation::Scatter => [for_root(parts.each()), part()],
+        Operation::Allgather => [part(), parts.each()],
+        // As much goes to each as comes back.
+        Operation::Alltoall => [parts.with_each(rank), parts.with_each(rank)],
+        Operation::NeighborAllgather => [part(), around.sources(rank).iter().map(|&source| parts.of(source)).collect()],
+        Operation::NeighborAlltoall => [around.destinations(rank), around.sources(rank)]
+            .map(|peers| peers.iter().map(|&peer| parts.between(rank, peer)).collect()),
+    }
+}
+
+/// Of each block of a rank's output: whose elements it is made of, and where in their inputs these begin.
+fn origins(call: CollectiveCall, rank: u32, parts: &Parts, around: &Around) -> Vec<(Range<u32>, usize)> {
+    let one = |rank: u32| rank..rank + 1;
+    let size = parts.ranks();
+    match call.operation {
+        Operation::Barrier => Vec::new(),
+        Operation::Bcast => vec![(one(call.root), 0)],
+        Operation::Reduce | Operation::Allreduce => vec![(0..size, 0)],
+        Operation::ReduceScatter => vec![(0..size, parts.before(rank))],
+        Operation::Scan => vec![(0..rank + 1, 0)],
+        Operation::Exscan => vec![(0..rank, 0)],
+        Operation::Gather | Operation::Allgather => (0..size).map(|from| (one(from), 0)).collect(),
+        Operation::Scatter => vec![(one(call.root), parts.before(rank))],
+        Operation::Alltoall => (0..size).map(|from| (one(from), parts.before_pair(from, rank))).collect(),
+        Operation::NeighborAllgather => around.sources(rank).iter().map(|&source| (one(source), 0)).collect(),
+        Operation::NeighborAlltoall => {
+            // What comes from before us was sent to the one after: blocks of a dimension stand in pairs.
+            let before = |source: u32, block: usize| around.destinations(source)[..block ^ 1].iter();
+            let start = |block, source| before(source, block).map(|&other| parts.between(source, other)).sum();
+            around
+                .sources(rank)
+                .iter()
+                .enumerate()
+                .map(|(block, &source)| (one(source), start(block, source)))
+                .collect()
+        }
+    }
+}
+
+/// Where elements are looked at in blocks of these lengths, one behind the other.
+fn places(blocks: &[usize], extent: Extent) -> impl Iterator<Item = usize> {
+    let starts = blocks.iter().scan(0, |next, &length| {
+        let start = *next;
+        *next += length;
+        Some((start, length))
+    });
+    starts.flat_map(move |(start, length)| {
+        let step = if extent == Extent::All { 1 } else { length.saturating_sub(1).max(1) };
+        (start..start + length).step_by(step)
+    })
 }
 
 /// What collectives are measured with.
@@ -238,7 +301,9 @@ mod tests {
     use super::*;
 
     fn contribution(operation: Operation, rank: u32) -> Contribution {
-        let call = CollectiveCall { operation, root: 1, operator: Operator::Sum };
+        // Rank 2 is who gets it, if only the root does.
+        let root = if matches!(operation, Operation::Reduce | Operation::Gather) { 2 } else { 1 };
+        let call = CollectiveCall { root, ..CollectiveCall::of(operation) };
         Contribution::new(call, (rank, 3), 4)
     }
 
@@ -295,15 +360,17 @@ mod tests {
 
     #[test]
     fn edges_are_written_with_the_round() {
-        let own = Contribution { count: 3, ..contribution(Operation::Alltoall, 2) };
+        let alltoall = |count| Contribution::new(CollectiveCall::of(Operation::Alltoall), (2, 3), count);
+        let own = alltoall(3);
         let (mut old, mut new) = ([0u8; 9], [0u8; 9]);
         own.write(&mut old, 1, Extent::All);
         own.write(&mut new, 1, Extent::All);
         own.write(&mut new, 2, Extent::Edges);
         let changed: Vec<_> = (0..9).filter(|&index| old[index] != new[index]).collect();
         assert_eq!(changed, [0, 2, 3, 5, 6, 8]);
-        let single = Contribution { count: 1, ..own };
-        assert!(single.places(3, Extent::Edges).eq(0..3));
+        let single = alltoall(1);
+        assert!(places(&single.blocks[0], Extent::Edges).eq(0..3));
+        assert!(places(&[0, 4, 0, 1, 2], Extent::Edges).eq([0, 3, 4, 5, 6]));
     }
 
     #[test]

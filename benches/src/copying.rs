@@ -36,9 +36,9 @@ pub(crate) fn share_bytes(call: CollectiveCall, ranks: u32, bytes: usize) -> Opt
 
 /// Elements that each of so many ranks reads or writes on average, whichever are more.
 fn share(call: CollectiveCall, size: u32, count: usize) -> usize {
-    let blocks = (0..size).map(|rank| Contribution::new(call, (rank, size), count).blocks());
-    let all = blocks.fold([0; 2], |all: [usize; 2], blocks| [all[0] + blocks[0], all[1] + blocks[1]]);
-    all[0].max(all[1]) * count / size as usize
+    let elements = (0..size).map(|rank| Contribution::new(call, (rank, size), count).elements());
+    let all = elements.fold([0; 2], |all: [usize; 2], elements| [all[0] + elements[0], all[1] + elements[1]]);
+    all[0].max(all[1]) / size as usize
 }
 
 impl Communication for Copying {

@@ -48,6 +48,7 @@ mod operation;
 mod overhead;
 mod overlap;
 mod pair;
+mod parts;
 mod pattern;
 mod persistence;
 mod ping_pong;

@@ -87,6 +87,13 @@ impl Operation {
         matches!(self, Self::NeighborAllgather | Self::NeighborAlltoall)
     }
 
+    /// Whether each rank has a part of its own, so that parts may be of different lengths.
+    pub fn has_parts(self) -> bool {
+        let between_all =
+            matches!(self, Self::ReduceScatter | Self::Gather | Self::Scatter | Self::Allgather | Self::Alltoall);
+        between_all || self.has_neighbors()
+    }
+
     /// Whether elements are combined.
     pub fn combines(self) -> bool {
         matches!(self, Self::Reduce | Self::Allreduce | Self::ReduceScatter | Self::Scan | Self::Exscan)
@@ -126,12 +133,20 @@ pub struct CollectiveCall {
     pub root: u32,
     /// How elements are combined, if they are.
     pub operator: Operator,
+    /// Whether ranks' parts are of different lengths, if they have any.
+    pub is_uneven: bool,
 }
 
 impl CollectiveCall {
-    /// With the usual arguments: root 0, and sums.
+    /// With the usual arguments: root 0, sums, and parts that are alike.
     pub fn of(operation: Operation) -> Self {
-        Self { operation, root: 0, operator: Operator::Sum }
+        Self { operation, root: 0, operator: Operator::Sum, is_uneven: false }
+    }
+
+    /// The same of parts of different lengths, if it has any.
+    #[must_use]
+    pub fn uneven(self) -> Self {
+        Self { is_uneven: self.operation.has_parts(), ..self }
     }
 
     /// The root, if there is one.
@@ -159,6 +174,9 @@ impl fmt::Display for CollectiveCall {
         if self.root().is_some_and(|root| root > 0) {
             write!(f, " root {}", self.root)?;
         }
+        if self.is_uneven {
+            write!(f, " uneven")?;
+        }
         Ok(())
     }
 }
@@ -180,10 +198,14 @@ mod tests {
 
     #[test]
     fn calls_say_what_matters() {
-        let said = |operation| CollectiveCall { root: 3, operator: Operator::Max, operation }.to_string();
+        let said = |operation| {
+            CollectiveCall { root: 3, operator: Operator::Max, ..CollectiveCall::of(operation) }.to_string()
+        };
         let expected = ["barrier", "bcast root 3", "reduce max root 3", "scan max"];
         assert_eq!([Operation::Barrier, Operation::Bcast, Operation::Reduce, Operation::Scan].map(said), expected);
         assert_eq!(CollectiveCall::of(Operation::Reduce).to_string(), "reduce sum");
+        assert_eq!(CollectiveCall::of(Operation::Gather).uneven().to_string(), "gather uneven");
+        assert_eq!(CollectiveCall::of(Operation::Scan).uneven().to_string(), "scan sum");
         assert_eq!(CollectiveCall::of(Operation::Barrier).sizes(&[Size(8), Size(9)]), [Size(0)]);
         assert_eq!(CollectiveCall::of(Operation::Bcast).sizes(&[Size(8), Size(9)]), [Size(8), Size(9)]);
     }

@@ -239,6 +239,8 @@ pub struct Record {
     operator: Option<Operator>,
     #[serde(skip_serializing_if = "Option::is_none")]
     root: Option<u32>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    uneven: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     division: Option<Division>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -312,6 +314,7 @@ impl Record {
             op: collective.map(|call| call.operation),
             operator: collective.and_then(CollectiveCall::operator),
             root: collective.and_then(CollectiveCall::root),
+            uneven: collective.is_some_and(|call| call.is_uneven),
             division,
             algorithm,
             progress,
@@ -414,6 +417,12 @@ mod tests {
         assert_eq!((&reduce["op"], &reduce["operator"], &reduce["root"]), (&"reduce".into(), &"sum".into(), &1.into()));
         assert_eq!((&bcast["op"], bcast.get("operator"), &bcast["missed"]), (&"bcast".into(), None, &2.into()));
         assert_eq!(of(Operation::Barrier).get("root"), None);
+        assert_eq!(bcast.get("uneven"), None);
+        let collective = Some(CollectiveCall::of(Operation::Allgather).uneven());
+        let uneven = Record::new("coll", &setting(), &Measured { collective, ..measured() });
+        let json = serde_json::to_value(&uneven).unwrap();
+        assert_eq!((&json["op"], &json["uneven"]), (&"allgather".into(), &true.into()));
+        assert_eq!(serde_json::from_value::<Record>(json).unwrap(), uneven);
         let how = ["division", "algorithm", "progress"].map(|key| bcast[key].as_str().unwrap());
         assert_eq!(how, ["multigroup:2", "multigroup:4,2", "client"]);
     }

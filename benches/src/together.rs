@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::net::IpAddr;
 
-use ropeway::{Collective, Communicator, Error, Located, Request};
+use ropeway::{Collective, Communicator, Error, Located, NeighborCollective, Request};
 use ropeway_examples::Mode;
 
 use crate::BenchError;
@@ -120,29 +120,46 @@ fn register<T: Element>(
     name: &str,
     contribution: Contribution,
 ) -> Result<Box<dyn Together>, BenchError> {
-    let Contribution { call: CollectiveCall { operation, root, operator }, count, .. } = contribution;
+    let Contribution { call, size, count, .. } = contribution;
+    let CollectiveCall { operation, root, operator, is_uneven } = call;
+    let counts = || call.counts(size, count);
     let collective: Collective<T> = match operation {
         Operation::Barrier => return Ok(Checked::boxed(name, contribution, world.barrier_init()?)),
+        Operation::NeighborAllgather | Operation::NeighborAlltoall => {
+            let collective = register_around::<T>(world, &contribution)?;
+            return Ok(Checked::boxed(name, contribution, collective));
+        }
         Operation::Bcast => world.bcast_init(count, root)?,
         Operation::Reduce => world.reduce_init(count, operator, root)?,
         Operation::Allreduce => world.allreduce_init(count, operator)?,
-        Operation::ReduceScatter => world.reduce_scatter_block_init(count, operator)?,
         Operation::Scan => world.scan_init(count, operator)?,
         Operation::Exscan => world.exscan_init(count, operator)?,
+        Operation::ReduceScatter if is_uneven => world.reduce_scatter_init(&counts(), operator)?,
+        Operation::ReduceScatter => world.reduce_scatter_block_init(count, operator)?,
+        Operation::Gather if is_uneven => world.gatherv_init(&counts(), root)?,
         Operation::Gather => world.gather_init(count, root)?,
+        Operation::Scatter if is_uneven => world.scatterv_init(&counts(), root)?,
         Operation::Scatter => world.scatter_init(count, root)?,
+        Operation::Allgather if is_uneven => world.allgatherv_init(&counts())?,
         Operation::Allgather => world.allgather_init(count)?,
+        Operation::Alltoall if is_uneven => world.alltoallv_init(&counts())?,
         Operation::Alltoall => world.alltoall_init(count)?,
-        Operation::NeighborAllgather => {
-            let collective = on_torus(world)?.neighbor_allgather_init::<T>(count)?;
-            return Ok(Checked::boxed(name, contribution, collective));
-        }
-        Operation::NeighborAlltoall => {
-            let collective = on_torus(world)?.neighbor_alltoall_init::<T>(count)?;
-            return Ok(Checked::boxed(name, contribution, collective));
-        }
     };
     Ok(Checked::boxed(name, contribution, collective))
+}
+
+fn register_around<T: Element>(
+    world: &Communicator,
+    contribution: &Contribution,
+) -> Result<NeighborCollective<T>, Error> {
+    let (torus, Contribution { call, count, .. }) = (on_torus(world)?, contribution);
+    let ([input, _], [from, to]) = (contribution.elements(), contribution.around());
+    match call.operation {
+        Operation::NeighborAllgather if call.is_uneven => torus.neighbor_allgatherv_init(input, from),
+        Operation::NeighborAllgather => torus.neighbor_allgather_init(*count),
+        _ if call.is_uneven => torus.neighbor_alltoallv_init(to, from),
+        _ => torus.neighbor_alltoall_init(*count),
+    }
 }
 
 impl<T: Element> Form<T> for Collective<T> {
@@ -262,3 +279,41 @@ impl<T: Element, F: Form<T> + 'static> Together for Checked<T, F> {
 
 /// A round that is not looked at.
 const SPOILT: u64 = 999;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::everybody;
+
+    /// Fewer elements than ranks, so that some have none, and odd numbers.
+    const BYTES: [usize; 3] = [1, 24, 10_007];
+
+    #[test]
+    fn uneven_parts_come_where_they_belong_registered_or_not() {
+        for (nodes, ranks) in [(1, 1), (1, 2), (1, 3), (1, 6), (2, 3), (3, 4)] {
+            everybody((nodes, ranks), |world| {
+                let operations = Operation::ALL.into_iter().filter(|operation| operation.has_parts());
+                for (operation, bytes) in operations.flat_map(|operation| BYTES.map(|bytes| (operation, bytes))) {
+                    let call = CollectiveCall { root: ranks - 1, ..CollectiveCall::of(operation).uneven() };
+                    for mode in [Mode::Persistent, Mode::OneShot] {
+                        let means = Means::Ropeway(&Method::usual(), mode);
+                        let mut uneven = together(&world, means, call, bytes).unwrap();
+                        for (round, meanwhile) in [(1, true), (2, false)] {
+                            uneven.spoil();
+                            uneven.prepare(round, Extent::All);
+                            let mut nothing = || {};
+                            let meanwhile = meanwhile.then_some(&mut nothing as &mut dyn FnMut());
+                            uneven.round(meanwhile).unwrap();
+                            let checked = uneven.check(round, Extent::All);
+                            assert!(checked.is_ok(), "{call} of {bytes}, {mode}, round {round}: {checked:?}");
+                        }
+                        uneven.spoil();
+                        let is_noticed = uneven.check(2, Extent::All).is_err();
+                        let gets = Contribution::new(call, (world.rank(), ranks), bytes).elements()[1];
+                        assert!(is_noticed || gets <= 8, "{call} of {bytes}, {mode}");
+                    }
+                }
+            });
+        }
+    }
+}

@@ -4,7 +4,7 @@ use ropeway::{Cartesian, Communicator, Error, NeighborCollective, dims_create};
 
 use crate::BenchError;
 use crate::contribution::{Contribution, Element};
-use crate::operation::Operation;
+use crate::operation::{CollectiveCall, Operation};
 use crate::together::{Form, Registered};
 
 /// The lengths of its dimensions: two of them, as even as possible, or a ring if a number of ranks has no such. The last rank of each
@@ -62,7 +62,7 @@ impl<T: Element> Form<T> for NeighborCollective<T> {
 /// One that is called anew each time, and its arrays.
 pub(crate) struct CalledAround<T> {
     torus: Cartesian,
-    operation: Operation,
+    contribution: Contribution,
     input: Vec<T>,
     output: Vec<T>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct CalledAround<T> {
 impl<T: Element> CalledAround<T> {
     pub(crate) fn new(world: &Communicator, contribution: &Contribution) -> Result<Self, Error> {
         let [input, output] = contribution.arrays();
-        Ok(Self { torus: on_torus(world)?, operation: contribution.call.operation, input, output })
+        Ok(Self { torus: on_torus(world)?, contribution: contribution.clone(), input, output })
     }
 }
 
@@ -89,9 +89,12 @@ impl<T: Element> Form<T> for CalledAround<T> {
 
     /// A blocking call is one that begins, and is waited for at once.
     fn round(&mut self, meanwhile: Option<&mut dyn FnMut()>) -> Result<(), BenchError> {
-        let Self { torus, operation, input, output } = self;
+        let Self { torus, contribution, input, output } = self;
+        let (CollectiveCall { operation, is_uneven, .. }, [from, to]) = (contribution.call, contribution.around());
         let pending = match operation {
+            Operation::NeighborAllgather if is_uneven => torus.ineighbor_allgatherv(input, output, from)?,
             Operation::NeighborAllgather => torus.ineighbor_allgather(input, output)?,
+            _ if is_uneven => torus.ineighbor_alltoallv(input, output, to, from)?,
             _ => torus.ineighbor_alltoall(input, output)?,
         };
         if let Some(compute) = meanwhile {

@@ -36,6 +36,7 @@ pub(crate) fn between_nodes(
     let kind = kind(call.operation)?;
     let counts = match kind {
         CollectiveKind::Barrier => Vec::new(),
+        _ if call.is_uneven => call.counts(ranks, count as usize).into_iter().map(|count| count as u64).collect(),
         CollectiveKind::ReduceScatter
         | CollectiveKind::Gather
         | CollectiveKind::Scatter

@@ -85,6 +85,32 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
+/// Those that have a part for each rank.
+const OF_PARTS: [&str; 7] =
+    ["reduce-scatter", "gather", "scatter", "allgather", "alltoall", "neighbor-allgather", "neighbor-alltoall"];
+
+#[test]
+fn uneven_parts_are_measured_and_right_on_one_and_two_nodes() {
+    for (operation, nodes) in OF_PARTS.into_iter().flat_map(|operation| [(operation, "1"), (operation, "2")]) {
+        let records = coll(operation, &["-n", "3", "--nodes", nodes, "--sizes", "24", "--uneven"]);
+        assert_eq!(words(&records, "mode"), owned(&[&["persistent"; 5][..], &["oneshot"; 3]].concat()));
+        for record in &records {
+            assert_eq!((&record["op"], &record["uneven"]), (&operation.into(), &true.into()), "{record}");
+        }
+    }
+    assert!(coll("gather", &["--sizes", "8"]).iter().all(|record| record.get("uneven").is_none()));
+    // Of several collectives those that have parts.
+    let output = bench(&["overlap", "--of", "alltoall,bcast", "-n", "3", "--sizes", "1K", "--uneven", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for record in records(&output) {
+        assert_eq!(record.get("uneven").is_some(), record["op"] == "alltoall", "{record}");
+    }
+    let flat = coll("allgather", &["-n", "4", "--sizes", "1K", "--uneven", "--division", "two-level,flat,multileader"]);
+    assert_eq!(words(&flat, "division").into_iter().collect::<BTreeSet<_>>().len(), 3);
+    let table = stdout(&bench(&["coll", "scatter", "--root", "1", "--sizes", "8", "--uneven"]));
+    assert!(table.starts_with("scatter root 1 uneven: latency, us, and d_o;"), "{table}");
+}
+
 #[test]
 fn every_operator_is_measured_and_right() {
     for operator in OPERATORS {
@@ -258,6 +284,14 @@ fn arguments_that_mean_nothing_are_refused() {
     refused(&["coll", "allreduce", "--op", "add"], 2, "possible values: sum, prod, min, max,");
     refused(&["coll", "bcast", "--op", "sum"], 2, "bcast combines nothing: leave --op out");
     refused(&["coll", "scan", "--root", "0"], 2, "scan has no root: leave --root out");
+    refused(&["coll", "bcast", "--uneven"], 2, "bcast has no part for each rank: leave --uneven out");
+    refused(
+        &["coll", "neighbor-allgather", "--uneven", "--division", "flat"],
+        2,
+        "there is no schedule of neighbor-allgather uneven: leave --uneven or --division out",
+    );
+    let uneven = ["coll", "alltoall", "--uneven", "--nodes", "2", "--algorithm", "bruck"];
+    refused(&uneven, 2, "bruck:1 can't be used for this alltoall");
     refused(&["coll", "bcast", "--root", "2"], 2, "there is no rank 2 of 2: use --root 0 to 1");
     refused(
         &["coll", "allreduce", "--sizes", "8,9"],
@@ -296,7 +330,7 @@ fn arguments_that_mean_nothing_are_refused() {
     refused(
         &["overlap", "--root", "1"],
         2,
-        "overlap measures messages without --of: name a collective, or leave --root, --op, --algorithm and --division out",
+        "overlap measures messages without --of: name a collective, or leave --root, --op, --uneven, --algorithm and --division out",
     );
     refused(&["overlap", "--of", "bandwidth"], 2, "overlap --of takes collectives, and bandwidth is none");
     refused(

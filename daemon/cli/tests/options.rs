@@ -19,7 +19,7 @@ const REFUSED: [(&str, &str); 38] = [
     ("compare --nodes 2 --rate 1gbit", "--rate is that of lines between namespaces, so add --nodes 2 --netns"),
     ("compare --of overlap:bcast --touch", "overlap:bcast writes what it sends: leave --touch out"),
     ("compare --progress both", "--progress means nothing to compare: see overlap and asynchrony"),
-    ("compare --root 1", "--root, --op, --algorithm or --division means nothing to compare: see coll"),
+    ("compare --root 1", "--root, --op, --uneven, --algorithm or --division means nothing to compare: see coll"),
     ("compare bcast", "OPERATION means nothing to compare: see coll, and --of of overlap and compare"),
     ("compare --points 1K", "--points means nothing to compare: see boum and segments"),
     ("compare --of barrier --sizes 8", "a barrier has no size and no data: leave --sizes and --touch out"),

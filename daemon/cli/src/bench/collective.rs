@@ -24,6 +24,10 @@ pub(super) struct CollectiveFlags {
     /// together, for min-loc and max-loc, else integers of 64 bits [default: sum].
     #[arg(long, value_name = "OPERATOR", value_parser = one_of::<Operator>(operators().map(Operator::name)))]
     op: Option<Operator>,
+    /// Collectives of a part for each rank: parts of different lengths (gatherv, allgatherv, reduce_scatter …), in proportion to 1, 2, 3 …
+    /// and as long on average as --sizes says.
+    #[arg(long)]
+    uneven: bool,
     /// How nodes do it, such as ring or k-nomial:4, with --nodes 2 or more, and ranks with --division flat [default: as predicted
     /// to be fastest; see ropeway explain]. What goes between neighbours are messages, which have none.
     #[arg(long, value_name = "NAME")]
@@ -52,13 +56,17 @@ impl CollectiveFlags {
         if self.op.is_some() && !operations.iter().any(|operation| operation.combines()) {
             return refuse(format!("{} combines nothing: leave --op out", names()));
         }
+        if self.uneven && !operations.iter().any(|operation| operation.has_parts()) {
+            return refuse(format!("{} has no part for each rank: leave --uneven out", names()));
+        }
         let call = |&operation| {
             let usual = CollectiveCall::of(operation);
-            CollectiveCall {
-                operation,
+            let call = CollectiveCall {
                 root: self.root.unwrap_or(usual.root),
                 operator: self.op.unwrap_or(usual.operator),
-            }
+                ..usual
+            };
+            if self.uneven { call.uneven() } else { call }
         };
         Ok(operations.iter().map(call).collect())
     }
@@ -97,6 +105,9 @@ impl CollectiveFlags {
             }
             let method = Method::new(division, ranks / nodes, algorithm.filter(|_| takes_algorithm(&division)));
             for &call in calls {
+                if division != Division::TwoLevel && call.is_uneven && call.operation.has_neighbors() {
+                    return refuse(format!("there is no schedule of {call}: leave --uneven or --division out"));
+                }
                 method.check(call, ranks).map_err(|error| Failure::Usage(error.to_string()))?;
                 if division == Division::TwoLevel {
                     check_nodes(call, (ranks, nodes), method.algorithm.clone())?;
@@ -109,7 +120,8 @@ impl CollectiveFlags {
 
     /// Whether anything was said about how to do them.
     pub(super) fn has_arguments(&self) -> bool {
-        self.root.is_some() || self.op.is_some() || self.algorithm.is_some() || !self.division.is_empty()
+        let is_asked_for = self.root.is_some() || self.op.is_some() || self.uneven;
+        is_asked_for || self.algorithm.is_some() || !self.division.is_empty()
     }
 }
 

@@ -215,7 +215,7 @@ impl Flags {
         };
         if operations.is_empty() && self.collective.has_arguments() {
             return Err(Failure::Usage(format!(
-                "{bench} measures messages without --of: name a collective, or leave --root, --op, --algorithm and --division out"
+                "{bench} measures messages without --of: name a collective, or leave --root, --op, --uneven, --algorithm and --division out"
             )));
         }
         let is_barrier = |operation: &Operation| *operation == Operation::Barrier;

@@ -242,12 +242,17 @@ than cores not all can begin at once: windows that somebody comes late to are le
 behind computation (d_o) is measured beside it; and of what is registered the start, the call alone: rank 0's, when it is the first
 to come and when it is the last, which does the work if that is little.
 
+With --uneven the parts of gather, scatter, allgather, alltoall, reduce-scatter and neighbours are of different lengths, as programs
+call gatherv, scatterv, allgatherv, alltoallv, reduce_scatter and neighbor_allgatherv: in proportion to rank + 1, of --sizes on
+average. Between two ranks of an alltoall the sum of both, modulo the number of ranks, takes the place of the rank, so that all have
+as much to send.
+
 Neighbours are those in a grid of all ranks that is closed in each dimension: two dimensions, as even as possible, so four neighbours
 each, or a ring if the number of ranks is prime. Their collectives are persistent channels, or one-shot messages.
 
 Baselines whose programs drive collectives themselves, as schedules of messages between ranks, are measured in turns with
 --division two-level,flat.",
-        examples: &["coll allreduce -n 4 --sizes 8,64K,1M --op max", "coll neighbor-alltoall -n 16 --nodes 4 --sizes 1K,64K", "coll allgather -n 8 --nodes 2 --division two-level,flat,multileader:2,multigroup:2", "coll allreduce -n 4 --division two-level,flat --algorithm ring --mode persistent"],
+        examples: &["coll allreduce -n 4 --sizes 8,64K,1M --op max", "coll neighbor-alltoall -n 16 --nodes 4 --sizes 1K,64K", "coll alltoall -n 4 --uneven", "coll allgather -n 8 --nodes 2 --division two-level,flat,multileader:2,multigroup:2", "coll allreduce -n 4 --division two-level,flat --algorithm ring --mode persistent"],
     },
     Page {
         name: Name::Compare,

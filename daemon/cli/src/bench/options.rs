@@ -110,8 +110,8 @@ fn of_collectives_and_programs(name: Name) -> Vec<Rule> {
             (name == Coll, "see coll, and --of of overlap and compare"),
         ),
         rule(
-            "--root, --op, --algorithm or --division",
-            &["root", "op", "algorithm", "division"],
+            "--root, --op, --uneven, --algorithm or --division",
+            &["root", "op", "uneven", "algorithm", "division"],
             |flags| flags.collective.has_arguments(),
             (matches!(name, Coll | Overlap), "see coll, and overlap --of"),
         ),
