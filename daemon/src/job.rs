@@ -1,5 +1,7 @@
 //! A job on this node: its engine, its memory, and the rings of its ranks.
 
+mod memory;
+
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -12,9 +14,9 @@ use ropeway_engine::{
     Wiring,
 };
 use ropeway_proto::command::CommandError;
-use ropeway_proto::control::{JobSpec, Refusal};
+use ropeway_proto::control::JobSpec;
 use ropeway_proto::event::Piece;
-use ropeway_proto::{ChannelId, Command, Frame, JobId, Layout, NodeId, Rank, Slot, limits};
+use ropeway_proto::{ChannelId, Command, Frame, JobId, NodeId, Rank, limits};
 use ropeway_shm::{
     Consumer, ControlSegment, Counter, Counters, DoorbellCalls, EndOfChannel, JobGeometry, JobSegment, OutOfBounds,
     RingViolation, Wire, WiredEnd,
@@ -22,13 +24,15 @@ use ropeway_shm::{
 
 use crate::channels::{Channels, Unwired};
 use crate::collectives::Work;
-use crate::config::{Config, cost_table, memory_available};
+use crate::config::{Config, cost_table};
 use crate::device::{Inbound, LinkError, Outbound, Target};
 use crate::log::Log;
 use crate::meetings::Meetings;
 use crate::schedules::Schedules;
 use crate::shelves::Shelves;
 use crate::wires::{self, Wires};
+
+pub(crate) use memory::{RESERVED_AT_ONCE, Shortage};
 
 /// One job on this node.
 pub(crate) struct Job {
@@ -91,26 +95,8 @@ pub(crate) enum Offence {
     NoMemory(std::io::Error),
 }
 
-/// Why a rank does not get memory.
-pub(crate) struct Shortage {
-    requested: u64,
-    available: u64,
-    /// The job and the rank may have so much, but the node has not.
-    pub(crate) is_of_node: bool,
-}
-
-impl From<Shortage> for Refusal {
-    fn from(Shortage { requested, available, .. }: Shortage) -> Self {
-        Self::OutOfMemory { requested, available }
-    }
-}
-
 /// Commands taken from one ring in one cycle.
 const COMMANDS_PER_CYCLE: usize = 64;
-/// Slots whose pages are made sure of at once.
-const SLOTS_PER_RESERVATION: u32 = 1024;
-/// Much memory is reserved so much at a time. The kernel takes a millisecond for these pages, in which the daemon moves nothing.
-pub(crate) const RESERVED_AT_ONCE: u64 = 4 << 20;
 const SPARE_STASHES: usize = 64;
 /// How long a job that has ended waits for its peers to take what its ranks have sent.
 const ENDING: Duration = Duration::from_secs(3);
@@ -200,30 +186,6 @@ impl Job {
         clients
     }
 
-    /// Makes a rank's arena usable up to `bytes`, or less, if the node and the quota have the memory for all of it. Who wants more asks
-    /// again, so that others have their turn meanwhile.
-    pub(crate) fn reserve_arena(&mut self, local_rank: u32, bytes: u64) -> Result<u64, Shortage> {
-        let quota_left = self.quota_left();
-        let port = &mut self.ports[local_rank as usize];
-        let more = bytes.saturating_sub(port.arena_reserved);
-        let node_left = memory_available().unwrap_or(u64::MAX);
-        let arena_left = self.segment.geometry().arena_bytes_max - port.arena_reserved;
-        let allowed = quota_left.min(arena_left);
-        let shortage = |available| Shortage { requested: bytes, available, is_of_node: more <= allowed };
-        if more > allowed.min(node_left) {
-            return Err(shortage(allowed.min(node_left)));
-        }
-        let reserved = port.arena_reserved + more.min(RESERVED_AT_ONCE);
-        self.segment.reserve_arena(local_rank, port.arena_reserved..reserved).map_err(|_| shortage(0))?;
-        port.arena_reserved = reserved;
-        Ok(reserved)
-    }
-
-    pub(crate) fn quota_left(&self) -> u64 {
-        let arenas: u64 = self.ports.iter().map(|port| port.arena_reserved).sum();
-        self.memory_bytes_max.saturating_sub(arenas + self.channels.reserved_bytes())
-    }
-
     /// Wakes everybody who sleeps, if a rank has failed: it may have taken a waiter's number and not rung. Once for all that have failed
     /// since, as each doorbell costs a system call.
     fn wake_everybody(&mut self) {
@@ -305,17 +267,6 @@ impl Job {
             && let Some(receiver) = endpoint.peer.and_then(|peer| self.local_rank(peer))
         {
             self.shelves.note_detour(local_rank, receiver);
-        }
-        Ok(())
-    }
-
-    /// The slot's page exists from now on.
-    pub(crate) fn make_sure_of_slot(&mut self, local_rank: u32, slot: Slot) -> Result<(), Offence> {
-        let port = &mut self.ports[local_rank as usize];
-        if slot >= port.slots_reserved {
-            let slots = (slot + 1).next_multiple_of(SLOTS_PER_RESERVATION).min(limits::SLOTS_PER_RANK);
-            self.segment.reserve_slots(local_rank, port.slots_reserved..slots).map_err(Offence::NoMemory)?;
-            port.slots_reserved = slots;
         }
         Ok(())
     }
@@ -497,16 +448,6 @@ impl Job {
         if let Some(doorbell) = doorbell.and_then(|index| self.segment.doorbell(local_rank, index)) {
             doorbell.wake();
         }
-    }
-
-    pub(crate) fn check_layout(&self, local_rank: u32, layout: &Layout) -> Result<(), Offence> {
-        let arena = self.segment.arena(local_rank);
-        let usable = arena.start..arena.start + self.ports[local_rank as usize].arena_reserved;
-        // The layout is valid, so this does not overflow.
-        let (offset, end) = (layout.offset, layout.offset + layout.span());
-        // Where nothing lies does not matter, but no address may be made of a place outside of the segment.
-        let is_inside = end <= usable.end && (layout.bytes() == 0 || usable.contains(&offset));
-        if is_inside { Ok(()) } else { Err(Offence::OutsideArena { offset, end }) }
     }
 
     pub(crate) fn poll_transmit(&mut self, job: JobId, to: NodeId) -> Option<Outbound> {
