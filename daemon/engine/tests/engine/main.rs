@@ -8,6 +8,7 @@ mod cluster;
 mod collective_failures;
 mod collectives;
 mod direct;
+mod due;
 mod failures;
 mod liars;
 mod matching;
