@@ -80,7 +80,9 @@ impl Engine {
         match self.requests[id].kind {
             Kind::Send(_) => self.cancel_send(id),
             Kind::Recv(_) => self.cancel_recv(id),
-            Kind::Member(_) => self.complete(id, Completion::bare(Status::Cancelled)),
+            Kind::Member(ref member) if member.is_active => self.complete(id, Completion::bare(Status::Cancelled)),
+            // It has come to its meeting, and goes on there.
+            Kind::Member(_) => {}
             Kind::Probe => {
                 let local_rank = self.requests[id].local_rank as usize;
                 self.locals[local_rank].probes.retain(|&(_, other)| other != id);

@@ -118,6 +118,27 @@ fn who_frees_a_collective_and_is_gone_before_its_buffers_are_free_leaves_once() 
     assert!(matches!(work, Some(ChannelWork::Leave { meeting: MeetingId(3), request: None, .. })), "{work:?}");
 }
 
+#[test]
+fn who_has_come_to_its_meeting_has_not_withdrawn() {
+    let mut cluster = Cluster::new(&[2]);
+    let engine = &mut cluster.engines[0];
+    for rank in 0..2 {
+        engine.register((rank, 0), 1, CommId::WORLD, of_barrier(2, rank)).unwrap();
+    }
+    let Some(ChannelWork::Meet { requests, .. }) = engine.poll_channel_work() else { panic!("nobody meets") };
+    // Before there is a meeting a start can be withdrawn.
+    engine.handle_command(0, Command::Start { slot: 0, epoch: 2 }).unwrap();
+    engine.handle_command(0, Command::Cancel { slot: 0, epoch: 2 }).unwrap();
+    while engine.poll_completion().is_some_and(|ended| ended.completion.status != Status::Cancelled) {}
+    engine.handle_met(&requests, Ok(MeetingId(3)));
+    assert_eq!(engine.poll_channel_work(), None);
+    engine.handle_command(0, Command::Start { slot: 0, epoch: 3 }).unwrap();
+    engine.handle_command(0, Command::Cancel { slot: 0, epoch: 3 }).unwrap();
+    let work = engine.poll_channel_work();
+    assert!(matches!(work, Some(ChannelWork::Arrive { meeting: MeetingId(3), member: 0, .. })), "{work:?}");
+    assert_eq!(engine.poll_completion(), None);
+}
+
 /// A member of a barrier of the first `size` ranks.
 fn of_barrier(size: u32, rank: u32) -> CollectiveMember {
     let shape = CollectiveShape {
