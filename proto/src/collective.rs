@@ -175,7 +175,8 @@ impl CollectiveShape {
             return Err(ShapeError::Counts { found: self.counts.len(), expected });
         }
         let elements = self.counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
-        let pairs = if self.counts.len() == 1 { size as u64 * size as u64 } else { 1 };
+        let has_pairs = self.kind == CollectiveKind::Alltoall && self.counts.len() == 1;
+        let pairs = if has_pairs { size as u64 * size as u64 } else { 1 };
         let bytes = elements.and_then(|sum| sum.checked_mul(pairs)?.checked_mul(self.element_bytes.into()));
         if self.element_bytes == 0 || bytes.is_none_or(|bytes| bytes > MESSAGE_BYTES_MAX) {
             return Err(ShapeError::TooLarge);
@@ -242,5 +243,35 @@ impl CollectiveMember {
         let (input, output) = self.shape.elements(self.rank);
         let bytes = u64::from(self.shape.element_bytes);
         (input * bytes, output * bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(kind: CollectiveKind, ranks: u32, count: u64) -> CollectiveShape {
+        CollectiveShape {
+            kind,
+            members: (0..ranks).collect(),
+            root: 0,
+            combination: None,
+            element_bytes: 8,
+            counts: vec![count],
+            is_reproducible: false,
+            algorithm: None,
+        }
+    }
+
+    #[test]
+    fn only_what_differs_for_each_pair_of_ranks_adds_up() {
+        let largest = MESSAGE_BYTES_MAX / 8;
+        for ranks in [1, 2, 64, 1024] {
+            let pairs = u64::from(ranks * ranks);
+            for (kind, count) in [(CollectiveKind::Bcast, largest), (CollectiveKind::Alltoall, largest / pairs)] {
+                assert!(of(kind, ranks, count).check().is_ok(), "{kind:?}, {ranks} ranks");
+                assert!(matches!(of(kind, ranks, count + 1).check(), Err(ShapeError::TooLarge)), "{kind:?}");
+            }
+        }
     }
 }
