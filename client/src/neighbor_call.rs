@@ -8,7 +8,7 @@ use std::task::Waker;
 use crate::attachment::Attachment;
 use crate::neighbor_collective::one_behind_the_other;
 use crate::operation::Operation;
-use crate::pending::{begin_recv, begin_send};
+use crate::pending::Ready;
 use crate::running::{Progress, Run, Running, wait_any_with};
 use crate::topology::Edge;
 use crate::wait::Event;
@@ -153,20 +153,27 @@ impl Neighborhood {
         let (received, length) = one_behind_the_other(from);
         self.check_blocks(sent.len(), received.len())?;
         check_length("output", output.len(), length)?;
-        // Whoever has begun a part of it could not go back.
+        // Whoever has begun a part of it could not go back: so everything that may be missing is taken first.
         let arriving = self.buffers::<T>(self.edges_in(), &received)?;
         let leaving = self.buffers::<T>(self.edges_out(), sent)?;
-        self.leave([]);
-        let mut messages = Vec::with_capacity(arriving.len() + leaving.len());
+        let mut receives = Vec::with_capacity(arriving.len());
         for Block { edge, place, buffer } in arriving {
-            let operation = begin_recv(self.membership(), buffer, self.internal(edge.rank, edge.tag))?;
-            messages.push(Message { operation, block: Some(place) });
+            receives.push((edge, place, Ready::to_receive(self.membership(), buffer)?));
         }
+        let mut sends = Vec::with_capacity(leaving.len());
         for Block { edge, place, mut buffer } in leaving {
             buffer.copy_from_slice(&input[place]);
             let terms = self.send_terms::<T>(edge.tag, buffer.bytes());
-            let operation = begin_send(self.membership(), buffer, self.internal(edge.rank, edge.tag), terms)?;
-            messages.push(Message { operation, block: None });
+            sends.push((edge, Ready::of(self.membership(), buffer, terms)?));
+        }
+        self.leave([]);
+        let mut messages = Vec::with_capacity(receives.len() + sends.len());
+        for (edge, place, receive) in receives {
+            let operation = receive.receive(self.internal(edge.rank, edge.tag))?;
+            messages.push(Message { operation, block: Some(place) });
+        }
+        for (edge, send) in sends {
+            messages.push(Message { operation: send.send(self.internal(edge.rank, edge.tag))?, block: None });
         }
         Ok(PendingNeighborCollective { neighborhood: self, messages, output, progress: Progress::Running })
     }

@@ -101,24 +101,51 @@ impl<T: Plain> Pending<T> {
     }
 }
 
-/// Begins to send the whole buffer, which the operation owns from now on.
+/// An operation on a whole buffer, which it owns from now on, that has all it needs and has not begun: from here on only the end of the session
+/// keeps it from going on.
+pub(crate) struct Ready {
+    operation: Operation,
+    layout: Layout,
+}
+
+impl Ready {
+    pub(crate) fn of<T: Plain>(membership: &Membership, buffer: Buffer<T>, terms: Terms) -> Result<Self, Error> {
+        let layout = layout_of(&buffer);
+        Ok(Self { operation: Operation::new(membership, buffer.into_memory(), terms)?, layout })
+    }
+
+    pub(crate) fn to_receive<T: Plain>(membership: &Membership, buffer: Buffer<T>) -> Result<Self, Error> {
+        let terms = Terms::Recv { capacity: buffer.bytes(), element_bytes: element_bytes::<T>() };
+        Self::of(membership, buffer, terms)
+    }
+
+    pub(crate) fn send(self, endpoint: Endpoint) -> Result<Operation, Error> {
+        let Self { mut operation, layout } = self;
+        let memory = operation.memory().expect("it was just given one");
+        let message = &memory.as_bytes()[..layout.bytes() as usize];
+        if operation.attachment().send(&endpoint, message)? {
+            operation.end_at_once(Completion::bare(completion::Status::Success));
+        } else {
+            operation.begin(|slot, epoch| Command::Send { slot, epoch, endpoint, layout })?;
+        }
+        Ok(operation)
+    }
+
+    pub(crate) fn receive(self, endpoint: Endpoint) -> Result<Operation, Error> {
+        let Self { mut operation, layout } = self;
+        operation.begin_recv(endpoint, layout)?;
+        Ok(operation)
+    }
+}
+
+/// Begins to send the whole buffer, which the operation owns from now on. A message that has left can't be called back for want of a slot.
 pub(crate) fn begin_send<T: Plain>(
     membership: &Membership,
     buffer: Buffer<T>,
     endpoint: Endpoint,
     terms: Terms,
 ) -> Result<Operation, Error> {
-    let layout = layout_of(&buffer);
-    let bytes = buffer.bytes() as usize;
-    // A message that has left can't be called back for want of a slot.
-    let mut operation = Operation::new(membership, buffer.into_memory(), terms)?;
-    let message = &operation.memory().expect("it was just given one").as_bytes()[..bytes];
-    if membership.attachment.send(&endpoint, message)? {
-        operation.end_at_once(Completion::bare(completion::Status::Success));
-    } else {
-        operation.begin(|slot, epoch| Command::Send { slot, epoch, endpoint, layout })?;
-    }
-    Ok(operation)
+    Ready::of(membership, buffer, terms)?.send(endpoint)
 }
 
 /// Begins to receive into the whole buffer, which the operation owns from now on.
@@ -127,11 +154,7 @@ pub(crate) fn begin_recv<T: Plain>(
     buffer: Buffer<T>,
     endpoint: Endpoint,
 ) -> Result<Operation, Error> {
-    let layout = layout_of(&buffer);
-    let terms = Terms::Recv { capacity: buffer.bytes(), element_bytes: element_bytes::<T>() };
-    let mut operation = Operation::new(membership, buffer.into_memory(), terms)?;
-    operation.begin_recv(endpoint, layout)?;
-    Ok(operation)
+    Ready::to_receive(membership, buffer)?.receive(endpoint)
 }
 
 fn layout_of<T: Plain>(buffer: &Buffer<T>) -> Layout {

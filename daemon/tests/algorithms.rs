@@ -104,6 +104,22 @@ fn names_that_nothing_has_are_refused_with_those_there_are() {
     }
 }
 
+#[test]
+fn equal_blocks_are_exchanged_by_an_algorithm_that_needs_them_in_every_form() {
+    for place in [(2, 2), (2, 4), (3, 3)] {
+        everybody(place, |world| {
+            let (ranks, bruck) = (world.size() as usize, world.with_algorithm("bruck"));
+            let input: Vec<u64> = (0..5 * ranks as u64).map(|index| index + 1000 * u64::from(world.rank())).collect();
+            let mut output = vec![0; 5 * ranks];
+            bruck.alltoallv(&input, &mut output, &vec![5; ranks * ranks]).unwrap();
+            for (from, block) in output.chunks(5).enumerate() {
+                let first = 1000 * from as u64 + 5 * u64::from(world.rank());
+                assert!(block.iter().zip(first..).all(|(&found, sent)| found == sent));
+            }
+        });
+    }
+}
+
 /// Its request and its memory become free in one step.
 #[test]
 fn what_is_refused_takes_no_memory() {

@@ -40,6 +40,12 @@ impl Collectives {
         self.registered.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// It was not registered, and nobody was told: who registers it again has to be in step with the others.
+    pub(crate) fn take_back_number(&self, number: u32) {
+        // If another thread has taken the next one, the program was not in step before.
+        let _ = self.registered.compare_exchange(number.wrapping_add(1), number, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// Locked as long as other ranks may read.
     pub(super) fn shared_inputs(&self) -> MutexGuard<'_, Option<SharedInputs>> {
         self.shared_inputs.lock().expect("nothing panics under this lock")

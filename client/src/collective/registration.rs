@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ropeway_proto::collective::{CollectiveKind as Kind, CollectiveMember, CollectiveShape, ShapeError};
-use ropeway_proto::limits::BUFFER_ALIGN;
+use ropeway_proto::control;
+use ropeway_proto::limits::{BUFFER_ALIGN, CONTROL_BYTES_MAX};
 
 use super::call::{Call, Counts};
 use super::crossing::{self, Crossing, Places};
@@ -291,6 +292,7 @@ impl Communicator {
         placement: Placement,
         function: Option<&Function>,
     ) -> Result<Collective<u8>, Error> {
+        check_length(&shape)?;
         let (rank, element_bytes) = (self.rank(), shape.element_bytes as usize);
         let (input, output) = place(&shape, rank, placement);
         let bytes =
@@ -302,13 +304,17 @@ impl Communicator {
         let memory = self.attachment().allocate(scratch + scratch_bytes)?;
         let offset = |start: usize| memory.offset() + start as u64;
         let place = Places { input: offset(input.start), output: offset(output.start), scratch: offset(0) + scratch };
-        let number = self.collectives().next_number();
         let crossing = does_cross.then(|| Crossing::new(&shape, rank, place));
-        let crossed = crossing.map(|crossing| Crossed::new(self, number, crossing)).transpose()?;
         let shape = Arc::new(shape);
+        let number = self.collectives().next_number();
         let member = CollectiveMember { shape, number, rank, input: place.input, output: place.output };
-        let persistent = Persistent::register(self.membership(), memory, self.id(), member, function, crossed)?;
-        Ok(Collective { persistent, input, output, element: PhantomData })
+        let crossed = crossing.map(|crossing| Crossed::new(self, number, crossing)).transpose();
+        let registered = crossed
+            .and_then(|crossed| Persistent::register(self.membership(), memory, self.id(), member, function, crossed));
+        if let Err(Error::TooManyRequests) = registered {
+            self.collectives().take_back_number(number);
+        }
+        Ok(Collective { persistent: registered?, input, output, element: PhantomData })
     }
 }
 
@@ -326,10 +332,57 @@ fn place(shape: &CollectiveShape, rank: u32, placement: Placement) -> (Range<u64
     (input_at..input_at + input, output_at..output_at + output)
 }
 
+/// Checks that the daemon can be told of it, which all ranks find alike.
+fn check_length(shape: &CollectiveShape) -> Result<(), Error> {
+    if (shape.members.len() + shape.counts.len()) * NUMBER_BYTES_MAX <= SHAPE_BYTES_MAX {
+        return Ok(());
+    }
+    let bytes = control::encode(shape).len();
+    let why = || {
+        let (ranks, counts) = (shape.members.len(), shape.counts.len());
+        format!(
+            "to register {ranks} ranks and {counts} counts takes {bytes} bytes, of {SHAPE_BYTES_MAX}: \
+             have equal counts, or fewer ranks exchange at a time"
+        )
+    };
+    if bytes <= SHAPE_BYTES_MAX { Ok(()) } else { Err(Error::BadCollective { why: why() }) }
+}
+
+/// Digits of a count, and a comma.
+const NUMBER_BYTES_MAX: usize = 21;
+/// Bytes of a shape, beside which a member says where its arrays are.
+const SHAPE_BYTES_MAX: usize = CONTROL_BYTES_MAX - 1024;
+
 /// Checks what can be checked without the other ranks.
 pub(super) fn check(shape: &CollectiveShape) -> Result<(), Error> {
     shape.check().map_err(|error| match error {
         ShapeError::Root { root, .. } => Error::RootOutOfRange { root, size: shape.size() },
         error => Error::BadCollective { why: error.to_string() },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alltoall(ranks: u32, counts: Vec<u64>) -> CollectiveShape {
+        CollectiveShape {
+            kind: Kind::Alltoall,
+            members: (0..ranks).collect(),
+            root: 0,
+            combination: None,
+            element_bytes: 8,
+            counts,
+            is_reproducible: false,
+            algorithm: None,
+        }
+    }
+
+    #[test]
+    fn what_the_daemon_could_not_read_is_refused_here() {
+        let each = |ranks: u32| alltoall(ranks, vec![1000; (ranks * ranks) as usize]);
+        assert!(check_length(&each(450)).is_ok() && check_length(&alltoall(100_000, vec![1])).is_ok());
+        let error = check_length(&each(512)).unwrap_err().to_string();
+        assert!(error.contains("512 ranks and 262144 counts"), "{error}");
+    }
 }
