@@ -95,6 +95,30 @@ fn waiting_for_all_ends_when_a_peer_frees_one_of_several_requests() {
 }
 
 #[test]
+fn ranks_that_can_not_agree_without_one_that_has_left_all_hear_of_it_and_agree_without_it() {
+    for (nodes, ranks) in [(1, 3), (1, 6), (2, 5), (3, 7)] {
+        let cluster = Cluster::start(nodes, ranks);
+        let mut sessions: Vec<_> = (0..ranks).map(|rank| cluster.attach(rank)).collect();
+        sessions.remove(1);
+        soon(|| {
+            std::thread::scope(|scope| {
+                for session in &sessions {
+                    scope.spawn(|| {
+                        let world = session.world();
+                        world.split(Some(0), 0).map(drop).unwrap_err();
+                        let survivors = world.group().exclude(&[1]).unwrap();
+                        let small = world.create(&survivors).unwrap().unwrap();
+                        let mut sum = [0u32];
+                        small.allreduce(&[1], &mut sum, Operator::Sum).unwrap();
+                        assert_eq!(sum, [ranks - 1]);
+                    });
+                }
+            });
+        });
+    }
+}
+
+#[test]
 fn a_client_killed_while_sending_fails_its_receivers() {
     for nodes in [1, 2] {
         let cluster = Cluster::start(nodes, 3);

@@ -7,7 +7,8 @@ use ropeway_proto::Tag;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{AGREEMENT, Block, Communicator, Membership, dissemination};
-use crate::{Error, Group, Plain, one_shot};
+use crate::pending::begin_send;
+use crate::{Error, Group, Plain, Status, one_shot};
 
 /// What a rank says in a split.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
@@ -106,7 +107,9 @@ impl Communicator {
         Block::from_word(blocks[0]).ok_or(Error::TooManyCommunicators)
     }
 
-    /// What each of a group of our ranks says, by number in the group (Bruck and others 1997).
+    /// What each of a group of our ranks says, by number in the group (Bruck and others 1997). Who learns that somebody is missing tells those
+    /// who come after by a message without anything in it, and goes through all rounds, so that nobody waits for ever, nor finds what is left
+    /// of this the next time.
     fn tell_all<T: Plain>(&self, group: &Group, own: T) -> Result<Vec<T>, Error> {
         let size = group.size();
         let number = group.number_of(self.attachment().rank()).expect("it is for members");
@@ -115,15 +118,32 @@ impl Communicator {
             self.internal(rank, tag)
         };
         // Ours, that of the one before us, of the one before that …
+        let count = |distance: u32| distance.min(size - distance) as usize;
+        let rounds = dissemination(size).map(|(round, distance)| Ok((round, distance, self.alloc(count(distance))?)));
         let mut known = vec![own];
-        for (round, distance) in dissemination(size) {
+        let mut failure = None;
+        for (round, distance, mut told) in rounds.collect::<Result<Vec<_>, Error>>()? {
             let tag = AGREEMENT + round;
-            let told = &known[..known.len().min((size - distance) as usize)];
-            let mut heard = vec![own; told.len()];
-            let terms = self.send_terms::<T>(tag, size_of_val(told) as u64);
+            match &failure {
+                None => told.copy_from_slice(&known[..count(distance)]),
+                Some(_) => told = self.alloc(0)?,
+            }
+            let mut heard = vec![own; count(distance)];
+            let terms = self.send_terms::<T>(tag, told.bytes());
             let (to, from) = (peer(number + distance, tag), peer(number + size - distance, tag));
-            one_shot::sendrecv(&self.membership, told, (to, terms), &mut heard, from)?;
+            let sending = begin_send(&self.membership, told, to, terms);
+            let received = one_shot::recv(&self.membership, &mut heard, from);
+            let sent = sending.and_then(|mut sending| sending.wait(self.attachment().wait_mode()));
+            let missing = match received {
+                Ok(status) if status.count == heard.len() => sent.err(),
+                Ok(Status { source: rank, .. }) => Some(Error::PeerFreed { rank }),
+                Err(error) => Some(error),
+            };
             known.extend(heard);
+            failure = failure.or(missing);
+        }
+        if let Some(error) = failure {
+            return Err(error);
         }
         Ok((0..size).map(|other| known[((number + size - other) % size) as usize]).collect())
     }
