@@ -231,9 +231,10 @@ impl Meeting {
         let stages: Vec<_> =
             shares.into_iter().map(|share| Stage::new(share, has_user_operator)).collect::<Option<_>>()?;
         let at = block + before_relay(places.len(), described);
-        let collect = CollectArea::at(job, at, plan, function.as_ref());
+        let (relay, collect) = (RelayArea::at(job, at, plan), CollectArea::at(job, at, plan, function.as_ref()));
         let weight = match stages.iter().map(|stage| stage.weight).max()? {
-            _ if collect.is_some() => Weight::Slight,
+            // There are no pieces.
+            _ if relay.is_some() || collect.is_some() => Weight::Slight,
             _ if has_user_operator => Weight::Much,
             Weight::Little if plan.span.is_some() => Weight::Much,
             weight => weight,
@@ -247,7 +248,7 @@ impl Meeting {
             slots: slots?,
             places: places.to_vec(),
             ranks: plan.members.iter().map(|member| member.rank).collect(),
-            relay: RelayArea::at(job, at, plan),
+            relay,
             collect,
             pairs: PairArea::at(job, at, plan),
             block,
@@ -310,11 +311,11 @@ impl Meeting {
             return self.do_all(member, round, index);
         }
         self.words().rounds.open(self.stage_number(round, index), stage.pieces);
+        // The daemon leaves them to who waits, for a while, and looks at others' doorbells only then.
+        self.wake_all();
         if stage.weight == Weight::Little && index + 1 < self.stages.len() {
-            // The daemon has to be told in any case, so nobody else need be woken.
             return Arrival::Passed;
         }
-        self.wake_all();
         if stage.weight == Weight::Little { Arrival::Pending } else { Arrival::HasWork }
     }
 
