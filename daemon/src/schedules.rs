@@ -11,6 +11,8 @@ use ropeway_schedule::{
 /// Schedules that collectives of a job use.
 pub(crate) struct Schedules {
     made: HashMap<(CollectiveShape, u16), Weak<Schedule>>,
+    /// Who asks for it to see what memory it takes asks again when there is some.
+    last: Option<Arc<Schedule>>,
     /// The same on all nodes of the job.
     costs: CostTable,
     /// How many were made since somebody asked.
@@ -22,7 +24,7 @@ const SWEEP_AT: usize = 64;
 
 impl Schedules {
     pub(crate) fn new(costs: CostTable) -> Self {
-        Self { made: HashMap::new(), costs, built: 0 }
+        Self { made: HashMap::new(), last: None, costs, built: 0 }
     }
 
     /// What participant `me` does for `between`. `None` if no node can do that.
@@ -39,6 +41,7 @@ impl Schedules {
             self.made.retain(|_, schedule| schedule.strong_count() > 0);
         }
         self.made.insert(key, Arc::downgrade(&schedule));
+        self.last = Some(Arc::clone(&schedule));
         self.built += 1;
         Some(schedule)
     }
