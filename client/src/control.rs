@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use ropeway_proto::control::{JobSpec, Refusal, Reply, Request, decode, encode};
 use ropeway_proto::costs::Costs;
 use ropeway_proto::hello::VersionRange;
+use ropeway_proto::{JobId, Rank};
 use ropeway_shm::descriptor;
 
 use crate::Error;
@@ -35,6 +36,11 @@ impl ControlSocket {
             Err(error) => return Err(io_error("asking the daemon")(error)),
         }
         accepted(self.receive()?)
+    }
+
+    /// Says which rank is to come on this connection. If it is closed before, the daemon takes that rank for one that has left.
+    pub fn expect(stream: &mut UnixStream, job: JobId, rank: Rank) -> io::Result<()> {
+        stream.write_all(&encode(&Request::Expect { job, rank }))
     }
 
     /// Creates a job on the daemon's node. Says what messages cost, which the job's other nodes are to be told in its description.

@@ -18,6 +18,8 @@ pub(crate) struct Client {
     pub(crate) created: Option<JobId>,
     /// The rank it is: job and index among the node's ranks.
     pub(crate) rank: Option<(JobId, u32)>,
+    /// The rank that its launcher has made it for.
+    pub(crate) expected: Option<(JobId, u32)>,
     /// The eventfd by which it wakes the daemon.
     pub(crate) eventfd: Option<OwnedFd>,
     inbox: Vec<u8>,
@@ -44,7 +46,8 @@ const OUTBOX_BYTES_MAX: usize = 64 << 10;
 impl Client {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         let user = getsockopt(&stream, PeerCredentials)?.uid();
-        Ok(Self { stream, user, created: None, rank: None, eventfd: None, inbox: Vec::new(), outbox: Vec::new() })
+        let (inbox, outbox) = Default::default();
+        Ok(Self { stream, user, created: None, rank: None, expected: None, eventfd: None, inbox, outbox })
     }
 
     /// Reads what has come; whole requests are then taken by [`next_request`](Self::next_request).

@@ -59,6 +59,10 @@ impl Server {
                 Err(AttachError::Refusal(refusal)) => Err(refusal),
                 Err(AttachError::Client(error)) => return Err(error),
             },
+            Request::Expect { job, rank } => {
+                self.expect(index, job, rank);
+                return Ok(());
+            }
             Request::Reserve { arena_bytes } => match self.reserve_or_wait(index, arena_bytes) {
                 Some(result) => result,
                 None => return Ok(()),
@@ -164,6 +168,13 @@ impl Server {
             client.reply_with(&Reply::Wire { node: node.0, block }, &[socket])?;
         }
         Ok(())
+    }
+
+    /// A launcher says whom a connection is for.
+    fn expect(&mut self, index: usize, id: JobId, rank: Rank) {
+        let client = &mut self.clients[index];
+        let job = self.jobs.get(&id).filter(|job| job.user == client.user);
+        client.expected = job.and_then(|job| job.local_rank(rank)).map(|local_rank| (id, local_rank));
     }
 
     /// A connection to another node has come up to be a job's wire. `is_registered`: with the poll loop, as it was dialled.
@@ -345,6 +356,11 @@ impl Server {
         self.heirs.retain(|heir| heir.client != index);
         if self.only_client == Some(index) {
             self.is_stopping = true;
+        }
+        if let Some((id, local_rank)) = client.expected
+            && let Some(job) = self.jobs.get_mut(&id)
+        {
+            job.miss(local_rank);
         }
         let ended = client.created.and_then(|id| self.jobs.get_mut(&id)).map(Job::end);
         for client in ended.into_iter().flatten().filter(|&other| other != index) {

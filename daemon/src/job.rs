@@ -175,6 +175,13 @@ impl Job {
         }
     }
 
+    /// A rank will not come: its process has ended before. To those who wait for it that is as if it had come and left.
+    pub(crate) fn miss(&mut self, local_rank: u32) {
+        if !self.ports[local_rank as usize].has_come {
+            self.detach(local_rank, false);
+        }
+    }
+
     /// Ends every rank that has not ended; returns the clients that were attached.
     pub(crate) fn end(&mut self) -> Vec<usize> {
         self.is_ending = true;

@@ -119,6 +119,29 @@ fn ranks_that_can_not_agree_without_one_that_has_left_all_hear_of_it_and_agree_w
 }
 
 #[test]
+fn a_rank_that_ends_without_having_joined_has_left() {
+    for nodes in [1, 2] {
+        let cluster = Cluster::start(nodes, 3);
+        let connect = |rank| {
+            let mut stream = cluster.daemon_of(rank).connect().unwrap();
+            ControlSocket::expect(&mut stream, cluster.job, rank).unwrap();
+            stream
+        };
+        let zero = ropeway::Session::attach(connect(0), cluster.job, 0).unwrap();
+        let (one, two) = (connect(1), connect(2));
+        let world = zero.world();
+        let receiving = world.irecv(world.alloc::<u8>(8).unwrap(), 2, 1).unwrap();
+        drop(two);
+        let error = soon(|| receiving.wait().unwrap_err());
+        assert!(matches!(error, Error::RankLeft { rank: 2 }), "{error}");
+        // Whoever joins is expected as long as it stays.
+        let one = ropeway::Session::attach(one, cluster.job, 1).unwrap();
+        world.send(&[5u8], 1, 0).unwrap();
+        assert_eq!(one.world().recv(&mut [0u8], 0, 0).unwrap().count, 1);
+    }
+}
+
+#[test]
 fn a_client_killed_while_sending_fails_its_receivers() {
     for nodes in [1, 2] {
         let cluster = Cluster::start(nodes, 3);

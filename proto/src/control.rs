@@ -132,6 +132,8 @@ pub enum Request {
         #[serde(default)]
         build: u64,
     },
+    /// Says, without an answer, which rank is to come on this connection: if it is closed before, that rank has left. The launcher's.
+    Expect { job: JobId, rank: Rank },
     /// Makes the arena usable up to `arena_bytes` from its start, or less: then the same request is to be made again.
     Reserve { arena_bytes: u64 },
     /// Registers a collective on an empty slot. It may be started at once, and goes on when all members have registered it.

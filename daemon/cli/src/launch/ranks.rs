@@ -9,6 +9,7 @@ use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, dup};
+use ropeway::control::ControlSocket;
 
 use super::Outcome;
 use super::cores::Confined;
@@ -38,7 +39,8 @@ impl Ranks {
     ) -> Result<&mut Child, LaunchError> {
         let failed = |error| LaunchError::Rank { rank, error };
         let node = job.node_of(rank);
-        let connection = daemons.connect(node).map_err(failed)?;
+        let mut connection = daemons.connect(node).map_err(failed)?;
+        ControlSocket::expect(&mut connection, job.id, rank).map_err(failed)?;
         // Copies survive `exec`. They exist only while this rank is being started, so that no other inherits them.
         let inherited = dup(&connection).map_err(|error| failed(error.into()))?;
         let log = log.map(dup).transpose().map_err(|error| failed(error.into()))?;
