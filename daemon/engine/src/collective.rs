@@ -320,8 +320,13 @@ impl Engine {
 impl Engine {
     /// A rank is gone, and its node has said so.
     pub(crate) fn end_collectives_of_rank(&mut self, rank: Rank) {
+        // Of a rank of another node that has left in order there is nothing to judge: at the end of a large job thousands do.
+        let is_to_judge =
+            self.ranks[rank as usize] != RankState::Left || self.config.spec.local_ranks().contains(&rank);
         for id in self.collectives.select(|collective| collective.plan.node.members.contains(&rank)) {
-            self.judge(id);
+            if is_to_judge {
+                self.judge(id);
+            }
             let node = self.note_absence(id, rank);
             if let Some(failure) = self.why_absent(id, node) {
                 self.end_unbound_steps(id, node, failure);
