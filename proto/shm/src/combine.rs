@@ -71,6 +71,61 @@ impl JobSegment {
         }
         Ok(())
     }
+
+    /// `into[i] = sources[0][i] ∘ sources[1][i] ∘ …` of all sources before the one that belongs to it: there may be more of these than of
+    /// `into`, in front. What would be nothing is left as it is. An array that is written may be the source that belongs to it; otherwise as
+    /// [`fold`](Self::fold). Each source is read once.
+    ///
+    /// # Panics
+    /// As `fold`, and if there are fewer sources than arrays to be written.
+    pub(crate) fn fold_before(
+        &self,
+        operator: Operator,
+        element: ElementType,
+        (sources, into): (&[u64], &[u64]),
+        shift: u64,
+        elements: u64,
+    ) -> Result<(), OutOfBounds> {
+        let targets = BeforeEach::new(sources, into);
+        let (Some(&first), 1..) = (sources.first(), elements) else { return Ok(()) };
+        let bytes = elements.checked_mul(element.bytes() as u64);
+        let bytes = bytes.ok_or(OutOfBounds { offset: first, bytes: u64::MAX })?;
+        for &offset in sources.iter().chain(into) {
+            self.part(offset, shift, bytes, bytes)?;
+        }
+        let (mut left, mut right) = (Chunk::new(), Chunk::new());
+        for at in (0..bytes).step_by(CHUNK_BYTES) {
+            let part = |offset| self.part(offset + shift, at, (bytes - at).min(CHUNK_BYTES as u64), bytes);
+            let result = left.load(part(first)?);
+            for (source, target) in targets.iter() {
+                let operand = source.map(part).transpose()?.map(|source| right.load(source));
+                if let Some(target) = target {
+                    part(target)?.store(result);
+                }
+                operand.into_iter().for_each(|operand| combine(operator, element, result, operand));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sources behind the first one, each with the array that gets what is before it, if it has one. Of the last nobody needs its content.
+pub(crate) struct BeforeEach<'a> {
+    sources: &'a [u64],
+    into: &'a [u64],
+}
+
+impl<'a> BeforeEach<'a> {
+    pub(crate) fn new(sources: &'a [u64], into: &'a [u64]) -> Self {
+        assert!(into.len() <= sources.len(), "each belongs to a source");
+        Self { sources, into }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Option<u64>, Option<u64>)> {
+        let (last, more) = (self.sources.len() - 1, self.sources.len() - self.into.len());
+        let target = move |index: usize| index.checked_sub(more).map(|index| self.into[index]);
+        (1..=last).map(move |index| ((index < last).then(|| self.sources[index]), target(index)))
+    }
 }
 
 /// While so much or more is combined or stored, what is stored next is fetched. Most of its lines were last used by another core, and a string

@@ -232,11 +232,7 @@ impl Share {
                 let mut others = to.windows(2).zip(&from[more + 1..]);
                 others.try_for_each(|(to, &from)| self.fold(job, &[to[0], from], &to[1..], elements))
             }
-            // From the last to the first, because in place an output takes the place of an input that those behind it need.
-            Act::Exscan { from, to } => (0..to.len()).rev().try_for_each(|index| {
-                let sources = &from[..index + from.len() - to.len()];
-                self.fold(job, sources, &to[index..=index], elements)
-            }),
+            Act::Exscan { from, to } => self.fold_before(job, from, to, elements),
         }
     }
 
@@ -258,6 +254,27 @@ impl Share {
             ShareOperator::User(Some(function)) => {
                 let mut function = function.lock().expect("a function that panics ends its process");
                 job.fold_by(&mut **function, (from, into), bytes)
+            }
+            ShareOperator::None | ShareOperator::User(None) => Ok(()),
+        }
+    }
+
+    fn fold_before(
+        &self,
+        job: &JobSegment,
+        from: &[u64],
+        into: &[u64],
+        elements: &Range<u64>,
+    ) -> Result<(), OutOfBounds> {
+        let bytes = elements.start * self.element_bytes..elements.end * self.element_bytes;
+        match &self.operator {
+            ShareOperator::Predefined(operator, element) => {
+                let count = elements.end - elements.start;
+                job.fold_before(*operator, *element, (from, into), bytes.start, count)
+            }
+            ShareOperator::User(Some(function)) => {
+                let mut function = function.lock().expect("a function that panics ends its process");
+                job.fold_before_by(&mut **function, (from, into), bytes)
             }
             ShareOperator::None | ShareOperator::User(None) => Ok(()),
         }

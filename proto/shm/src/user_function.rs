@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use ropeway_proto::Layout;
 
+use crate::combine::BeforeEach;
 use crate::job::{JobSegment, OutOfBounds};
 
 /// A function of this process, and the private memory it works on.
@@ -44,6 +45,38 @@ impl JobSegment {
             }
             for &target in into {
                 self.write(&array(target), at, &function.room()[0][part])?;
+            }
+            at += part_bytes;
+        }
+        Ok(())
+    }
+
+    /// As [`JobSegment::fold_before`], by this function.
+    pub(crate) fn fold_before_by(
+        &self,
+        function: &mut dyn UserFunction,
+        (sources, into): (&[u64], &[u64]),
+        bytes: Range<u64>,
+    ) -> Result<(), OutOfBounds> {
+        let targets = BeforeEach::new(sources, into);
+        let Some(&first) = sources.first() else { return Ok(()) };
+        let room_bytes = function.room()[0].len() as u64;
+        let mut at = bytes.start;
+        while at < bytes.end {
+            let part_bytes = (bytes.end - at).min(room_bytes);
+            let array = |offset| Layout::contiguous(offset, bytes.end);
+            let part = ..part_bytes as usize;
+            self.read(&array(first), at, &mut function.room()[0][part])?;
+            for (source, target) in targets.iter() {
+                if let Some(source) = source {
+                    self.read(&array(source), at, &mut function.room()[1][part])?;
+                }
+                if let Some(target) = target {
+                    self.write(&array(target), at, &function.room()[0][part])?;
+                }
+                if source.is_some() {
+                    function.combine(part_bytes as usize);
+                }
             }
             at += part_bytes;
         }
