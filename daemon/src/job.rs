@@ -311,6 +311,7 @@ impl Job {
                     }
                 }
                 ChannelWork::DrainWire { node } => self.wires.drain(node),
+                ChannelWork::RelieveWire { node } => self.wires.relieve(node, Instant::now()),
                 ChannelWork::EndWire { node } => self.wires.end(node),
                 ChannelWork::Meet { comm, requests, members } => {
                     let meeting = self.open_meeting(comm, &requests, members);
@@ -403,6 +404,7 @@ impl Job {
         let done = self.wires.progress(registry, counters, now, &mut ended, &mut lost);
         ended.into_iter().for_each(|id| self.channels.remove_wired(id));
         lost.into_iter().for_each(|node| self.engine.handle_wire_down(node));
+        self.wires.complaints(now).for_each(|node| self.engine.handle_wire_full(node));
         self.carry_out_channel_work();
         done
     }

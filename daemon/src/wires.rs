@@ -4,6 +4,8 @@
 //! ranks that sleep or have left a large receive to it, says the last word about channels whose end is gone, and now and then looks
 //! for what a rank has left lying that was expected to wait and does not.
 
+mod relief;
+
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -17,6 +19,8 @@ use ropeway_engine::DirectId;
 use ropeway_proto::limits::WIRE_CHANNELS;
 use ropeway_proto::{End, NodeId, Status};
 use ropeway_shm::{Counter, Counters, JobSegment, OpenChannel, Sent, Traffic, Wire, WireChannels};
+
+use relief::{Complaint, Relief};
 
 /// A job's wires, by node.
 #[derive(Default)]
@@ -43,6 +47,10 @@ struct NodeWire {
     /// The engine knows that it is lost.
     is_down: bool,
     guard: Option<Guard>,
+    /// What we say to the other side while the connection has no room.
+    complaint: Complaint,
+    /// What we do when it says so.
+    relief: Relief,
     /// Something could not be done at once: when to try again, though nothing happens.
     retry_at: Option<Instant>,
     /// What was counted of what went over it, both ways.
@@ -131,6 +139,8 @@ impl Wires {
             is_draining: false,
             is_down: false,
             guard: None,
+            complaint: Complaint::default(),
+            relief: Relief::default(),
             retry_at: None,
             counted: Default::default(),
             system_calls_counted: 0,
@@ -219,6 +229,23 @@ impl Wires {
         }
     }
 
+    /// The other side finds no room: what has come is to be taken, if nobody does.
+    pub(crate) fn relieve(&mut self, node: NodeId, now: Instant) {
+        if let Some(found) = self.find_mut(node) {
+            let [_, come] = found.wire.traffic();
+            found.relief.ask(come, now);
+        }
+    }
+
+    /// Nodes to be told that there is no room on the wire to them.
+    pub(crate) fn complaints(&mut self, now: Instant) -> impl Iterator<Item = NodeId> {
+        let complains = move |found: &mut NodeWire| {
+            let is_stuck = found.is_stuck && found.wire.is_stuck() && !found.wire.is_broken();
+            found.complaint.is_due(is_stuck, now)
+        };
+        self.nodes.iter_mut().filter_map(move |(node, found)| complains(found).then_some(*node))
+    }
+
     /// Both sides have lost the wire, or everybody there is gone.
     pub(crate) fn end(&mut self, node: NodeId) {
         if let Some(found) = self.find_mut(node) {
@@ -289,9 +316,7 @@ impl Wires {
 
     /// When to look though nothing happens.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let look_at =
-            |found: &NodeWire| found.guard.as_ref().map(|guard| guard.look_at).into_iter().chain(found.retry_at).min();
-        self.nodes.iter().filter_map(|(_, found)| look_at(found)).min()
+        self.nodes.iter().filter_map(|(_, found)| found.deadline()).min()
     }
 
     /// Whether messages of ranks that are gone have not left.
@@ -417,11 +442,16 @@ impl NodeWire {
         !self.wire.is_broken() && self.ends.list.iter().flatten().any(is_closing)
     }
 
+    fn deadline(&self) -> Option<Instant> {
+        let look_at = self.guard.as_ref().map(|guard| guard.look_at);
+        [look_at, self.retry_at, self.complaint.deadline(), self.relief.deadline()].into_iter().flatten().min()
+    }
+
     /// Has the poll loop tell what we need to know, and no more: each event wakes the daemon.
     fn settle(&mut self, registry: &Registry) -> io::Result<()> {
         let needs_room = self.is_stuck && !self.wire.is_broken();
         let is_waited_for = self.wire.has_sleepers() || self.wire.is_starving() || self.is_draining;
-        let needs_bytes = is_waited_for || self.has_unsaid() || needs_room;
+        let needs_bytes = is_waited_for || self.relief.is_needed() || self.has_unsaid() || needs_room;
         // Ranks that sleep often need not ask for it each time.
         self.rounds_unneeded = if needs_bytes { 0 } else { self.rounds_unneeded.saturating_add(1) };
         let is_patient = self.rounds_unneeded < PATIENCE && !self.wire.is_broken();
@@ -462,6 +492,8 @@ impl NodeWire {
     /// Looks for what was left lying, if it is time. Says whether it was.
     fn look(&mut self, now: Instant) -> bool {
         self.is_wanted |= self.retry_at.take_if(|at| now >= *at).is_some();
+        let [_, come] = self.wire.traffic();
+        self.is_wanted |= self.relief.look(come, now);
         let Some(guard) = self.guard.as_mut().filter(|guard| now >= guard.look_at) else { return false };
         guard.look_at = now + LOOK_EVERY;
         let traffic = self.wire.traffic();

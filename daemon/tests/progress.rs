@@ -3,12 +3,16 @@
 mod common;
 
 use common::{Cluster, channel, config, pair, soon};
-use nix::sys::signal::{Signal, raise};
-use ropeway::start_all;
+use nix::sys::signal::{self, Signal, raise};
+use nix::unistd::Pid;
+use ropeway::{Communicator, start_all};
 use ropeway_daemon::Config;
+use ropeway_proto::limits::WIRE_EAGER_BYTES_MAX;
 
 const EAGER: usize = 100;
 const LARGE: usize = 3 << 20;
+/// More than a connection holds.
+const WINDOW: i32 = 200;
 
 /// The part of this file that runs in processes of their own.
 #[test]
@@ -16,6 +20,9 @@ fn rank_role() {
     let Ok(role) = std::env::var("TEST_ROLE") else { return };
     let session = ropeway::init().unwrap();
     let world = session.world();
+    if let Some(role) = role.strip_prefix("window-") {
+        return receive_window(&world, role);
+    }
     let mut sends = [EAGER, LARGE].map(|bytes| {
         let mut buffer = world.alloc::<u8>(bytes).unwrap();
         buffer.fill(bytes as u8 + 1);
@@ -25,17 +32,78 @@ fn rank_role() {
     let sending = start_all(&mut sends).unwrap();
     let receiving = start_all(&mut recvs).unwrap();
     println!("ready");
-    match role.as_str() {
+    be_away(&role);
+    sending.wait_all().unwrap();
+    receiving.wait_all().unwrap();
+    assert!(recvs.iter().all(|recv| recv.buffer().iter().all(|&byte| byte == 5)));
+    println!("done");
+}
+
+fn be_away(role: &str) {
+    match role {
         "stop" => raise(Signal::SIGSTOP).unwrap(),
         "compute" => loop {
             std::hint::spin_loop();
         },
         other => panic!("no such role: {other}"),
     }
-    sending.wait_all().unwrap();
+}
+
+/// Starts a window of receives and is away, or waits for something else first.
+fn receive_window(world: &Communicator, role: &str) {
+    let recv = |tag| world.recv_init(world.alloc::<u8>(WIRE_EAGER_BYTES_MAX as usize).unwrap(), 0, tag).unwrap();
+    let mut recvs: Vec<_> = (0..WINDOW).map(recv).collect();
+    println!("ready");
+    // So that all of it is on the wire.
+    start_all(&mut recvs).unwrap().wait_all().unwrap();
+    let receiving = start_all(&mut recvs).unwrap();
+    world.send(&[1u8], 0, WINDOW).unwrap();
+    match role {
+        "wait" => assert_eq!(world.recv(&mut [0u8], 0, WINDOW).unwrap().count, 1),
+        other => be_away(other),
+    }
     receiving.wait_all().unwrap();
-    assert!(recvs.iter().all(|recv| recv.buffer().iter().all(|&byte| byte == 5)));
+    assert!((0..WINDOW).zip(&recvs).all(|(tag, recv)| recv.buffer().iter().all(|&byte| byte == tag as u8)));
     println!("done");
+}
+
+/// The window fills the wire, and nobody waits for what comes over it.
+fn window_is_sent(role: &str) {
+    let cluster = Cluster::start(2, 2);
+    let session = cluster.attach(0);
+    let world = session.world();
+    let send = |tag| world.send_init(world.alloc::<u8>(WIRE_EAGER_BYTES_MAX as usize).unwrap(), 1, tag).unwrap();
+    let mut sends: Vec<_> = (0..WINDOW).map(send).collect();
+    let mut rank = cluster.spawn(1, &format!("window-{role}"));
+    soon(|| start_all(&mut sends).unwrap().wait_all().unwrap());
+    (0..WINDOW).zip(&mut sends).for_each(|(tag, send)| send.buffer_mut().fill(tag as u8));
+    assert_eq!(soon(|| world.recv(&mut [0u8], 1, WINDOW).unwrap().count), 1);
+    if role == "stop" {
+        rank.wait_until_stopped();
+    }
+    soon(|| start_all(&mut sends).unwrap().wait_all().unwrap());
+    if role == "stop" {
+        signal::kill(Pid::from_raw(rank.child.id() as i32), Signal::SIGCONT).unwrap();
+    }
+    if role != "compute" {
+        soon(|| world.send(&[1u8], 1, WINDOW).unwrap());
+        common::wait_for_line(&mut rank.output, "done");
+    }
+}
+
+#[test]
+fn who_waits_for_something_else_delays_nobody_who_sends_to_its_started_receives() {
+    window_is_sent("wait");
+}
+
+#[test]
+fn a_stopped_rank_delays_nobody_who_sends_to_its_started_receives() {
+    window_is_sent("stop");
+}
+
+#[test]
+fn a_computing_rank_delays_nobody_who_sends_to_its_started_receives() {
+    window_is_sent("compute");
 }
 
 fn peers_complete(nodes: usize, role: &str) {
@@ -60,8 +128,7 @@ fn peers_complete(nodes: usize, role: &str) {
         }
     });
     if role == "stop" {
-        let pid = nix::unistd::Pid::from_raw(rank.child.id() as i32);
-        nix::sys::signal::kill(pid, Signal::SIGCONT).unwrap();
+        signal::kill(Pid::from_raw(rank.child.id() as i32), Signal::SIGCONT).unwrap();
         common::wait_for_line(&mut rank.output, "done");
     }
 }

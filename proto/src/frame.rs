@@ -18,6 +18,7 @@
 //! | `Bound` | receiver's channel, argument = sender's channel, size, protocol, tag = wire's channel + 1 | here it is |
 //! | `Wired` | sender's channel, argument = receiver's channel, tag = wire's channel + 1 | the channel uses the wire, or with 0 it does not |
 //! | `WireDown` | nothing | the wire is lost on the sender's side |
+//! | `WireFull` | nothing | the sender's side finds no room on the wire: is anybody reading? |
 //! | `Unbind` | the peer's channel | my end is freed |
 //! | `Eager` | receiver's channel, payload | a whole small message of a channel |
 //! | `Credit` | sender's channel, count | that many eager messages were taken |
@@ -70,6 +71,8 @@ pub enum Frame {
     Wired { send: ChannelId, recv: ChannelId, wire: Option<u16> },
     /// Nothing more is sent over the job's wire, nor taken from it.
     WireDown,
+    /// The job's wire has been full for a while.
+    WireFull,
     /// The other end of `channel` is freed. Frames sent before are still valid.
     Unbind { channel: ChannelId },
     /// A whole message for the receive `channel`.
@@ -176,6 +179,7 @@ mod kind {
     pub(super) const WIRED: u8 = 18;
     pub(super) const WIRE_DOWN: u8 = 19;
     pub(super) const SHAPE: u8 = 20;
+    pub(super) const WIRE_FULL: u8 = 21;
 }
 
 impl Frame {
@@ -204,6 +208,7 @@ impl Frame {
                 RawHeader::to(WIRED, send).with_argument(recv.to_bits()).with_wire(wire)
             }
             Self::WireDown => RawHeader { kind: WIRE_DOWN, ..RawHeader::default() },
+            Self::WireFull => RawHeader { kind: WIRE_FULL, ..RawHeader::default() },
             Self::Unbind { channel } => RawHeader::to(UNBIND, channel),
             Self::Eager { channel, payload_bytes } => {
                 RawHeader { payload_bytes: payload_bytes.into(), ..RawHeader::to(EAGER, channel) }
@@ -327,6 +332,7 @@ impl RawHeader {
                 Frame::Wired { send: channel, recv, wire: self.wire()? }
             }
             WIRE_DOWN => Frame::WireDown,
+            WIRE_FULL => Frame::WireFull,
             UNBIND => Frame::Unbind { channel },
             EAGER => Frame::Eager { channel, payload_bytes },
             CREDIT => Frame::Credit { channel, count: bytes as u32 },
@@ -445,6 +451,7 @@ mod tests {
             Frame::Wired { send: A, recv: B, wire: Some(0) },
             Frame::Wired { send: A, recv: B, wire: None },
             Frame::WireDown,
+            Frame::WireFull,
             Frame::Unbind { channel: A },
             Frame::Eager { channel: A, payload_bytes: 12 },
             Frame::Credit { channel: A, count: 13 },

@@ -30,6 +30,8 @@ pub enum ChannelWork {
     Sever { channel: DirectId, why: Status },
     /// The other side has lost the wire to that node: what it had sent is to be taken, then [`Engine::handle_wire_down`] called.
     DrainWire { node: NodeId },
+    /// The other side finds no room on the wire to that node: what has come is to be taken, if nobody does.
+    RelieveWire { node: NodeId },
     /// The wire to that node is lost on both sides: so are its channels whose requests are gone.
     EndWire { node: NodeId },
     /// A wired channel that was never used is not needed.
@@ -145,6 +147,17 @@ impl Engine {
             self.push_frame(node, Frame::WireDown);
             self.end_wire_if_lost(node);
         }
+    }
+
+    /// The wire to that node has had no room for a while: perhaps nobody reads it there.
+    pub fn handle_wire_full(&mut self, node: NodeId) {
+        if self.wires[usize::from(node.0)].is_up {
+            self.push_frame(node, Frame::WireFull);
+        }
+    }
+
+    pub(crate) fn handle_wire_full_there(&mut self, node: NodeId) {
+        self.channel_work.push_back(ChannelWork::RelieveWire { node });
     }
 
     pub(crate) fn handle_wire_down_there(&mut self, node: NodeId) {

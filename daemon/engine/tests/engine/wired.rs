@@ -253,6 +253,20 @@ fn a_lost_wire_ends_its_channels_once_both_sides_have_lost_it() {
 }
 
 #[test]
+fn a_node_that_finds_no_room_on_its_wire_has_the_other_read() {
+    let mut cluster = connected();
+    cluster.engines[0].handle_wire_full(NodeId(1));
+    cluster.settle();
+    assert_eq!(work(&mut cluster, 1), Some(ChannelWork::RelieveWire { node: NodeId(0) }));
+    cluster.engines[0].handle_wire_down(NodeId(1));
+    cluster.settle();
+    assert!(matches!(work(&mut cluster, 1), Some(ChannelWork::DrainWire { .. })));
+    cluster.engines[0].handle_wire_full(NodeId(1));
+    cluster.settle();
+    assert_eq!(work(&mut cluster, 1), None, "there is none any more");
+}
+
+#[test]
 fn a_rank_that_takes_the_wire_along_is_named() {
     let mut cluster = connected();
     cluster.end_client(1, true);
