@@ -243,7 +243,14 @@ impl DirectEnd {
     pub(crate) fn cancel(&mut self) -> bool {
         let memory = &self.memory;
         match &mut self.way {
-            Way::Send(sender) | Way::OfferedSend(sender) => sender.cancel(EagerMemory::words(memory)),
+            Way::Send(sender) | Way::OfferedSend(sender) => {
+                let is_taken_back = sender.cancel(EagerMemory::words(memory));
+                if is_taken_back && memory.channel().wired().is_some() {
+                    // Else all waits would go on looking for credit.
+                    memory.note_taken_back();
+                }
+                is_taken_back
+            }
             Way::Recv(receiver) | Way::OfferedRecv(receiver) => receiver.cancel(memory),
             Way::Large(transfer) => transfer.cancel(TransferMemory::words(memory), self.end),
             Way::OfferedLarge(transfer) => transfer.take_back(TransferMemory::words(memory), self.end),

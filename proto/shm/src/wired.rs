@@ -10,7 +10,7 @@
 //! from the counts that come back. The largest messages leave when their receive has started: then the counts are of those.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use ropeway_proto::{End, Layout, NodeId, Rank, Status};
 
@@ -193,6 +193,18 @@ impl OpenChannel {
     pub(crate) fn note_starving(&self) {
         if self.has_unsent() {
             self.mark_starving(true);
+            // It may have been taken back meanwhile.
+            self.note_taken_back();
+        }
+    }
+
+    /// After a message was taken back: if no other waits, none lacks credit.
+    pub fn note_taken_back(&self) {
+        // SYNC wired-starving: the message taken back before the mark here, the mark before the message in `note_starving`; with both fences
+        // either the mark is seen and taken back here, or it is seen there that nothing waits.
+        fence(Ordering::SeqCst);
+        if !self.has_unsent() {
+            self.mark_starving(false);
         }
     }
 

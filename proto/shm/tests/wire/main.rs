@@ -208,6 +208,47 @@ fn what_has_no_credit_waits_and_is_known_to_starve() {
 }
 
 #[test]
+fn what_had_no_credit_and_is_taken_back_starves_no_more() {
+    let (mut near, mut far) = pair();
+    for index in [LARGEST, RENDEZVOUS] {
+        let channel = &near.channels[index];
+        let mut sender = channel.channel().sender(0);
+        // A channel of the largest has no credit before a receive has started.
+        let credit = if index == RENDEZVOUS { 0 } else { channel.channel().cells() };
+        for _ in 0..credit {
+            assert_eq!(sender.start(channel), Progress::Pending);
+            near.wire.send(&mut near.known);
+            far.wire.receive(&mut far.known);
+            assert_eq!(sender.poll(channel), Progress::Done);
+        }
+        for _ in 0..2 {
+            assert_eq!(sender.start(channel), Progress::Pending);
+            near.wire.send(&mut near.known);
+            assert!(near.wire.is_starving());
+            assert!(sender.cancel(EagerMemory::words(channel)));
+            channel.note_taken_back();
+            assert!(!near.wire.is_starving());
+        }
+    }
+}
+
+#[test]
+fn what_is_taken_back_leaves_those_starving_that_were_started_before() {
+    let (mut near, _far) = pair();
+    let channel = &near.channels[1];
+    let mut sender = channel.channel().sender(0);
+    for _ in 0..2 * channel.channel().cells() {
+        assert_eq!(sender.start(channel), Progress::Done);
+        near.wire.send(&mut near.known);
+    }
+    assert_eq!(sender.start(channel), Progress::Pending);
+    near.wire.send(&mut near.known);
+    assert!(sender.cancel(EagerMemory::words(channel)));
+    channel.note_taken_back();
+    assert!(near.wire.is_starving());
+}
+
+#[test]
 fn what_is_largest_leaves_when_its_receive_has_started() {
     let (mut near, mut far) = pair();
     let mut sender = near.channels[RENDEZVOUS].channel().sender(0);
