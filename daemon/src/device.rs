@@ -22,7 +22,7 @@ mod tcp;
 
 pub use loopback::LoopbackDevice;
 pub use shm::ShmDevice;
-pub use tcp::TcpDevice;
+pub use tcp::{Readiness, TcpDevice};
 
 /// A frame on its way out.
 pub struct Outbound {

@@ -22,7 +22,7 @@ use ropeway_shm::{Counter, Counters};
 use slab::Slab;
 use socket2::SockRef;
 
-use crate::device::{AnyDevice, Device, Inbound, LinkError, Outbound, Target, TcpDevice, Traffic};
+use crate::device::{AnyDevice, Device, Inbound, LinkError, Outbound, Readiness, Target, TcpDevice, Traffic};
 use crate::job::Job;
 use crate::server::{Jobs, Source};
 
@@ -178,18 +178,12 @@ impl Links {
     }
 
     /// The poll loop has news of a connection. If it is a wire, it is none of ours any more.
-    pub(crate) fn handle_event(
-        &mut self,
-        index: usize,
-        is_readable: bool,
-        is_writable: bool,
-        now: Instant,
-    ) -> Option<NewWire> {
+    pub(crate) fn handle_event(&mut self, index: usize, ready: Readiness, now: Instant) -> Option<NewWire> {
         let link = self.links.get_mut(index)?;
         match &mut link.state {
             State::Up(device) => {
                 if let AnyDevice::Tcp(device) = device {
-                    device.set_ready(is_readable, is_writable);
+                    device.set_ready(ready);
                 }
             }
             State::Greeting(greeting) => match greeting.advance(link.daemon) {

@@ -24,7 +24,7 @@ use crate::burial::Burials;
 use crate::client::Client;
 use crate::conductor::Heir;
 use crate::config::Config;
-use crate::device::{Device, ShmDevice};
+use crate::device::{Device, Readiness, ShmDevice};
 use crate::door::Door;
 use crate::habit::Habits;
 use crate::home::{Home, Surroundings};
@@ -384,8 +384,12 @@ impl Server {
                 }
             }
             Source::Link(index) => {
-                let is_readable = event.is_readable() || event.is_read_closed() || event.is_error();
-                if let Some(wire) = self.links.handle_event(index, is_readable, event.is_writable(), now) {
+                let ready = Readiness {
+                    is_readable: event.is_readable(),
+                    is_writable: event.is_writable(),
+                    is_ending: event.is_read_closed() || event.is_error(),
+                };
+                if let Some(wire) = self.links.handle_event(index, ready, now) {
                     self.adopt_wire(wire, true, now);
                 }
             }

@@ -11,7 +11,7 @@ use ropeway_engine::Arrival;
 use ropeway_proto::{ChannelId, Envelope, Frame, JobId, Layout};
 use ropeway_shm::{Counter, JobGeometry, JobSegment};
 
-use super::{Device, Inbound, LinkError, LoopbackDevice, Outbound, ShmDevice, Target, TcpDevice, Traffic};
+use super::{Device, Inbound, LinkError, LoopbackDevice, Outbound, Readiness, ShmDevice, Target, TcpDevice, Traffic};
 
 const JOB: JobId = JobId(7);
 const CHANNEL: ChannelId = ChannelId { index: 3, generation: 1 };
@@ -272,7 +272,7 @@ struct AlwaysReady(TcpDevice);
 
 impl Device for AlwaysReady {
     fn progress(&mut self, traffic: &mut dyn Traffic, now: Instant) -> Result<usize, LinkError> {
-        self.0.set_ready(true, true);
+        self.0.set_ready(Readiness { is_readable: true, is_writable: true, is_ending: false });
         self.0.progress(traffic, now)
     }
 
@@ -323,6 +323,23 @@ fn a_closed_tcp_link_is_an_error() {
 }
 
 #[test]
+fn the_end_of_a_tcp_link_that_comes_with_its_last_frames_is_seen_at_once() {
+    let (a, b) = tcp_streams();
+    let timeout = Duration::from_secs(60);
+    let (mut device, mut peer) = (tcp_device(a, timeout), tcp_device(b, timeout));
+    let (mut script, mut last, now) = (Script::new(), Script::new(), Instant::now());
+    assert_eq!(device.progress(&mut script, now).unwrap(), 0);
+    (0..3).for_each(|_| last.send(Frame::RankGone { rank: 1, has_failed: false }, None));
+    peer.progress(&mut last, now).unwrap();
+    drop(peer);
+    // The poll loop tells of both together, and only once.
+    device.set_ready(Readiness { is_readable: true, is_writable: false, is_ending: true });
+    let result = device.progress(&mut script, now);
+    assert!(matches!(result, Err(LinkError::Closed)), "{result:?}");
+    assert_eq!(script.arrived.len(), 3);
+}
+
+#[test]
 fn what_a_tcp_link_has_carried_before_it_was_cut_arrives() {
     let (a, b) = tcp_streams();
     let timeout = Duration::from_secs(60);
@@ -362,7 +379,7 @@ fn a_tcp_link_that_the_poll_loop_does_not_tell_of_is_not_silent() {
     let timeout = Duration::from_secs(4);
     let (mut device, mut peer) = (tcp_device(a, timeout), tcp_device(b, timeout));
     let (mut script, start) = (Script::new(), Instant::now());
-    peer.set_ready(false, true);
+    peer.set_ready(Readiness { is_writable: true, ..Readiness::default() });
     for second in 0..=5 {
         let now = start + Duration::from_secs(second);
         // A heartbeat each second, of which `device` is never told.

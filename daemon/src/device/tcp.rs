@@ -21,11 +21,24 @@ use ropeway_shm::{Counter, Gather, JobSegment, Scatter, set_receive_low_water};
 
 use super::{Device, Inbound, LinkError, Target, Traffic, count_copy};
 
+/// What the poll loop says of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// There is something to read.
+    pub is_readable: bool,
+    /// There is room.
+    pub is_writable: bool,
+    /// The peer sends no more, or the connection is lost: its end is to be read, behind what has come before. It is told once.
+    pub is_ending: bool,
+}
+
 /// A connected link, past its hello.
 pub struct TcpDevice {
     stream: TcpStream,
     is_readable: bool,
     is_writable: bool,
+    /// Its end is there, and was not read yet.
+    is_ending: bool,
     out: Out,
     input: Input,
     timeout: Duration,
@@ -101,6 +114,7 @@ impl TcpDevice {
             stream,
             is_readable: true,
             is_writable: true,
+            is_ending: false,
             out: Out::default(),
             input: Input::new(),
             timeout,
@@ -118,8 +132,10 @@ impl TcpDevice {
     }
 
     /// The poll loop says that the connection is worth another try.
-    pub fn set_ready(&mut self, is_readable: bool, is_writable: bool) {
-        self.is_readable |= is_readable;
+    pub fn set_ready(&mut self, ready: Readiness) {
+        let Readiness { is_readable, is_writable, is_ending } = ready;
+        self.is_ending |= is_ending;
+        self.is_readable |= is_readable || is_ending;
         self.is_writable |= is_writable;
     }
 
@@ -244,7 +260,7 @@ impl TcpDevice {
             match result {
                 Ok(0) => return Err(LinkError::Closed),
                 Ok(read) => {
-                    self.is_readable = read as u64 == wanted;
+                    self.is_readable = read as u64 == wanted || self.is_ending;
                     self.last_heard = now;
                     traffic.count(Counter::BytesReceived, read as u64);
                     done += 1 + self.input.parse(traffic)?;
