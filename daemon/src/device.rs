@@ -123,6 +123,13 @@ pub enum LinkError {
     OutOfBounds(#[from] OutOfBounds),
 }
 
+impl LinkError {
+    /// Whether the other side is gone: what has come from it before is as good as ever. Not if it lives and is cut off.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Self::Closed | Self::Io(_))
+    }
+}
+
 /// Moves the frames of one link.
 pub trait Device {
     /// Sends and receives what is possible now, within a bound. Says how much was done; zero means idle.

@@ -387,9 +387,9 @@ impl Job {
         self.is_ending || self.engine.is_deserted(node)
     }
 
-    /// The link to a node is lost. `interrupted` is what was arriving over it.
-    pub(crate) fn lose_link(&mut self, node: NodeId, interrupted: Option<Arrival>) {
-        self.wires.lose(node);
+    /// The link to a node is lost. `interrupted` is what was arriving over it; `is_end`: the other side has ended.
+    pub(crate) fn lose_link(&mut self, node: NodeId, interrupted: Option<Arrival>, is_end: bool) {
+        self.wires.lose(node, is_end);
         self.engine.handle_link_down(node, interrupted);
     }
 

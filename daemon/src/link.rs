@@ -188,7 +188,10 @@ impl Links {
             }
             State::Greeting(greeting) => match greeting.advance(link.daemon) {
                 Ok(None) => {}
-                Ok(Some(theirs)) => return self.come_up(index, &theirs, now),
+                // What was told of the connection is told of the link now.
+                Ok(Some(theirs)) => {
+                    return self.come_up(index, &theirs, now).or_else(|| self.handle_event(index, ready, now));
+                }
                 Err(error) => {
                     tracing::warn!(%error, "link refused");
                     self.links.remove(index);
@@ -330,7 +333,7 @@ impl Links {
                     Some(error) => tracing::warn!(%error, job = id.0, node = node.0, "a job has lost a node"),
                     None => tracing::warn!(job = id.0, node = node.0, "a job's link to a node did not come up in time"),
                 }
-                job.lose_link(node, arrival);
+                job.lose_link(node, arrival, error.is_some_and(LinkError::is_end));
             }
         }
         self.routes.retain(|route| route.daemon != daemon);

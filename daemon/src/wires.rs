@@ -10,6 +10,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
@@ -18,7 +19,7 @@ use mio::{Interest, Registry, Token};
 use ropeway_engine::DirectId;
 use ropeway_proto::limits::WIRE_CHANNELS;
 use ropeway_proto::{End, NodeId, Status};
-use ropeway_shm::{Counter, Counters, JobSegment, OpenChannel, Sent, Traffic, Wire, WireChannels};
+use ropeway_shm::{Counter, Counters, JobSegment, OpenChannel, Received, Sent, Traffic, Wire, WireChannels};
 
 use relief::{Complaint, Relief};
 
@@ -108,6 +109,8 @@ const GUARD_FOR: Duration = Duration::from_millis(20);
 const PATIENCE: u32 = 8;
 /// Looks for more in one cycle.
 const RECEIVES_PER_CYCLE: usize = 4;
+/// Looks for what a node has said that is gone: more than a full connection takes, little enough if a rank is stopped that is just at it.
+const LAST_RECEIVES: usize = 1024;
 
 impl Ends {
     /// The channels of which this end is here.
@@ -253,9 +256,12 @@ impl Wires {
         }
     }
 
-    /// The link to that node is lost, and with it everything else between the two.
-    pub(crate) fn lose(&mut self, node: NodeId) {
+    /// The link to that node is lost, and with it everything else between the two. If it was the other side's end, what had come before counts.
+    pub(crate) fn lose(&mut self, node: NodeId, is_end: bool) {
         if let Some(found) = self.find_mut(node) {
+            if is_end {
+                found.receive_the_rest();
+            }
             found.wire.break_off();
             found.is_wanted = true;
         }
@@ -360,6 +366,19 @@ impl NodeWire {
         }
         // Sending comes last: it sees to what others have marked while the rest kept the turn.
         done + self.say_ends() + self.forget_ends(ended) + self.send()
+    }
+
+    /// The other side is gone: takes what is there of it, up to the end. No more comes than the kernel keeps.
+    fn receive_the_rest(&mut self) {
+        for _ in 0..LAST_RECEIVES {
+            let received = self.wire.receive(&mut self.ends);
+            if received.is_busy {
+                // A rank is at it, and takes a part.
+                thread::yield_now();
+            } else if received == Received::default() || self.wire.is_broken() {
+                return;
+            }
+        }
     }
 
     fn send(&mut self) -> usize {

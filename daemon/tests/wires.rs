@@ -305,6 +305,32 @@ fn what_a_rank_has_sent_arrives_though_it_is_gone() {
 }
 
 #[test]
+fn what_has_come_before_the_other_daemon_ends_is_received() {
+    for _ in 0..5 {
+        for bytes in [0, 8, 4096, WIRE_EAGER_BYTES_MAX as usize] {
+            let mut cluster = Cluster::start(2, 2);
+            let (zero, one) = pair(&cluster);
+            let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+            exchange(&mut send, &mut recv, 1);
+            exchange(&mut send, &mut recv, 1);
+            for byte in 2..5 {
+                send.buffer_mut().fill(byte);
+                send.start().unwrap().wait().unwrap();
+            }
+            cluster.daemons.remove(0).stop().unwrap();
+            let error = soon(|| one.world().recv(&mut [0u8], 0, 2).unwrap_err());
+            assert!(matches!(error, Error::PeerLost { .. }), "{error}");
+            for byte in 2..5 {
+                soon(|| recv.start().unwrap().wait().unwrap());
+                assert!(recv.buffer().iter().all(|&other| other == byte), "{byte}");
+            }
+            let error = soon(|| recv.start().unwrap().wait().unwrap_err());
+            assert!(matches!(error, Error::PeerLost { .. }), "{error}");
+        }
+    }
+}
+
+#[test]
 fn neighbours_move_each_others_messages() {
     let cluster = Cluster::start(2, 6);
     let sessions: Vec<Session> = (0..6).map(|rank| cluster.attach(rank)).collect();
