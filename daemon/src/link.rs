@@ -229,6 +229,13 @@ impl Links {
         }
     }
 
+    /// Whether a link has taken frames that have not left.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.links
+            .iter()
+            .any(|(_, link)| matches!(&link.state, State::Up(AnyDevice::Tcp(device)) if device.has_unsent()))
+    }
+
     /// Whether a large message is to arrive.
     pub(crate) fn await_large(&self) -> bool {
         self.links

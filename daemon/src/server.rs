@@ -243,7 +243,8 @@ impl Server {
             self.look(events, Some(timeout))?;
             let now = Instant::now();
             self.cycle(now)?;
-            if now >= until || !self.jobs.iter().any(|(&id, job)| has_frames(&self.links, id, job)) {
+            let has_unsaid = || self.jobs.iter().any(|(&id, job)| has_frames(&self.links, id, job));
+            if now >= until || !(self.links.has_unsent() || has_unsaid()) {
                 return Ok(());
             }
             timeout = until - now;

@@ -406,6 +406,23 @@ fn a_tcp_link_that_has_sent_a_part_of_a_frame_has_done_something() {
 }
 
 #[test]
+fn a_tcp_link_knows_what_has_not_left() {
+    let mut rig = tcp();
+    let from = rig.sender().layout(0, 1 << 20);
+    let frame = Frame::Data { channel: CHANNEL, offset: 0, total: 1 << 20, payload_bytes: 1 << 20 };
+    let mut frames = 0;
+    assert!(!rig.ends[0].0.has_unsent());
+    // Nobody reads, so that at last one stays in its queue.
+    while !rig.ends[0].0.has_unsent() {
+        rig.sender().send(frame, Some((from, 0)));
+        frames += 1;
+        while rig.ends[0].progress(&mut rig.scripts[0], Instant::now()).unwrap() > 0 {}
+    }
+    rig.run_until(frames);
+    assert!(!rig.ends[0].0.has_unsent());
+}
+
+#[test]
 fn garbage_on_a_tcp_link_is_an_error() {
     use std::io::Write;
     let (a, mut b) = tcp_streams();

@@ -150,6 +150,11 @@ impl TcpDevice {
         self.input.is_large_due || self.low_water > 1
     }
 
+    /// Whether frames that can't wait have not left, or a part of one.
+    pub fn has_unsent(&self) -> bool {
+        self.out.urgent > 0 || self.out.sent_of_first > 0
+    }
+
     /// When [`progress`](Device::progress) has to be called again even if nothing happens.
     pub fn deadline(&self) -> Instant {
         let alive = (self.last_sent + self.timeout / 4).min(self.last_heard + self.timeout);
