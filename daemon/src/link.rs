@@ -1,8 +1,9 @@
 //! Links to other daemons: dialling, the hello, and which jobs travel over which link.
 //!
 //! A link is identified by the daemon at its other end. When a job is created, its lower-numbered node dials the higher;
-//! the other waits to be called. One link serves all jobs the two daemons share. Until a link is up, what is meant for it
-//! waits in the engines; if it does not come up in time, or breaks, the engines are told that the node is lost.
+//! the other waits to be called. One link serves all jobs the two daemons share, or one in each direction if both have dialled.
+//! Until a link is up, what is meant for it waits in the engines; if it does not come up in time, or breaks, the engines are told
+//! that the node is lost.
 //!
 //! Wires (`wires`) are dialled the same way, one for each job and pair of its nodes, and are no links any more once both
 //! sides have said hello.
@@ -63,6 +64,8 @@ struct Link {
     daemon: Option<u64>,
     /// If we have dialled it for a wire: whose, and the node at the other end.
     wire: Option<(JobId, NodeId)>,
+    /// Another link to that daemon was up before, and carries all we send.
+    is_spare: bool,
     /// Jobs take turns.
     next_route: usize,
 }
@@ -167,7 +170,8 @@ impl Links {
         let said = dialled.and_then(|Dialled { wire, from, .. }| Some((wire?.0, from)));
         let hello = Hello { wire: said, ..self.hello };
         let greeting = Greeting { stream, hello, sent: 0, received: Vec::new(), deadline: now + self.timeout };
-        let index = self.links.insert(Link { state: State::Greeting(greeting), daemon, wire, next_route: 0 });
+        let index =
+            self.links.insert(Link { state: State::Greeting(greeting), daemon, wire, is_spare: false, next_route: 0 });
         let State::Greeting(greeting) = &mut self.links[index].state else { return Ok(()) };
         let interest = Interest::READABLE | Interest::WRITABLE;
         let result = registry.register(&mut greeting.stream, Source::Link(index).token(), interest);
@@ -213,10 +217,13 @@ impl Links {
         }
         let device = TcpDevice::new(stream, self.timeout, now);
         let state = State::Up(AnyDevice::Tcp(Box::new(device)));
+        // Of two jobs that are created at once with their nodes in opposite orders each daemon dials for one. Order is kept as long as all that
+        // one side sends takes the same link; the other side may use the other one.
+        let is_spare = self.is_daemon_up(daemon);
         // The place that was just freed is the one that is filled, so the token stays right.
-        let same = self.links.insert(Link { state, daemon: Some(daemon), wire: None, next_route: 0 });
+        let same = self.links.insert(Link { state, daemon: Some(daemon), wire: None, is_spare, next_route: 0 });
         debug_assert_eq!(same, index);
-        tracing::debug!(daemon, "link is up");
+        tracing::debug!(daemon, is_spare, "link is up");
         None
     }
 
@@ -257,8 +264,9 @@ impl Links {
                     continue;
                 }
             };
-            let daemon = link.daemon;
-            let mut traffic = LinkTraffic { jobs, routes: &self.routes, daemon, next: &mut link.next_route, counters };
+            let (daemon, carries) = (link.daemon, !link.is_spare);
+            let next = &mut link.next_route;
+            let mut traffic = LinkTraffic { jobs, routes: &self.routes, daemon, carries, next, counters };
             match device.progress(&mut traffic, now) {
                 Ok(count) => done += count,
                 Err(error) => {
@@ -269,11 +277,18 @@ impl Links {
             }
         }
         for (index, error, interrupted) in lost {
-            let link = self.links.remove(index);
-            if let Some(daemon) = link.daemon.filter(|_| link.wire.is_none()) {
-                self.lose(daemon, error.as_ref(), interrupted, jobs);
-            }
             done += 1;
+            // It may have gone with another one.
+            let Some(link) = self.links.try_remove(index) else { continue };
+            let Some(daemon) = link.daemon.filter(|_| link.wire.is_none()) else { continue };
+            match error {
+                None if self.is_daemon_up(daemon) => {}
+                None => self.lose(daemon, None, None, jobs),
+                Some(error) => {
+                    let other = self.lose_others(daemon, &error, jobs, (counters, now));
+                    self.lose(daemon, Some(&error), interrupted.or(other), jobs);
+                }
+            }
         }
         done + self.check_deadlines(jobs, now)
     }
@@ -327,6 +342,31 @@ impl Links {
             self.lose(daemon, None, None, jobs);
         }
         late.len()
+    }
+
+    /// Another link to the daemon of one that is lost goes with it, as both carry the same jobs, each in one direction. What was arriving over it.
+    fn lose_others(
+        &mut self,
+        daemon: u64,
+        error: &LinkError,
+        jobs: &mut Jobs,
+        (counters, now): (&Counters, Instant),
+    ) -> Option<(JobId, Arrival)> {
+        let is_other = |link: &Link| link.daemon == Some(daemon) && matches!(link.state, State::Up(_));
+        let mut interrupted = None;
+        while let Some(index) = self.links.iter().find_map(|(index, link)| is_other(link).then_some(index)) {
+            let Link { state: State::Up(AnyDevice::Tcp(mut device)), mut next_route, .. } = self.links.remove(index)
+            else {
+                continue;
+            };
+            if error.is_end() {
+                let (routes, daemon, next) = (&self.routes, Some(daemon), &mut next_route);
+                device
+                    .receive_last_words(&mut LinkTraffic { jobs, routes, daemon, carries: false, next, counters }, now);
+            }
+            interrupted = interrupted.or(device.arriving().map(|inbound| (inbound.job, inbound.arrival)));
+        }
+        interrupted
     }
 
     /// No more traffic with that daemon: every job that had a route to it learns it. Without an error its link did not come up in time.
@@ -418,13 +458,15 @@ struct LinkTraffic<'a> {
     jobs: &'a mut Jobs,
     routes: &'a [Route],
     daemon: Option<u64>,
+    /// Whether what is sent to that daemon takes this link.
+    carries: bool,
     next: &'a mut usize,
     counters: &'a Counters,
 }
 
 impl Traffic for LinkTraffic<'_> {
     fn poll(&mut self) -> Option<Outbound> {
-        let routes = self.routes.len();
+        let routes = if self.carries { self.routes.len() } else { 0 };
         for step in 0..routes {
             let index = (*self.next + step) % routes;
             let Route { job, node, daemon, .. } = self.routes[index];
@@ -504,3 +546,6 @@ impl Traffic for SelfTraffic<'_> {
         self.counters.add(counter, amount);
     }
 }
+
+#[cfg(test)]
+mod tests;

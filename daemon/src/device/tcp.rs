@@ -248,8 +248,8 @@ impl TcpDevice {
         }
     }
 
-    /// The connection takes nothing any more. What the other side has said before counts: most often that its ranks have left.
-    fn receive_last_words(&mut self, traffic: &mut dyn Traffic, now: Instant) {
+    /// Nothing goes out any more. What the other side has said before counts: most often that its ranks have left.
+    pub(crate) fn receive_last_words(&mut self, traffic: &mut dyn Traffic, now: Instant) {
         self.is_readable = true;
         while self.is_readable && self.receive(traffic, now).is_ok() {}
     }
