@@ -3,7 +3,7 @@
 use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,6 +46,9 @@ pub enum DaemonError {
     /// Another daemon listens on the control socket.
     #[error("another daemon is already running at {}", .0.display())]
     AlreadyRunning(PathBuf),
+    /// The control socket's name belongs to something else.
+    #[error("{} exists and is not a socket: name another place for the daemon's", .0.display())]
+    NotASocket(PathBuf),
     /// An address can't be listened on.
     #[error("can't listen on {address}: {source}")]
     Listen { address: String, source: io::Error },
@@ -164,11 +167,8 @@ fn listen_for_clients(path: &Path) -> Result<UnixListener, DaemonError> {
     let failed = |source| DaemonError::Listen { address: path.display().to_string(), source };
     let listener = match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            // A daemon that was killed leaves its socket behind; one that runs answers.
-            if UnixStream::connect(path).is_ok() {
-                return Err(DaemonError::AlreadyRunning(path.to_owned()));
-            }
-            std::fs::remove_file(path).and_then(|()| UnixListener::bind(path))
+            remove_abandoned(path)?;
+            UnixListener::bind(path)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(io::Error::new(error.kind(), NO_DIRECTORY)),
         result => result,
@@ -179,6 +179,19 @@ fn listen_for_clients(path: &Path) -> Result<UnixListener, DaemonError> {
     Ok(listener)
 }
 
+/// A daemon that was killed leaves its socket behind. Nothing else that has the name is ours to remove.
+fn remove_abandoned(path: &Path) -> Result<(), DaemonError> {
+    let failed = |source| DaemonError::Listen { address: path.display().to_string(), source };
+    if !std::fs::symlink_metadata(path).map_err(failed)?.file_type().is_socket() {
+        return Err(DaemonError::NotASocket(path.to_owned()));
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(DaemonError::AlreadyRunning(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(failed),
+        Err(error) => Err(failed(error)),
+    }
+}
+
 const NO_DIRECTORY: &str =
     "there is no such directory; make it, or name another socket here, and to programs by ROPEWAY_SOCKET";
 
@@ -186,4 +199,24 @@ fn random_number() -> io::Result<u64> {
     let mut bytes = [0; 8];
     io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
     Ok(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_abandoned_socket_is_replaced_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let listener = listen_for_clients(&path).unwrap();
+        assert!(matches!(listen_for_clients(&path), Err(DaemonError::AlreadyRunning(_))));
+        drop(listener);
+
+        let file = folder.path().join("file");
+        std::fs::write(&file, "ours").unwrap();
+        assert!(matches!(listen_for_clients(&file), Err(DaemonError::NotASocket(_))));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "ours");
+    }
 }
