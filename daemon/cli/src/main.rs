@@ -9,6 +9,7 @@ mod demo;
 mod division;
 mod explain;
 mod failure;
+mod files;
 mod history;
 mod launch;
 mod predict;

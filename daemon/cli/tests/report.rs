@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use roxmltree::{Document, Node};
 use tempfile::TempDir;
-use tool::{ropeway, stderr};
+use tool::{ropeway, stderr, stdout};
 
 /// Of a machine, in a few benchmarks.
 const MEASURED: &str = include_str!("report/records.jsonl");
@@ -383,6 +383,23 @@ fn what_can_not_be_read_or_written_is_an_error() {
         "can't write /nonexistent/page.html: there is no folder /nonexistent: make it",
     );
     refused(&["--output", folder.path().to_str().unwrap()], "it is a directory");
+}
+
+#[test]
+fn a_page_goes_into_a_pipe_and_keeps_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let (records, link, file) =
+        (folder.path().join("records"), folder.path().join("link.html"), folder.path().join("page.html"));
+    fs::write(&records, MEASURED).unwrap();
+    let page_to = |to: &str| {
+        let output = report(&["--records", records.to_str().unwrap(), "--output", to]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    assert!(page_to("/dev/stdout").contains("<html"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    page_to(link.to_str().unwrap());
+    assert!(link.is_symlink() && file.is_file());
 }
 
 #[test]

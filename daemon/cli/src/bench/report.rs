@@ -13,7 +13,7 @@ mod sections;
 mod strips;
 mod suite;
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,7 @@ use self::records::Records;
 use self::suite::{Measured, Suite};
 use crate::configuration::ConfigFlag;
 use crate::failure::{Failure, print};
+use crate::files::behind_links;
 
 /// Measures everything, and writes a page about it that a stranger can read.
 ///
@@ -85,29 +86,48 @@ fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| Failure::Other(format!("can't read {}: {error}", path.display())))
 }
 
-/// The file to be, which appears when it is complete. An older one stays until then.
+/// Where the page goes.
 struct Page<'a> {
     path: &'a Path,
-    file: NamedTempFile,
+    place: Place,
+}
+
+enum Place {
+    /// The file to be, which appears under this name when it is complete. An older one stays until then.
+    New(NamedTempFile, PathBuf),
+    /// A pipe or a device, which can't be replaced.
+    Open(File),
 }
 
 impl<'a> Page<'a> {
     /// Refuses what can't be written before anything is measured.
     fn begin(path: &'a Path) -> Result<Self, Failure> {
-        let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-        let readable = Permissions::from_mode(0o644);
-        let file = tempfile::Builder::new().prefix(".ropeway-report-").permissions(readable).tempfile_in(folder);
-        match file {
-            Ok(file) if !path.is_dir() => Ok(Self { path, file }),
-            Ok(_) => Err(Failure::Other(format!("can't write {}: it is a directory", path.display()))),
-            Err(error) => Err(Failure::cannot_write(path, &error)),
-        }
+        let cannot_write = |error| Failure::cannot_write(path, &error);
+        let place = match path.metadata() {
+            Ok(there) if there.is_dir() => {
+                return Err(Failure::Other(format!("can't write {}: it is a directory", path.display())));
+            }
+            Ok(there) if !there.is_file() => Place::Open(File::options().write(true).open(path).map_err(cannot_write)?),
+            _ => {
+                let real = behind_links(path);
+                let folder = real.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+                let readable = Permissions::from_mode(0o644);
+                let file =
+                    tempfile::Builder::new().prefix(".ropeway-report-").permissions(readable).tempfile_in(folder);
+                Place::New(file.map_err(cannot_write)?, real)
+            }
+        };
+        Ok(Self { path, place })
     }
 
-    fn end(mut self, html: &str) -> Result<(), Failure> {
+    fn end(self, html: &str) -> Result<(), Failure> {
         let cannot_write = |error| Failure::cannot_write(self.path, &error);
-        self.file.write_all(html.as_bytes()).map_err(cannot_write)?;
-        self.file.persist(self.path).map_err(|unfinished| cannot_write(unfinished.error))?;
-        Ok(())
+        match self.place {
+            Place::Open(mut file) => file.write_all(html.as_bytes()).map_err(cannot_write),
+            Place::New(mut file, real) => {
+                file.write_all(html.as_bytes()).map_err(cannot_write)?;
+                file.persist(&real).map(drop).map_err(|unfinished| cannot_write(unfinished.error))
+            }
+        }
     }
 }

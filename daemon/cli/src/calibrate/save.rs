@@ -14,6 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use toml_edit::{DocumentMut, Value};
 
 use crate::failure::Failure;
+use crate::files::behind_links;
 
 /// A configuration file that can be written.
 pub(super) struct Saving {
@@ -32,6 +33,10 @@ impl Saving {
         };
         let (path, text, permissions) = match fs::canonicalize(path) {
             Ok(real) => {
+                // What can't be replaced by a file is not read either: a pipe would keep us waiting.
+                if !fs::metadata(&real).map_err(failed)?.is_file() {
+                    return Err(failed(io::Error::other("it is not an ordinary file")));
+                }
                 // A daemon must be able to read it, before and after.
                 Config::from_file(&real).map_err(Failure::other)?;
                 let text = fs::read_to_string(&real).map_err(failed)?;
@@ -39,7 +44,7 @@ impl Saving {
                 (real, text, permissions)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                (path.to_owned(), String::new(), Permissions::from_mode(0o644))
+                (behind_links(path), String::new(), Permissions::from_mode(0o644))
             }
             Err(error) => return Err(failed(error)),
         };
@@ -162,6 +167,20 @@ mod tests {
         assert_eq!((config.node_eager_bytes_max, config.link_eager_bytes_max), (Some(8192), 32768));
         assert_eq!(config.costs.to_ns(), COSTS);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
+    }
+
+    #[test]
+    fn what_is_no_ordinary_file_is_not_replaced() {
+        use std::os::unix::fs::FileTypeExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, link) = (folder.path().join("pipe"), folder.path().join("link"));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        std::os::unix::fs::symlink(&pipe, &link).unwrap();
+        for path in [&pipe, &link] {
+            let error = Saving::prepare(path).err().unwrap().to_string();
+            assert!(error.contains("not an ordinary file"), "{error}");
+        }
+        assert!(fs::metadata(&link).unwrap().file_type().is_fifo());
     }
 
     #[test]
