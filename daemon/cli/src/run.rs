@@ -74,7 +74,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let logged = flags.wanted.open(flags.ranks, &daemons)?;
     let running = Running::start_logged(&launch, &daemons, &events, logged.as_ref().map(|logged| &logged.logs))?;
     let first_ranks = running.first_ranks();
-    let outcome = running.wait()?;
+    let outcome = running.wait();
     if let Some(logged) = logged {
         logged.write(first_ranks, daemons)?;
     }

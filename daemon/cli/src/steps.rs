@@ -65,7 +65,7 @@ impl Steps<'_> {
         let mut before = None;
         let mut seen: HashMap<String, Seen> = HashMap::new();
         loop {
-            let line = match running.next()? {
+            let line = match running.next() {
                 Next::Line(line) => line,
                 Next::Ended(Outcome::Success) => return Ok(()),
                 Next::Ended(outcome) => return Err(Failure::Job(outcome)),

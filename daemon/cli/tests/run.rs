@@ -39,6 +39,16 @@ fn a_rank_that_is_killed_ends_the_job() {
 }
 
 #[test]
+fn a_real_time_signal_ends_the_job() {
+    let output = run_script(2, &[], "test $ROPEWAY_RANK = 1 && kill -40 $$; exec sleep 3600");
+    assert_eq!(output.status.code(), Some(128 + 40));
+    assert!(stderr(&output).contains("rank 1 was killed by signal 40"), "{}", stderr(&output));
+    // Of an orphan it is nobody's business.
+    let output = run_script(1, &[], "sh -c 'setsid sh -c \"kill -40 \\$\\$\" &'; sleep 0.2; echo end");
+    assert_eq!((output.status.code(), lines(&output)), (Some(0), vec!["end".to_owned()]));
+}
+
+#[test]
 fn a_job_that_takes_too_long_is_ended() {
     let output = run_script(2, &["--timeout", "0.2"], "exec sleep 3600");
     assert_eq!(output.status.code(), Some(124));
@@ -142,6 +152,14 @@ fn what_a_rank_leaves_behind_is_killed() {
     let output = run_script(1, &[], "sleep 3600 >&- 2>&- & echo $!");
     assert_eq!(output.status.code(), Some(0));
     assert_gone(&[Pid::from_raw(stdout(&output).trim().parse().unwrap())]);
+}
+
+#[test]
+fn what_has_a_group_of_its_own_ends_with_a_job_that_ends_badly() {
+    let (tool, processes) =
+        long_job("timeout -k 1 3600 sleep 3601 & setsid sh -c 'sleep 3602 & echo $$ $!; wait'; wait");
+    assert_eq!(signalled(tool, Signal::SIGINT), Some(130));
+    assert_gone(&processes);
 }
 
 #[test]

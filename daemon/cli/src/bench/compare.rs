@@ -274,7 +274,7 @@ impl Runner<'_> {
         let mut running = Running::start(&launch, self.starter, self.events)?;
         let (mut figures, of_size) = (Vec::new(), self.figures().len());
         let outcome = loop {
-            match running.next()? {
+            match running.next() {
                 Next::Line(line) => figures.extend(figures_in(&line, of_size).into_iter().flatten()),
                 Next::Ended(outcome) => break outcome,
             }

@@ -1,9 +1,11 @@
 //! The processes of a job.
 
+use std::collections::HashSet;
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill, killpg};
@@ -19,13 +21,15 @@ use super::{Daemons, LaunchError};
 /// The ranks that run. Dropping this kills them.
 pub(super) struct Ranks {
     running: Vec<(u32, Child)>,
+    /// Children we had before, from whoever was replaced by us: none of ours to end.
+    strangers: HashSet<Pid>,
 }
 
 impl Ranks {
     /// None yet. From now on orphans of our descendants become our children, so that we can wait until they are gone.
     pub(super) fn new() -> io::Result<Self> {
         set_child_subreaper(true)?;
-        Ok(Self { running: Vec::new() })
+        Ok(Self { running: Vec::new(), strangers: children().into_iter().collect() })
     }
 
     /// Starts a rank with a connection to its daemon, and a log if it is to keep one, in a process group of its own.
@@ -92,41 +96,65 @@ impl Ranks {
     }
 
     /// Takes note of ranks that have ended, and returns how the first of them failed, if any did.
-    pub(super) fn reap(&mut self) -> io::Result<Option<Outcome>> {
+    pub(super) fn reap(&mut self) -> Option<Outcome> {
         let mut failures = Vec::new();
         let mut running = Vec::with_capacity(self.running.len());
         for (rank, child) in self.running.drain(..) {
             // It stays a zombie until we have cleaned up, so that nobody else can have its number.
             let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
             match waitid(Id::Pid(group_of(&child)), flags) {
-                Ok(WaitStatus::Exited(_, 0)) => bury(child),
-                Ok(WaitStatus::Exited(_, status)) => {
-                    failures.push(Outcome::Exited { rank, status: status as u8 });
-                    bury(child);
-                }
-                Ok(WaitStatus::Signaled(_, signal, _)) => {
-                    failures.push(Outcome::Killed { rank, signal });
-                    bury(child);
-                }
-                Ok(_) | Err(_) => running.push((rank, child)),
+                Ok(WaitStatus::StillAlive) => running.push((rank, child)),
+                // Also an error: EINVAL stands for a real-time signal, which nix has no name for.
+                _ => failures.extend(bury(child).ok().and_then(|status| Outcome::failure(rank, status))),
             }
         }
         self.running = running;
         self.reap_orphans();
         // When several have ended since the last look, the others probably failed because of the one that was killed.
         let killed = failures.iter().find(|outcome| matches!(outcome, Outcome::Killed { .. }));
-        Ok(killed.or(failures.first()).copied())
+        killed.or(failures.first()).copied()
     }
 
     /// Reaps what ranks have started, not waited for, and what has ended.
     fn reap_orphans(&self) {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
-        while let Ok(status) = waitid(Id::All, flags | WaitPidFlag::WNOWAIT) {
-            let Some(ended) = status.pid() else { return };
-            let is_rank = self.running.iter().any(|(_, child)| group_of(child) == ended);
-            if is_rank || waitid(Id::Pid(ended), flags).is_err() {
-                // A rank that has ended just now has its own signal on the way.
+        let is_rank = |process| self.running.iter().any(|(_, child)| group_of(child) == process);
+        loop {
+            match waitid(Id::All, flags | WaitPidFlag::WNOWAIT) {
+                Ok(status) => match status.pid() {
+                    // A rank that has ended just now has its own signal on the way.
+                    Some(ended) if !is_rank(ended) && waitid(Id::Pid(ended), flags).is_ok() => {}
+                    _ => return,
+                },
+                // One of those who have ended was killed by a real-time signal, and nix does not say who.
+                Err(nix::Error::EINVAL) => {
+                    let reap = |process: Pid| waitid(Id::Pid(process), flags);
+                    let mut reaped = children().into_iter().filter(|&process| !is_rank(process)).map(reap);
+                    if !reaped.any(|ended| ended == Err(nix::Error::EINVAL)) {
+                        return;
+                    }
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Kills and reaps what ranks have left behind in groups of their own: when a job ends badly nobody else ends that.
+    pub(super) fn kill_orphans(&self) {
+        let mut others: HashSet<Pid> = self.strangers.clone();
+        others.extend(self.running.iter().map(|(_, child)| group_of(child)));
+        // Whose parent is killed comes to us, and is found the next time.
+        for _ in 0..GENERATIONS_MAX {
+            let orphans: Vec<_> = children().into_iter().filter(|process| !others.contains(process)).collect();
+            if orphans.is_empty() {
                 return;
+            }
+            for orphan in orphans {
+                match kill(orphan, Signal::SIGKILL) {
+                    Ok(()) => drop(waitid(Id::Pid(orphan), WaitPidFlag::WEXITED)),
+                    // It belongs to another user now.
+                    Err(_) => drop(others.insert(orphan)),
+                }
             }
         }
     }
@@ -134,21 +162,38 @@ impl Ranks {
 
 impl Drop for Ranks {
     fn drop(&mut self) {
+        if self.is_empty() {
+            return;
+        }
         self.signal(Signal::SIGKILL);
-        self.running.drain(..).for_each(|(_, child)| bury(child));
+        self.running.drain(..).for_each(|(_, child)| drop(bury(child)));
+        self.kill_orphans();
     }
+}
+
+/// Our children, also those that were adopted.
+fn children() -> Vec<Pid> {
+    let Ok(threads) = fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let of_thread = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+    let all: Vec<String> = threads.flatten().map(of_thread).collect();
+    let numbers = all.iter().flat_map(|text| text.split_whitespace()).filter_map(|word| word.parse().ok());
+    numbers.map(Pid::from_raw).collect()
 }
 
 fn group_of(child: &Child) -> Pid {
     Pid::from_raw(child.id() as i32)
 }
 
-/// Kills what a rank has left running in its group, and reaps all of it.
-fn bury(mut child: Child) {
+/// Kills what a rank has left running in its group, and reaps all of it. Returns how the rank itself has ended.
+fn bury(mut child: Child) -> io::Result<ExitStatus> {
     let group = group_of(&child);
     let _ = killpg(group, Signal::SIGKILL);
     // Fails only if somebody else has reaped it.
-    let _ = child.wait();
-    // Its orphans have become our children; when this fails there is none left.
-    while waitid(Id::PGid(group), WaitPidFlag::WEXITED).is_ok() {}
+    let status = child.wait();
+    // Its orphans have become our children, until there is none left. Another error stands for one that was reaped too.
+    while waitid(Id::PGid(group), WaitPidFlag::WEXITED) != Err(nix::Error::ECHILD) {}
+    status
 }
+
+/// Each generation of what was left behind is killed in turn: more of them than anybody nests.
+const GENERATIONS_MAX: usize = 1000;

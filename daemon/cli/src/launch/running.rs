@@ -116,18 +116,18 @@ impl<'a> Running<'a> {
     }
 
     /// Waits until something happens.
-    pub(crate) fn next(&mut self) -> Result<Next, LaunchError> {
+    pub(crate) fn next(&mut self) -> Next {
         loop {
             let is_quiet = self.open_outputs == 0 || self.is_past(self.kill_at);
             if self.ranks.is_empty() && is_quiet {
-                return Ok(Next::Ended(self.outcome.unwrap_or(Outcome::Success)));
+                return Next::Ended(self.outcome.unwrap_or(Outcome::Success));
             }
             let patience = [self.timeout_at, self.kill_at].into_iter().flatten().min();
             match self.events.next(patience) {
-                Some(Event::Line(line)) => return Ok(Next::Line(line)),
+                Some(Event::Line(line)) => return Next::Line(line),
                 // An output that outlived an earlier job may be closed only now.
                 Some(Event::OutputClosed) => self.open_outputs = self.open_outputs.saturating_sub(1),
-                Some(Event::ChildEnded) => self.reap()?,
+                Some(Event::ChildEnded) => self.reap(),
                 Some(Event::Interrupted(_)) if self.outcome.is_some() => self.ranks.signal(Signal::SIGKILL),
                 Some(Event::Interrupted(signal)) => self.end(Outcome::Interrupted(signal)),
                 None if self.is_past(self.kill_at) => {
@@ -141,10 +141,10 @@ impl<'a> Running<'a> {
     }
 
     /// Waits for the end, whatever happens before it.
-    pub(crate) fn wait(mut self) -> Result<Outcome, LaunchError> {
+    pub(crate) fn wait(mut self) -> Outcome {
         loop {
-            if let Next::Ended(outcome) = self.next()? {
-                return Ok(outcome);
+            if let Next::Ended(outcome) = self.next() {
+                return outcome;
             }
         }
     }
@@ -164,16 +164,18 @@ impl<'a> Running<'a> {
         self.answers.as_mut()
     }
 
-    fn reap(&mut self) -> Result<(), LaunchError> {
-        if let Some(failure) = self.ranks.reap().map_err(LaunchError::system("waiting for ranks"))? {
+    fn reap(&mut self) {
+        if let Some(failure) = self.ranks.reap() {
             self.end(failure);
         }
         if self.ranks.is_empty() {
+            if self.outcome.is_some() {
+                self.ranks.kill_orphans();
+            }
             // What they have written is still on its way; what they have left behind may keep the pipes open for ever.
             self.kill_at = Some(Instant::now() + PATIENCE);
             self.timeout_at = None;
         }
-        Ok(())
     }
 
     /// Asks the job to end, the first time it is called.

@@ -243,7 +243,7 @@ mod tests {
             output: Output::Tool,
             ending: Ending::Together,
         };
-        let outcome = Running::start(&launch, &daemons, events).unwrap().wait().unwrap();
+        let outcome = Running::start(&launch, &daemons, events).unwrap().wait();
         let records = "{\"bench\":\"idle\",\"metric\":\"client_cpu\"}\n".to_owned();
         Found { records, cut_short: Some(Failure::Job(outcome)), ..Found::default() }
     }
