@@ -77,6 +77,28 @@ fn both_outputs_are_tagged() {
 }
 
 #[test]
+fn tagged_ranks_learn_that_nobody_reads() {
+    let mut tool = ropeway(&["run", "-n", "1", "--tag-output", "--", "yes"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(tool.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!((line.as_str(), tool.wait().unwrap().code()), ("[0] y\n", Some(128 + 13)));
+}
+
+#[test]
+fn a_slow_reader_gets_all_and_what_is_left_behind_is_not_waited_for() {
+    let mut tool =
+        ropeway(&["run", "-n", "1", "--tag-output", "--", "seq", "17000"]).stdout(Stdio::piped()).spawn().unwrap();
+    // Longer than the patience with outputs that nothing comes from.
+    std::thread::sleep(Duration::from_millis(1200));
+    assert_eq!(BufReader::new(tool.stdout.take().unwrap()).lines().count(), 17000);
+    assert!(tool.wait().unwrap().success());
+    let begin = Instant::now();
+    let output = run_script(1, &["--tag-output"], "setsid sleep 5 & echo here");
+    assert_eq!((output.status.code(), lines(&output)), (Some(0), vec!["[0] here".to_owned()]));
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
 fn ranks_inherit_one_socket() {
     let output = run_script(3, &[], "ls -l /proc/$$/fd | grep -c socket:");
     assert_eq!(lines(&output), ["1"; 3]);

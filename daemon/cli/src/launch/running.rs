@@ -1,7 +1,7 @@
 //! A job from its first rank to its last.
 
 use std::io;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -10,7 +10,7 @@ use ropeway::WaitMode;
 use super::events::{Event, Events};
 use super::input::{Source, pump};
 use super::job::Job;
-use super::output::{listen, tag};
+use super::output::Outputs;
 use super::ranks::Ranks;
 use super::{Daemons, LaunchError, Logs, Outcome, Program};
 
@@ -72,11 +72,14 @@ pub(crate) struct Running<'a> {
     job: Job,
     outcome: Option<Outcome>,
     answers: Option<ChildStdin>,
+    outputs: Outputs,
     open_outputs: usize,
     timeout_at: Option<Instant>,
     ending: Ending,
     /// When patience ends: with ranks that were asked to end, then with outputs that outlive them.
     kill_at: Option<Instant>,
+    /// Whether it has ended with those.
+    are_outputs_left: bool,
 }
 
 impl<'a> Running<'a> {
@@ -93,11 +96,11 @@ impl<'a> Running<'a> {
     ) -> Result<Self, LaunchError> {
         let job = Job::create(daemons, launch.ranks)?;
         let mut ranks = Ranks::new().map_err(LaunchError::system("adopting orphans"))?;
-        let mut started = (None, 0);
+        let (mut outputs, mut started) = (Outputs::default(), (None, 0));
         for rank in 0..launch.ranks {
             let log = logs.map(|logs| logs.of_rank(rank));
             let child = ranks.spawn(rank, &mut launch.command(rank), &job, daemons, log)?;
-            let wired = launch.wire(rank, child, events);
+            let wired = launch.wire(rank, child, &mut outputs, events);
             let (answers, outputs) = wired.map_err(|error| LaunchError::Rank { rank, error })?;
             started = (started.0.or(answers), started.1 + outputs);
         }
@@ -108,18 +111,19 @@ impl<'a> Running<'a> {
             job,
             outcome: None,
             answers: started.0,
+            outputs,
             open_outputs: started.1,
             timeout_at: [timeout_at, events.deadline()].into_iter().flatten().min(),
             ending: launch.ending,
             kill_at: None,
+            are_outputs_left: false,
         })
     }
 
     /// Waits until something happens.
     pub(crate) fn next(&mut self) -> Next {
         loop {
-            let is_quiet = self.open_outputs == 0 || self.is_past(self.kill_at);
-            if self.ranks.is_empty() && is_quiet {
+            if self.ranks.is_empty() && (self.open_outputs == 0 || self.are_outputs_left) {
                 return Next::Ended(self.outcome.unwrap_or(Outcome::Success));
             }
             let patience = [self.timeout_at, self.kill_at].into_iter().flatten().min();
@@ -128,11 +132,12 @@ impl<'a> Running<'a> {
                 // An output that outlived an earlier job may be closed only now.
                 Some(Event::OutputClosed) => self.open_outputs = self.open_outputs.saturating_sub(1),
                 Some(Event::ChildEnded) => self.reap(),
-                Some(Event::Interrupted(_)) if self.outcome.is_some() => self.ranks.signal(Signal::SIGKILL),
+                Some(Event::Interrupted(_)) if self.outcome.is_some() => self.lose_patience(),
                 Some(Event::Interrupted(signal)) => self.end(Outcome::Interrupted(signal)),
-                None if self.is_past(self.kill_at) => {
-                    self.ranks.signal(Signal::SIGKILL);
-                    self.kill_at = Some(Instant::now() + PATIENCE);
+                None if self.is_past(self.kill_at) => self.lose_patience(),
+                // What ranks have said in time is passed on, however slowly it is read.
+                None if self.ranks.is_empty() && self.outputs.are_held_up() => {
+                    self.timeout_at = Some(Instant::now() + PATIENCE);
                 }
                 None if self.events.is_over() => self.end(Outcome::OutOfTime),
                 None => self.end(Outcome::TimedOut),
@@ -165,17 +170,27 @@ impl<'a> Running<'a> {
     }
 
     fn reap(&mut self) {
+        let had_ended = self.ranks.is_empty();
         if let Some(failure) = self.ranks.reap() {
             self.end(failure);
         }
-        if self.ranks.is_empty() {
+        if self.ranks.is_empty() && !had_ended {
             if self.outcome.is_some() {
                 self.ranks.kill_orphans();
             }
             // What they have written is still on its way; what they have left behind may keep the pipes open for ever.
             self.kill_at = Some(Instant::now() + PATIENCE);
-            self.timeout_at = None;
         }
+    }
+
+    /// Kills ranks that run. Once there is none, leaves outputs that nothing comes from.
+    fn lose_patience(&mut self) {
+        self.kill_at = Some(Instant::now() + PATIENCE);
+        if !self.ranks.is_empty() {
+            return self.ranks.signal(Signal::SIGKILL);
+        }
+        let is_late = matches!(self.outcome, Some(Outcome::Interrupted(_) | Outcome::TimedOut | Outcome::OutOfTime));
+        self.are_outputs_left = is_late || self.outputs.are_idle();
     }
 
     /// Asks the job to end, the first time it is called.
@@ -187,6 +202,9 @@ impl<'a> Running<'a> {
             match self.ending {
                 Ending::Together => self.ranks.terminate(),
                 Ending::ByLaunchers => self.ranks.signal_first(Signal::SIGTERM),
+            }
+            if self.ranks.is_empty() {
+                self.ranks.kill_orphans();
             }
         }
     }
@@ -234,7 +252,8 @@ impl Launch {
     fn wire(
         &self,
         rank: u32,
-        child: &mut std::process::Child,
+        child: &mut Child,
+        outputs: &mut Outputs,
         events: &Events,
     ) -> io::Result<(Option<ChildStdin>, usize)> {
         let mut answers = child.stdin.take();
@@ -243,19 +262,19 @@ impl Launch {
         {
             pump(stdin)?;
         }
-        let mut outputs = 0;
+        let mut count = 0;
         if let Some(stdout) = child.stdout.take() {
-            outputs += 1;
+            count += 1;
             match self.output {
-                Output::Tool => listen(stdout, events.sender())?,
-                _ => tag(rank, stdout, io::stdout(), events.sender())?,
+                Output::Tool => outputs.listen(stdout, events.sender())?,
+                _ => outputs.tag(rank, stdout, io::stdout(), events.sender())?,
             }
         }
         if let Some(stderr) = child.stderr.take() {
-            outputs += 1;
-            tag(rank, stderr, io::stderr(), events.sender())?;
+            count += 1;
+            outputs.tag(rank, stderr, io::stderr(), events.sender())?;
         }
-        Ok((answers, outputs))
+        Ok((answers, count))
     }
 }
 
