@@ -23,7 +23,7 @@ mod wide;
 
 use self::table::Results;
 use self::vicinity::Vicinity;
-use crate::failure::{Failure, print};
+use crate::failure::{Failure, print, tell};
 use crate::launch::{Daemons, Events};
 use crate::rank::Task;
 use crate::steps::{Steps, Told};
@@ -74,7 +74,7 @@ impl Found {
         }
         print(&self.records)?;
         if !flags.quiet {
-            eprint!("{}", self.table);
+            tell(self.table.trim_end());
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use serde::Serialize;
 use self::save::Saving;
 use crate::bench::digits;
 use crate::configuration::DEFAULT_CONFIG;
-use crate::failure::{Failure, print};
+use crate::failure::{Failure, print, tell};
 
 /// Measures what this machine can do, the sizes that decide how messages travel, and the costs by which algorithms of
 /// collectives are chosen.
@@ -73,10 +73,10 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     }
     if let Some(saving) = saving {
         let path = saving.save(&sizes.settings(), &measured.costs.to_ns())?;
-        eprintln!(
+        tell(&format!(
             "saved to {}; daemons read it when they start, also those of run, demo, bench and predict",
             path.display()
-        );
+        ));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use nix::unistd::{AccessFlags, access};
 use ropeway_daemon::Config;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 
 /// Where the system's daemon looks.
 pub(crate) const DEFAULT_CONFIG: &str = "/etc/ropeway/ropewayd.toml";
@@ -35,7 +35,7 @@ impl ConfigFlag {
         if let Some(path) = path(self.config.as_deref())
             && self.read()?.is_calibrated()
         {
-            eprintln!("ropeway: sizes and costs from {}", path.display());
+            tell(&format!("ropeway: sizes and costs from {}", path.display()));
         }
         Ok(())
     }

@@ -15,8 +15,8 @@ use ropeway_examples::matrix_market;
 
 use crate::bench::counted_nodes;
 use crate::configuration::ConfigFlag;
-use crate::failure::{Failure, print};
-use crate::launch::{Daemons, Events};
+use crate::failure::{Failure, print, tell};
+use crate::launch::{Daemons, Events, LaunchError};
 use crate::rank::Task;
 use crate::run::{NODES_MAX, RANKS_MAX};
 use crate::steps::{Steps, Told};
@@ -80,11 +80,14 @@ enum Name {
 
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let Name::Jacobi = flags.program;
+    let nodes = flags.nodes();
+    if let Some(&nodes) = nodes.iter().find(|&&nodes| nodes > flags.ranks) {
+        return Err(LaunchError::TooFewRanks { nodes }.into());
+    }
     let events = Events::from_signals()?;
     let begin = Instant::now();
     let reference = flags.solve_serially()?;
     let runs = flags.runs.unwrap_or_else(|| affordable_runs(begin.elapsed()));
-    let nodes = flags.nodes();
     if !flags.quiet {
         flags.config.tell()?;
     }
@@ -182,7 +185,7 @@ impl Flags {
         let line = |report| serde_json::to_string(report).expect("reports are plain structures") + "\n";
         print(&reports.iter().map(line).collect::<String>())?;
         if !self.quiet {
-            eprint!("{table}");
+            tell(table.trim_end());
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! `ropeway`: starts jobs, demonstrates and measures.
 #![forbid(unsafe_code)]
+// They panic when nobody reads any more: `failure::tell` does not.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod bench;
 mod calibrate;
@@ -58,6 +60,8 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // It would say so by a macro that panics.
+        .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal())
         .init();
     let result = match Tool::parse().command {

@@ -10,8 +10,10 @@ use ropeway::WaitMode;
 
 use self::logged::Wanted;
 use crate::configuration::ConfigFlag;
-use crate::failure::Failure;
-use crate::launch::{Daemons, Ending, Events, Input, Launch, Outcome, Output, Program, Running, named_socket};
+use crate::failure::{Failure, tell};
+use crate::launch::{
+    Daemons, Ending, Events, Input, Launch, LaunchError, Outcome, Output, Program, Running, named_socket,
+};
 
 /// Starts the ranks of a job and waits for them.
 ///
@@ -60,6 +62,10 @@ pub(crate) struct Flags {
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let (name, args) = flags.command.split_first().expect("clap requires a program");
     let program = Program::find(name, args)?;
+    if flags.ranks < flags.nodes {
+        // Before files of earlier jobs are emptied.
+        return Err(LaunchError::TooFewRanks { nodes: flags.nodes }.into());
+    }
     let events = Events::from_signals()?;
     let daemons = flags.daemons()?;
     let launch = Launch {
@@ -75,12 +81,14 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let running = Running::start_logged(&launch, &daemons, &events, logged.as_ref().map(|logged| &logged.logs))?;
     let first_ranks = running.first_ranks();
     let outcome = running.wait();
-    if let Some(logged) = logged {
-        logged.write(first_ranks, daemons)?;
-    }
+    let written = logged.map_or(Ok(()), |logged| logged.write(first_ranks, daemons));
     match outcome {
-        Outcome::Success => Ok(()),
-        outcome => Err(Failure::Job(outcome)),
+        Outcome::Success => written,
+        outcome => {
+            // Scripts want to know how the ranks ended, whatever became of a file.
+            written.unwrap_or_else(|failure| failure.report());
+            Err(Failure::Job(outcome))
+        }
     }
 }
 
@@ -93,9 +101,9 @@ impl Flags {
             }
             if let Some(socket) = named_socket().filter(|_| !self.quiet) {
                 let socket = socket.display();
-                eprintln!(
+                tell(&format!(
                     "ropeway: no daemon is running at {socket}, which ROPEWAY_SOCKET names; the job brings its own"
-                );
+                ));
             }
         }
         if !self.quiet {

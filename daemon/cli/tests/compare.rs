@@ -401,3 +401,15 @@ fn ranks_that_are_not_pairs_are_an_error() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("transparency needs at least 2 ranks: use -n 2"), "{output:?}");
 }
+
+#[test]
+fn a_place_without_a_library_is_refused_also_beside_one_that_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    install(folder.path(), "exit 1");
+    let output = ropeway(&["bench", "compare", "--of", "latency", "--peer", "/bin/ls", "--peer"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("/bin/ls is no MPI library"), "{}", stderr(&output));
+}

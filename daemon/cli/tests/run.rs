@@ -3,6 +3,7 @@
 mod tool;
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -197,6 +198,20 @@ fn an_unknown_program_is_named() {
 }
 
 #[test]
+fn a_script_that_nothing_runs_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    for (text, why) in [("echo never\n", "begin it with"), ("#!/nonexistent/shell\necho never\n", "is not there")] {
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let output = ropeway(&["run", "-n", "2", "--"]).arg(&script).output().unwrap();
+        let said = stderr(&output);
+        assert!(said.contains(why) && said.contains(script.to_str().unwrap()), "{said}");
+        assert_eq!((output.status.code(), stdout(&output)), (Some(126), String::new()));
+    }
+}
+
+#[test]
 fn a_configuration_file_is_used_and_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
@@ -240,4 +255,6 @@ fn several_nodes_have_a_daemon_each() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("use -n 3 or more"), "{}", stderr(&output));
     assert_eq!(stdout(&output), "");
+    let output = ropeway(&["demo", "--nodes", "1,3", "-n", "2", "--size", "64"]).output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
 }

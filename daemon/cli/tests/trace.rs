@@ -395,3 +395,32 @@ fn a_file_that_is_no_recording_is_refused() {
     let output = ropeway(&["predict", "/nonexistent/file"]).output().unwrap();
     assert!(stderr(&output).contains("can't read /nonexistent/file"), "{}", stderr(&output));
 }
+
+#[test]
+fn files_are_kept_until_the_job_starts_and_are_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, link) = (folder.path().join("old.json"), folder.path().join("link.json"));
+    fs::write(&old, "old").unwrap();
+    std::os::unix::fs::symlink(&old, &link).unwrap();
+    let (old, link) = (old.to_str().unwrap(), link.to_str().unwrap());
+    for flags in [["--nodes", "3", "--trace", old], ["--trace", old, "--record", link]] {
+        let output = ropeway(&["run", "-n", "2"]).args(flags).args(["--", "true"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert_eq!(fs::read_to_string(old).unwrap(), "old");
+    }
+}
+
+#[test]
+fn a_file_that_can_not_be_written_and_a_reader_who_has_gone_change_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("run.jsonl");
+    let run = |script: &str| {
+        let mut tool = ropeway(&["run", "-n", "1", "--trace", "/dev/full", "--record"]);
+        tool.arg(&record).args(["--", "sh", "-c", script]).stderr(Stdio::piped());
+        let mut tool = tool.spawn().unwrap();
+        drop(tool.stderr.take());
+        (tool.wait().unwrap().code(), fs::read_to_string(&record).unwrap().lines().count() > 0)
+    };
+    assert_eq!(run("exit 7"), (Some(7), true));
+    assert_eq!(run("exit 0"), (Some(1), true));
+}

@@ -17,7 +17,7 @@ use super::rounds::{Round, check, kernels, kinds, rounds};
 use super::ticker::Ticker;
 use super::verdict::verdict;
 use super::{Flags, Found};
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::launch::{Daemons, Ending, Events, Input, Launch, Next, Outcome, Output, Program, Rate, Running};
 use crate::rank::Task;
 use crate::steps::{Seen, Steps, Told};
@@ -86,6 +86,12 @@ fn find_peers(flags: &Flags) -> Result<Vec<Peer>, Failure> {
             missing.display()
         )));
     }
+    if let Some(other) = named.iter().find(|place| !peer::is_at(place)) {
+        return Err(Failure::CannotRun(format!(
+            "{} is no MPI library that is known here: name its mpicc, or the folder it is installed in; mpiexec has to be beside it",
+            other.display()
+        )));
+    }
     let peers = peer::find(&named);
     if peers.is_empty() {
         let hint = "install one (apt-get install openmpi-bin libopenmpi-dev) or name it with --peer";
@@ -122,7 +128,7 @@ fn build(peers: &mut Vec<Peer>, folder: &Path) -> Result<Vec<PathBuf>, Failure> 
         if is_built {
             programs.push(program);
         } else {
-            eprintln!("ropeway: {} is left out: it does not build programs here", peer.name);
+            tell(&format!("ropeway: {} is left out: it does not build programs here", peer.name));
         }
         is_built
     });

@@ -73,6 +73,11 @@ pub(super) fn find(named: &[PathBuf]) -> Vec<Peer> {
     peers
 }
 
+/// Whether there is one in this place.
+pub(super) fn is_at(place: &Path) -> bool {
+    compilers_at(place).into_iter().any(|compiler| Peer::of(compiler).is_some())
+}
+
 /// A compiler, a folder with compilers, or a prefix with a `bin`.
 fn compilers_at(place: &Path) -> Vec<PathBuf> {
     if place.is_file() {

@@ -24,7 +24,7 @@ use tempfile::NamedTempFile;
 use self::records::Records;
 use self::suite::{Measured, Suite};
 use crate::configuration::ConfigFlag;
-use crate::failure::{Failure, print};
+use crate::failure::{Failure, print, tell};
 use crate::files::behind_links;
 
 /// Measures everything, and writes a page about it that a stranger can read.
@@ -77,7 +77,7 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
         print(&text)?;
     }
     if !flags.quiet {
-        eprintln!("The page is {}: open it in a browser.", flags.output.display());
+        tell(&format!("The page is {}: open it in a browser.", flags.output.display()));
     }
     failure.map_or(Ok(()), Err)
 }

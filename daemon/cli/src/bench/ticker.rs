@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
+use crate::failure::tell;
+
 /// A line on the terminal: what is done, and of a suite how much of it, and how long it still takes.
 pub(crate) struct Ticker {
     bar: ProgressBar,
@@ -61,7 +63,7 @@ impl Ticker {
 
     /// Says something that stays.
     pub(super) fn note(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("ropeway: {text}"));
+        self.bar.suspend(|| tell(&format!("ropeway: {text}")));
     }
 
     pub(crate) fn finish(&self) {

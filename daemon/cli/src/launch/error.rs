@@ -1,8 +1,10 @@
 //! Why a job could not be started.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::PathBuf;
 
+use nix::errno::Errno;
 use ropeway_daemon::DaemonError;
 
 use super::network::NetworkError;
@@ -16,6 +18,13 @@ pub(crate) enum LaunchError {
     NoSuchFile(PathBuf),
     #[error("{} is not a program: it is a directory, or not executable", .0.display())]
     NotExecutable(PathBuf),
+    #[error(
+        "can't run {}: it is no program for this machine, nor a script that says what runs it: begin it with a line such as #!/bin/sh",
+        .0.display()
+    )]
+    NoFormat(PathBuf),
+    #[error("can't run {}: what it is to be run by is not there: install that, or correct the line that begins with #!", .0.display())]
+    NoInterpreter(PathBuf),
     #[error("{nodes} nodes need at least {nodes} ranks: use -n {nodes} or more")]
     TooFewRanks { nodes: u32 },
     #[error("no daemon is running at {}: start ropewayd, set ROPEWAY_SOCKET, or leave out --attach", .0.display())]
@@ -39,10 +48,20 @@ impl LaunchError {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::NotOnPath(_) | Self::NoSuchFile(_) => 127,
-            Self::NotExecutable(_) => 126,
+            Self::NotExecutable(_) | Self::NoFormat(_) | Self::NoInterpreter(_) => 126,
             Self::TooFewRanks { .. } => 2,
             Self::NoSystemDaemon(_) | Self::Network(_) => 3,
             Self::Daemon(_) | Self::Job(_) | Self::Counting(_) | Self::Rank { .. } | Self::System { .. } => 1,
+        }
+    }
+
+    /// A rank that can't be started by this program, which was there a moment ago.
+    pub(super) fn starting(rank: u32, program: &OsStr, error: io::Error) -> Self {
+        match Errno::from_raw(error.raw_os_error().unwrap_or_default()) {
+            Errno::ENOEXEC => Self::NoFormat(program.into()),
+            Errno::ENOENT => Self::NoInterpreter(program.into()),
+            Errno::EACCES => Self::NotExecutable(program.into()),
+            _ => Self::Rank { rank, error },
         }
     }
 

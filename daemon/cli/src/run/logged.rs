@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ropeway_proto::limits::LOG_EVENTS_MAX;
 use ropeway_shm::EventLog;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::history::{History, recording, trace};
 use crate::launch::{Daemons, Logs};
 
@@ -37,15 +38,20 @@ struct Output {
 impl Wanted {
     /// Opens the files and makes the logs, if any are wanted.
     pub(super) fn open(&self, ranks: u32, daemons: &Daemons) -> Result<Option<Logged>, Failure> {
-        if self.trace.is_some() && self.trace == self.record {
-            return Err(Failure::Usage("--trace and --record need different files".to_owned()));
-        }
-        let (trace, record) = (self.trace.as_deref().map(create), self.record.as_deref().map(create));
+        let (trace, record) = (self.trace.as_deref().map(open), self.record.as_deref().map(open));
         if trace.is_none() && record.is_none() {
             return Ok(None);
         }
         let (trace, record) = (trace.transpose()?, record.transpose()?);
-        Ok(Some(Logged { trace, record, logs: Logs::create(ranks, daemons)? }))
+        if let (Some(trace), Some(record)) = (&trace, &record)
+            && trace.identity()? == record.identity()?
+        {
+            return Err(Failure::Usage("--trace and --record need different files".to_owned()));
+        }
+        let logs = Logs::create(ranks, daemons)?;
+        // Nothing can be refused now for which an older file should have stayed.
+        [&trace, &record].into_iter().flatten().try_for_each(Output::empty)?;
+        Ok(Some(Logged { trace, record, logs }))
     }
 }
 
@@ -57,34 +63,50 @@ impl Logged {
         let is_systems = matches!(daemons, Daemons::System(_));
         drop(daemons);
         let history = History::of(&self.logs, first_ranks, end_ns);
-        if let Some(output) = &self.trace {
-            output.write(|out| trace::write(&history, out))?;
-            eprintln!("ropeway: timeline in {}: open it in ui.perfetto.dev or chrome://tracing", output.path.display());
+        let traced = self.trace.as_ref().map(|output| output.write(|out| trace::write(&history, out)));
+        let recorded = self.record.as_ref().map(|output| output.write(|out| recording::write(&history, out)));
+        // Only now: whoever reads what we say may have gone.
+        if let (Some(Output { path, .. }), Some(Ok(()))) = (&self.trace, &traced) {
+            let file = path.display();
+            tell(&format!("ropeway: timeline in {file}: open it in ui.perfetto.dev or chrome://tracing"));
             if is_systems {
-                eprintln!("ropeway: it lacks the daemon: the system's serves others too, and keeps no log");
+                tell("ropeway: it lacks the daemon: the system's serves others too, and keeps no log");
             }
         }
-        if let Some(output) = &self.record {
-            output.write(|out| recording::write(&history, out))?;
-            eprintln!("ropeway: recording in {}: see `ropeway predict {0}`", output.path.display());
+        if let (Some(Output { path, .. }), Some(Ok(()))) = (&self.record, &recorded) {
+            tell(&format!("ropeway: recording in {}: see `ropeway predict {0}`", path.display()));
         }
         for (rank, told) in history.ranks.iter().enumerate().filter(|(_, told)| told.lost > 0) {
             let lost = told.lost;
-            eprintln!(
+            tell(&format!(
                 "ropeway: rank {rank}: its last {lost} events are lost, a log has at most {LOG_EVENTS_MAX}; shorten the run"
-            );
+            ));
         }
-        Ok(())
+        traced.into_iter().chain(recorded).collect()
     }
 }
 
 impl Output {
+    /// The same of two names of one file.
+    fn identity(&self) -> Result<(u64, u64), Failure> {
+        let metadata = self.file.metadata().map_err(|error| Failure::cannot_write(&self.path, &error))?;
+        Ok((metadata.dev(), metadata.ino()))
+    }
+
+    fn empty(&self) -> Result<(), Failure> {
+        // Pipes and devices have no length.
+        let is_file = self.file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let emptied = if is_file { self.file.set_len(0) } else { Ok(()) };
+        emptied.map_err(|error| Failure::cannot_write(&self.path, &error))
+    }
+
     fn write(&self, write: impl FnOnce(BufWriter<&File>) -> io::Result<()>) -> Result<(), Failure> {
         write(BufWriter::new(&self.file)).map_err(|error| Failure::cannot_write(&self.path, &error))
     }
 }
 
-fn create(path: &Path) -> Result<Output, Failure> {
-    let file = File::create(path).map_err(|error| Failure::cannot_write(path, &error))?;
-    Ok(Output { path: path.to_owned(), file })
+/// Leaves what is in the file until it is clear that the job is started.
+fn open(path: &Path) -> Result<Output, Failure> {
+    let file = File::options().write(true).create(true).truncate(false).open(path);
+    Ok(Output { path: path.to_owned(), file: file.map_err(|error| Failure::cannot_write(path, &error))? })
 }
