@@ -156,6 +156,37 @@ fn an_interrupt_leaves_nothing() {
 }
 
 #[test]
+fn a_quit_ends_the_job_and_what_was_ignored_before_still_is() {
+    let (tool, processes) = long_job("sleep 3600 & echo $$ $!; wait");
+    assert_eq!(signalled(tool, Signal::SIGQUIT), Some(131));
+    assert_gone(&processes);
+
+    let under_nohup = "trap '' HUP INT; exec \"$0\" run -n 1 -- sh -c 'echo begun; exec sleep 3600'";
+    let mut tool = std::process::Command::new("sh")
+        .args(["-c", under_nohup, env!("CARGO_BIN_EXE_ropeway")])
+        .env("ROPEWAY_SOCKET", "")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    BufReader::new(tool.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    for signal in [Signal::SIGHUP, Signal::SIGINT] {
+        kill(Pid::from_raw(tool.id() as i32), signal).unwrap();
+    }
+    assert_eq!(signalled(tool, Signal::SIGTERM), Some(143));
+}
+
+#[test]
+fn a_daemon_that_does_not_answer_is_waited_for_no_longer_than_the_job_may_take() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let _silent = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let mut tool = ropeway(&["run", "-n", "1", "--timeout", "0.2", "--", "true"]);
+    let output = tool.env("ROPEWAY_SOCKET", &socket).output().unwrap();
+    assert_eq!(output.status.code(), Some(124));
+    assert!(stderr(&output).contains("does not answer"), "{}", stderr(&output));
+}
+
+#[test]
 fn ranks_that_do_not_listen_are_killed() {
     let (tool, processes) = long_job("trap '' TERM; sleep 3600 & echo $$ $!; wait");
     assert_eq!(signalled(tool, Signal::SIGTERM), Some(143));

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use nix::unistd::{AccessFlags, access};
 use ropeway_daemon::Config;
 use ropeway_proto::costs::Costs;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use toml_edit::{DocumentMut, Value};
 
 use crate::failure::Failure;
@@ -60,7 +60,7 @@ impl Saving {
         set(&mut document, settings);
         set_costs(&mut document, costs_ns);
         // A signal now waits until the work is done, so that no half of it is left behind.
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in [SIGINT, SIGQUIT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(Failure::other)?;
         }
         let write = || -> io::Result<()> {

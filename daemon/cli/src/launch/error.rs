@@ -29,6 +29,11 @@ pub(crate) enum LaunchError {
     TooFewRanks { nodes: u32 },
     #[error("no daemon is running at {}: start ropewayd, set ROPEWAY_SOCKET, or leave out --attach", .0.display())]
     NoSystemDaemon(PathBuf),
+    #[error(
+        "the daemon at {} does not answer: has it been stopped? An empty ROPEWAY_SOCKET does without it",
+        .socket.display()
+    )]
+    NoAnswer { socket: PathBuf, is_late: bool },
     #[error(transparent)]
     Network(#[from] NetworkError),
     #[error("can't start a daemon: {0}")]
@@ -50,7 +55,9 @@ impl LaunchError {
             Self::NotOnPath(_) | Self::NoSuchFile(_) => 127,
             Self::NotExecutable(_) | Self::NoFormat(_) | Self::NoInterpreter(_) => 126,
             Self::TooFewRanks { .. } => 2,
-            Self::NoSystemDaemon(_) | Self::Network(_) => 3,
+            // It took longer than it may.
+            Self::NoAnswer { is_late: true, .. } => 124,
+            Self::NoAnswer { .. } | Self::NoSystemDaemon(_) | Self::Network(_) => 3,
             Self::Daemon(_) | Self::Job(_) | Self::Counting(_) | Self::Rank { .. } | Self::System { .. } => 1,
         }
     }

@@ -1,11 +1,12 @@
 //! Everything that can happen to a running job, in one queue.
 
+use std::fs;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::LaunchError;
@@ -34,12 +35,15 @@ pub(crate) struct Events {
 impl Events {
     /// Turns signals into events.
     ///
+    /// But for those that whoever has started us wants ignored, as nohup does, or a shell for what runs in the background.
+    ///
     /// By handlers, not by blocking them: what is blocked here would be blocked in the ranks as well, and they could not
     /// be asked to end.
     pub(crate) fn from_signals() -> Result<Self, LaunchError> {
         let (sender, receiver) = mpsc::channel();
-        let mut signals =
-            Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGHUP]).map_err(LaunchError::system("handling signals"))?;
+        let ignored = ignored();
+        let wanted = INTERRUPTS.into_iter().filter(|number| ignored >> (number - 1) & 1 == 0).chain([SIGCHLD]);
+        let mut signals = Signals::new(wanted).map_err(LaunchError::system("handling signals"))?;
         let to_queue = sender.clone();
         let forward = move || {
             for number in signals.forever() {
@@ -89,3 +93,12 @@ impl Events {
         }
     }
 }
+
+/// Signals that are ignored now, a bit each. None if the system does not say.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+}
+
+const INTERRUPTS: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];

@@ -15,8 +15,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
+use std::thread;
 
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::geteuid;
 
 /// The namespaces of the nodes.
 pub(crate) struct Network {
@@ -30,6 +32,12 @@ pub(crate) struct Network {
 pub(crate) enum NetworkError {
     #[error("--netns needs root: {0}")]
     NotRoot(nix::Error),
+    #[error("--netns needs CAP_SYS_ADMIN, which this root does not have")]
+    NoCapability,
+    #[error(
+        "--netns can't be set up here: the network belongs to another user namespace, and who leaves it can't return"
+    )]
+    NoReturn,
     #[error("--netns needs the programs ip and tc: install iproute2")]
     NoIproute2,
     #[error("--netns can't be set up here: {program}: {message}")]
@@ -41,6 +49,7 @@ pub(crate) enum NetworkError {
 impl Network {
     /// Makes a network of so many nodes, at least two. With a rate, no node sends or receives faster.
     pub(crate) fn new(nodes: u32, rate: Option<Rate>) -> Result<Self, NetworkError> {
+        probe()?;
         let namespaces = (0..nodes).map(|_| Namespace::new()).collect::<Result<Vec<_>, _>>()?;
         let middle = if namespaces.len() > 2 { Some(Namespace::new()?) } else { None };
         let network = Self { nodes: namespaces, middle };
@@ -125,16 +134,36 @@ fn batch(program: &'static str, commands: &str) -> Result<(), NetworkError> {
     Ok(written?)
 }
 
+/// Whether a thread can leave its namespace, and return: one that has to do nothing else.
+fn probe() -> Result<(), NetworkError> {
+    let there_and_back = || {
+        let home = current()?;
+        leave()?;
+        setns(home, CloneFlags::CLONE_NEWNET).map_err(|error| match error {
+            nix::Error::EPERM => NetworkError::NoReturn,
+            _ => NetworkError::Io(error.into()),
+        })
+    };
+    let thread = thread::Builder::new().name("namespaces".into()).spawn(there_and_back)?;
+    thread.join().unwrap_or_else(|_| Err(NetworkError::Io(io::Error::other("a thread panicked"))))
+}
+
+/// Moves this thread into a new namespace.
+fn leave() -> Result<(), NetworkError> {
+    unshare(CloneFlags::CLONE_NEWNET).map_err(|error| match error {
+        nix::Error::EPERM if geteuid().is_root() => NetworkError::NoCapability,
+        nix::Error::EPERM => NetworkError::NotRoot(error),
+        _ => NetworkError::Io(error.into()),
+    })
+}
+
 /// A network namespace, which exists at least as long as this.
 struct Namespace(File);
 
 impl Namespace {
     fn new() -> Result<Self, NetworkError> {
         let home = current()?;
-        unshare(CloneFlags::CLONE_NEWNET).map_err(|error| match error {
-            nix::Error::EPERM => NetworkError::NotRoot(error),
-            _ => NetworkError::Io(error.into()),
-        })?;
+        leave()?;
         let _back = Inside { home };
         Ok(Self(current()?))
     }

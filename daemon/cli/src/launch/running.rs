@@ -94,7 +94,9 @@ impl<'a> Running<'a> {
         events: &'a Events,
         logs: Option<&Logs>,
     ) -> Result<Self, LaunchError> {
-        let job = Job::create(daemons, launch.ranks)?;
+        let timeout_at = launch.timeout.map(|timeout| Instant::now() + timeout);
+        let timeout_at = [timeout_at, events.deadline()].into_iter().flatten().min();
+        let job = Job::create_until(daemons, launch.ranks, timeout_at)?;
         let mut ranks = Ranks::new().map_err(LaunchError::system("adopting orphans"))?;
         let (mut outputs, mut started) = (Outputs::default(), (None, 0));
         for rank in 0..launch.ranks {
@@ -104,7 +106,6 @@ impl<'a> Running<'a> {
             let (answers, outputs) = wired.map_err(|error| LaunchError::Rank { rank, error })?;
             started = (started.0.or(answers), started.1 + outputs);
         }
-        let timeout_at = launch.timeout.map(|timeout| Instant::now() + timeout);
         Ok(Self {
             events,
             ranks,
@@ -113,7 +114,7 @@ impl<'a> Running<'a> {
             answers: started.0,
             outputs,
             open_outputs: started.1,
-            timeout_at: [timeout_at, events.deadline()].into_iter().flatten().min(),
+            timeout_at,
             ending: launch.ending,
             kill_at: None,
             are_outputs_left: false,
