@@ -34,11 +34,15 @@ pub(crate) struct History {
     pub(crate) ranks: Vec<RankHistory>,
     /// Of those daemons that have kept a log, by node: what they wrote, and when, by the same clock.
     pub(crate) daemons: Vec<Vec<Event>>,
+    /// Of the same, events they had no room for.
+    pub(crate) lost_by_daemons: Vec<u64>,
 }
 
 /// What a rank has done.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct RankHistory {
+    /// Its program has done nothing that we know of.
+    pub(crate) never_joined: bool,
     pub(crate) joined_ns: u64,
     /// When it left, was killed, or had no room to write.
     pub(crate) left_ns: u64,
@@ -147,6 +151,7 @@ impl History {
             duration_ns,
             ranks: ranks.into_iter().zip(logs.ranks().iter().map(|log| log.lost())).map(told).collect(),
             daemons: logs.daemons().iter().map(|log| shifted(sorted(log.events().collect()))).collect(),
+            lost_by_daemons: logs.daemons().iter().map(|log| log.lost()).collect(),
         }
     }
 

@@ -74,7 +74,13 @@ impl Partners {
                 }
             }
         }
-        for members in rounds.values().filter(|members| members.len() > 1) {
+        let mut sizes: HashMap<u32, usize> = HashMap::new();
+        for ((comm, ..), members) in &rounds {
+            let size = sizes.entry(*comm).or_insert(if *comm == WORLD { history.ranks.len() } else { 0 });
+            *size = members.len().max(*size);
+        }
+        for ((comm, ..), members) in rounds.iter().filter(|(_, members)| members.len() > 1) {
+            let is_complete = members.len() == sizes[comm];
             let mut starts: Vec<u64> = members.iter().map(|&place| start_ns(history, place)).collect();
             starts.sort_unstable();
             for &(rank, index, round) in members {
@@ -82,6 +88,8 @@ impl Partners {
                 let root = members.iter().find(|&&(other, ..)| Some(other as u32) == request.peer);
                 match (deals_out(request.operation), root) {
                     (true, Some(&root)) => self.note(history, (rank, index, round), &[start_ns(history, root)]),
+                    // Who waits to the end for somebody that never came does not wait for those who did.
+                    _ if !is_complete && request.operations[round].end_ns.is_none() => {}
                     _ => self.note(history, (rank, index, round), &starts),
                 }
             }
@@ -97,6 +105,9 @@ impl Partners {
         }
     }
 }
+
+/// The communicator of all ranks.
+const WORLD: u32 = 0;
 
 fn deals_out(operation: OperationKind) -> bool {
     matches!(operation, OperationKind::Collective(CollectiveKind::Bcast | CollectiveKind::Scatter))

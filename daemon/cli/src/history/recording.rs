@@ -7,7 +7,7 @@
 //!  "starts_ns":[…],"took_ns":[…],"waits_ns":[…],"ends_ns":[…],"failed":[]}
 //! ```
 //!
-//! Of a request's k-th operation: when it was started, how long the call took, when the program began to wait (`null` if it had
+//! A rank whose program never came has `"never_joined":true`. Of a request's k-th operation: when it was started, how long the call took, when the program began to wait (`null` if it had
 //! ended by then), and when the program knew of its end (`null` if it never did). One-shot requests that are alike are one row,
 //! without an `init_ns`; `failed` lists operations by number. Times are nanoseconds since the first rank joined.
 
@@ -47,6 +47,8 @@ pub(crate) struct Header {
 #[derive(Serialize, Deserialize)]
 struct RankRow {
     rank: usize,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    never_joined: bool,
     joined_ns: u64,
     left_ns: u64,
     lost: u64,
@@ -125,7 +127,8 @@ pub(crate) fn read(path: &Path) -> Result<(Header, History), RecordingError> {
         return Err(RecordingError::Format { path: path.to_owned(), found, version });
     }
     let (first_ranks, duration_ns) = (header.first_ranks.clone(), header.duration_ns);
-    let mut history = History { first_ranks, duration_ns, ranks: Vec::new(), daemons: Vec::new() };
+    let mut history =
+        History { first_ranks, duration_ns, ranks: Vec::new(), daemons: Vec::new(), lost_by_daemons: Vec::new() };
     let mut last = 1;
     for (number, line) in (2..).zip(lines) {
         let damaged = |why| RecordingError::Damaged { path: path.to_owned(), line: number, why };
@@ -159,16 +162,17 @@ impl History {
 
 fn rank_row(rank: usize, told: &RankHistory) -> RankRow {
     let pairs = |spans: &[Span]| spans.iter().map(|span| (span.begin_ns, span.end_ns)).collect();
-    let &RankHistory { joined_ns, left_ns, lost, .. } = told;
-    RankRow { rank, joined_ns, left_ns, lost, publishes_ns: pairs(&told.publishes), waits_ns: pairs(&told.waits) }
+    let &RankHistory { never_joined, joined_ns, left_ns, lost, .. } = told;
+    let (publishes_ns, waits_ns) = (pairs(&told.publishes), pairs(&told.waits));
+    RankRow { rank, never_joined, joined_ns, left_ns, lost, publishes_ns, waits_ns }
 }
 
 fn of_rank_row(row: &RankRow) -> Result<RankHistory, String> {
     let spans = |pairs: &[(u64, u64)]| pairs.iter().map(|&pair| span(pair)).collect::<Result<_, _>>();
-    let &RankRow { joined_ns, left_ns, lost, .. } = row;
+    let &RankRow { never_joined, joined_ns, left_ns, lost, .. } = row;
     span((joined_ns, left_ns))?;
     let (publishes, waits) = (spans(&row.publishes_ns)?, spans(&row.waits_ns)?);
-    Ok(RankHistory { joined_ns, left_ns, lost, publishes, waits, requests: Vec::new() })
+    Ok(RankHistory { never_joined, joined_ns, left_ns, lost, publishes, waits, requests: Vec::new() })
 }
 
 fn request_row(rank: usize, request: &RequestHistory) -> RequestRow {
@@ -243,7 +247,8 @@ mod tests {
             operations: vec![operation(50, Some(51), None, false)],
             ..send
         };
-        let rank = |requests| RankHistory {
+        let rank = |requests: Vec<_>| RankHistory {
+            never_joined: requests.is_empty(),
             joined_ns: 0,
             left_ns: 100,
             lost: 2,
@@ -252,7 +257,7 @@ mod tests {
             requests,
         };
         let ranks = vec![rank(vec![send, once]), rank(vec![])];
-        History { first_ranks: vec![0, 1], duration_ns: 100, ranks, daemons: vec![] }
+        History { first_ranks: vec![0, 1], duration_ns: 100, ranks, daemons: vec![], lost_by_daemons: vec![] }
     }
 
     fn read_text(text: &[u8]) -> Result<History, String> {

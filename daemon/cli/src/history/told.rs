@@ -44,6 +44,7 @@ pub(super) fn rank(events: &[Event], lost: u64, duration_ns: u64) -> RankHistory
     let last_ns = events.iter().map(|event| event.at_ns + event.took_ns).max();
     // Whoever was killed was there to the end.
     let left_ns = if has_left || lost > 0 { last_ns.unwrap_or(duration_ns) } else { duration_ns };
+    told.rank.never_joined = !events.iter().any(|event| event.kind == EventKind::Joined);
     told.finish(left_ns, lost)
 }
 
@@ -142,7 +143,24 @@ impl Told {
         }
     }
 
+    /// What never ended was waited for all the same: by a thread that says so, or that waits for whatever ends.
+    fn tell_the_waited_for(&mut self) {
+        for wait in self.waiting.values() {
+            let waited_for = self.on_slot.iter_mut().filter(|(slot, _)| wait.slot.is_none_or(|other| other == **slot));
+            for (_, on_slot) in waited_for {
+                let running = match on_slot.request {
+                    Some(request) => self.rank.requests[request].operations.last_mut(),
+                    None => on_slot.once.as_mut(),
+                };
+                if let Some(running) = running.filter(|running| running.end_ns.is_none()) {
+                    running.wait_ns = Some(wait.begin_ns.max(running.start.begin_ns));
+                }
+            }
+        }
+    }
+
     fn finish(mut self, left_ns: u64, lost: u64) -> RankHistory {
+        self.tell_the_waited_for();
         let (waits, slots) = (&mut self.rank.waits, self.on_slot.keys().copied().collect::<Vec<_>>());
         waits.extend(self.waiting.iter().map(|(&thread, wait)| {
             let begin_ns = wait.begin_ns;
@@ -239,7 +257,24 @@ mod tests {
         ];
         let rank = rank(&events, 0, 100);
         assert_eq!(rank.waits, [Span { begin_ns: 5, end_ns: 100, thread: 0 }]);
-        assert_eq!(rank.requests[0].operations[0].end_ns, None);
+        let [operation] = &rank.requests[0].operations[..] else { panic!("{rank:?}") };
+        assert_eq!((operation.wait_ns, operation.end_ns), (Some(5), None));
+    }
+
+    #[test]
+    fn who_waits_for_whatever_ends_waits_for_all_that_runs() {
+        let events = [
+            at(0, EventKind::Joined),
+            at(1, init(4, OperationKind::Recv, FROM_1)),
+            at(2, init(5, OperationKind::Recv, FROM_1)),
+            at(3, EventKind::Start { slot: 4 }),
+            at(4, EventKind::Start { slot: 5 }),
+            at(9, end(5)),
+            at(10, EventKind::WaitBegin { slot: None }),
+        ];
+        let told = rank(&events, 0, 100);
+        assert_eq!((waits(&told.requests[0]), waits(&told.requests[1])), (vec![Some(10)], vec![None]));
+        assert!(!told.never_joined && rank(&[], 0, 100).never_joined);
     }
 
     #[test]

@@ -77,13 +77,15 @@ impl<W: Write> Trace<'_, W> {
 
     fn name_processes(&mut self) -> io::Result<()> {
         for rank in 0..self.history.ranks.len() {
-            let lost = self.history.ranks[rank].lost;
-            let and_lost = if lost > 0 { format!(", {lost} events lost") } else { String::new() };
-            let name = format!("rank {rank} on node {}{and_lost}", self.history.node_of(rank as u32));
+            let told = &self.history.ranks[rank];
+            let never = if told.never_joined { ", never joined" } else { "" };
+            let name =
+                format!("rank {rank} on node {}{never}{}", self.history.node_of(rank as u32), and_lost(told.lost));
             self.name_process(pid_of_rank(rank), &name)?;
         }
         for node in 0..self.history.daemons.len() {
-            self.name_process(self.pid_of_daemon(node), &format!("daemon of node {node}"))?;
+            let lost = and_lost(self.history.lost_by_daemons[node]);
+            self.name_process(self.pid_of_daemon(node), &format!("daemon of node {node}{lost}"))?;
         }
         Ok(())
     }
@@ -232,6 +234,10 @@ impl<'a> TraceEvent<'a> {
     fn on(self, thread: u16) -> Self {
         Self { tid: 1 + usize::from(thread), ..self }
     }
+}
+
+fn and_lost(events: u64) -> String {
+    if events > 0 { format!(", {events} events lost") } else { String::new() }
 }
 
 /// From 1 on: viewers take process 0 and thread 0 for the idle ones of a kernel.

@@ -55,8 +55,8 @@ impl Account {
     }
 
     /// All of them together.
-    pub(crate) fn sum(accounts: &[Self]) -> Self {
-        accounts.iter().fold(Self::default(), |sum, other| Self {
+    pub(crate) fn sum<'a>(accounts: impl IntoIterator<Item = &'a Self>) -> Self {
+        accounts.into_iter().fold(Self::default(), |sum, other| Self {
             total_ns: sum.total_ns + other.total_ns,
             computing_ns: sum.computing_ns + other.computing_ns,
             overhead_ns: sum.overhead_ns + other.overhead_ns,
@@ -157,7 +157,8 @@ mod tests {
     }
 
     fn account(ranks: Vec<RankHistory>, rank: usize, o_s_ns: u64) -> Account {
-        let history = History { first_ranks: vec![0], duration_ns: 100 * MS, ranks, daemons: vec![] };
+        let history =
+            History { first_ranks: vec![0], duration_ns: 100 * MS, ranks, daemons: vec![], lost_by_daemons: vec![] };
         Account::of(&history, &Partners::of(&history), rank, |_| o_s_ns)
     }
 
@@ -176,6 +177,23 @@ mod tests {
         let recv = rank(vec![request(OperationKind::Recv, 0, &[(40, None, 50)])]);
         let account = account(vec![send, recv], 0, 0);
         assert_eq!((account.late_ns, account.transfer_ns), (0, 10 * MS));
+    }
+
+    #[test]
+    fn who_never_came_is_late_to_the_end() {
+        let all = OperationKind::Collective(ropeway_proto::collective::CollectiveKind::Allreduce);
+        let hanging = |operation, peer| {
+            let mut told = rank(vec![request(operation, peer, &[(0, Some(10), 60)])]);
+            told.requests[0].operations[0].end_ns = None;
+            told.waits = vec![span(10, 100)];
+            told
+        };
+        let absent = || RankHistory { never_joined: true, left_ns: 100 * MS, ..RankHistory::default() };
+        let recv = account(vec![hanging(OperationKind::Recv, 1), absent()], 0, 0);
+        let reduced = account(vec![hanging(all, 0), hanging(all, 0), absent()], 0, 0);
+        for account in [recv, reduced] {
+            assert_eq!((account.late_ns, account.transfer_ns), (90 * MS, 0));
+        }
     }
 
     #[test]

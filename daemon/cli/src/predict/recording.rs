@@ -19,7 +19,8 @@ use crate::history::recording::{self, Header};
 /// Where the ranks' time went, and what could be saved.
 pub(super) struct Prediction {
     header: Header,
-    ranks: Vec<Account>,
+    /// None of those that never joined.
+    ranks: Vec<Option<Account>>,
     /// Events that were lost.
     lost: u64,
     set_up: SetUp,
@@ -46,7 +47,10 @@ pub(super) fn recorded(file: &Path, set_up: (Option<Duration>, Option<&Path>)) -
         (None, None) => SetUp::recorded(&history),
     };
     let partners = Partners::of(&history);
-    let account = |rank| Account::of(&history, &partners, rank, |bytes| set_up.of(bytes));
+    let account = |rank: usize| {
+        let has_joined = !history.ranks[rank].never_joined;
+        has_joined.then(|| Account::of(&history, &partners, rank, |bytes| set_up.of(bytes)))
+    };
     let ranks = (0..history.ranks.len()).map(account).collect();
     let lost = history.ranks.iter().map(|told| told.lost).sum();
     Ok(Prediction { header, ranks, lost, set_up })
@@ -96,9 +100,16 @@ impl fmt::Display for SetUp {
 impl Prediction {
     /// An object a rank, then all of them, one a line.
     pub(super) fn json(&self) -> String {
-        let ranks = self.ranks.iter().enumerate().map(|(rank, account)| self.record(json!(rank), account));
-        let all = self.record(json!("all"), &Account::sum(&self.ranks));
+        let ranks = self.ranks.iter().enumerate().map(|(rank, account)| match account {
+            Some(account) => self.record(json!(rank), account),
+            None => json!({ "rank": rank, "never_joined": true }),
+        });
+        let all = self.record(json!("all"), &self.all());
         ranks.chain([all]).map(|record| format!("{record}\n")).collect()
+    }
+
+    fn all(&self) -> Account {
+        Account::sum(self.ranks.iter().flatten())
     }
 
     fn record(&self, rank: Value, account: &Account) -> Value {
@@ -120,8 +131,9 @@ impl Prediction {
     fn table(&self) -> Table {
         let heading = ["rank", "total", "computing", "calls", "late", "transfer", "persistence", "overlap", "speed-up"];
         let mut table = Table::new(&heading);
-        let ranks = self.ranks.iter().enumerate().map(|(rank, account)| (rank.to_string(), *account));
-        for (name, account) in ranks.chain([("all".to_owned(), Account::sum(&self.ranks))]) {
+        let ranks = self.ranks.iter().enumerate();
+        let joined = ranks.filter_map(|(rank, account)| account.map(|account| (rank.to_string(), account)));
+        for (name, account) in joined.chain([("all".to_owned(), self.all())]) {
             let ms = |ns: u64| format!("{:.3}", ns as f64 / 1e6);
             let parts = [account.computing_ns, account.overhead_ns, account.late_ns, account.transfer_ns];
             let savings = [account.persistence_ns, account.overlap_ns];
@@ -144,6 +156,12 @@ impl Prediction {
         if self.header.ranks > self.header.cores {
             notes.push("There were more ranks than cores: who waited made room for who computed.".to_owned());
         }
+        let ranks = self.ranks.iter().enumerate().filter(|(_, account)| account.is_none());
+        let absent: Vec<String> = ranks.map(|(rank, _)| rank.to_string()).collect();
+        if !absent.is_empty() {
+            let ranks = absent.join(", ");
+            notes.push(format!("Never joined, and in no sum: rank {ranks}. Its program did not call `ropeway::init`."));
+        }
         if self.lost > 0 {
             notes.push(format!("{} events were lost: the end of the run is missing.", self.lost));
         }
@@ -161,7 +179,7 @@ impl fmt::Display for Prediction {
         )?;
         writeln!(f, "{}", self.table())?;
         self.notes().iter().try_for_each(|note| writeln!(f, "{note}"))?;
-        writeln!(f, "\n{}", advice(&Account::sum(&self.ranks)))
+        writeln!(f, "\n{}", advice(&self.all()))
     }
 }
 

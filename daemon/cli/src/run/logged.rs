@@ -76,10 +76,12 @@ impl Logged {
         if let (Some(Output { path, .. }), Some(Ok(()))) = (&self.record, &recorded) {
             tell(&format!("ropeway: recording in {}: see `ropeway predict {0}`", path.display()));
         }
-        for (rank, told) in history.ranks.iter().enumerate().filter(|(_, told)| told.lost > 0) {
-            let lost = told.lost;
+        let of_ranks = history.ranks.iter().enumerate().map(|(rank, told)| (format!("rank {rank}"), told.lost));
+        let daemons = history.lost_by_daemons.iter().enumerate().filter(|_| self.trace.is_some());
+        let of_daemons = daemons.map(|(node, &lost)| (format!("daemon of node {node}"), lost));
+        for (who, lost) in of_ranks.chain(of_daemons).filter(|&(_, lost)| lost > 0) {
             tell(&format!(
-                "ropeway: rank {rank}: its last {lost} events are lost, a log has at most {LOG_EVENTS_MAX}; shorten the run"
+                "ropeway: {who}: its last {lost} events are lost, a log has at most {LOG_EVENTS_MAX}; shorten the run"
             ));
         }
         traced.into_iter().chain(recorded).collect()
