@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use nix::errno::Errno;
 use ropeway_daemon::DaemonError;
 
 use crate::launch::{LaunchError, Outcome};
@@ -64,9 +65,16 @@ impl Failure {
     pub(crate) fn report(&self) {
         let is_closed_pipe = matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe);
         if !is_closed_pipe {
-            tell(&format!("ropeway: {self}"));
+            let said = self.to_string();
+            tell(&format!("ropeway: {said}{}", advice(&said)));
         }
     }
+}
+
+/// What to do, where the system says only what is wrong. What a daemon could not do comes as text.
+fn advice(said: &str) -> &'static str {
+    let is_full = said.contains(&io::Error::from(Errno::EMFILE).to_string());
+    if is_full { "; raise the limit with `ulimit -n`" } else { "" }
 }
 
 /// Says something beside the output. There may be nobody to hear it.

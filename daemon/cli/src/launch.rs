@@ -10,6 +10,7 @@
 //!
 //! A job ends when all ranks have, or when the first of them fails, time is up, or the user interrupts: then all groups get
 //! SIGTERM (stopped until all have it), and half a second later SIGKILL; launchers of other libraries get it alone, and more time.
+//! What ranks have left in groups of their own is killed then too.
 //! Ranks are started by the main thread, because they are bound to die with the thread that started them.
 
 mod cores;
@@ -20,6 +21,7 @@ mod input;
 mod job;
 mod logs;
 mod network;
+mod open_files;
 mod outcome;
 mod output;
 mod program;
@@ -32,6 +34,7 @@ pub(crate) use events::Events;
 pub(crate) use job::Job;
 pub(crate) use logs::Logs;
 pub(crate) use network::{LINK, Network, Rate};
+pub(crate) use open_files::raise as raise_open_files;
 pub(crate) use outcome::Outcome;
 pub(crate) use program::Program;
 pub(crate) use running::{Ending, Input, Launch, Next, Output, Running};

@@ -64,6 +64,7 @@ fn main() -> ExitCode {
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal())
         .init();
+    launch::raise_open_files();
     let result = match Tool::parse().command {
         Command::Run(flags) => run::run(&flags),
         Command::Demo(flags) => demo::run(&flags),

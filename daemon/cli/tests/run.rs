@@ -289,3 +289,17 @@ fn several_nodes_have_a_daemon_each() {
     let output = ropeway(&["demo", "--nodes", "1,3", "-n", "2", "--size", "64"]).output().unwrap();
     assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
 }
+
+#[test]
+fn the_limit_of_open_files_is_the_systems_for_us_and_the_users_for_ranks() {
+    let run = |limit: &str, options: &str| {
+        let script = format!("ulimit {limit}; exec \"$0\" run {options} -- sh -c 'ulimit -Sn'");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_ropeway")]).env("ROPEWAY_SOCKET", "").output().unwrap()
+    };
+    assert_eq!(lines(&run("-Sn 256", "-n 2")), ["256"; 2]);
+    assert!(run("-Sn 64", "-n 8 --nodes 4").status.success());
+    let output = run("-n 64", "-n 8 --nodes 4");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("raise the limit with `ulimit -n`"), "{}", stderr(&output));
+}

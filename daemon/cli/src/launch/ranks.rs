@@ -16,6 +16,7 @@ use ropeway::control::ControlSocket;
 use super::Outcome;
 use super::cores::Confined;
 use super::job::Job;
+use super::open_files::AsGiven;
 use super::{Daemons, LaunchError};
 
 /// The ranks that run. Dropping this kills them.
@@ -56,12 +57,14 @@ impl Ranks {
         // A process starts on the cores and in the network of the thread that starts it.
         let _confined = Confined::to(node, daemons.nodes() as usize).map_err(failed)?;
         let _inside = daemons.enter(node).map_err(failed)?;
+        let as_given = AsGiven::restore(inherited.as_raw_fd());
         let started = command
             .env("ROPEWAY_FD", inherited.as_raw_fd().to_string())
             .env("ROPEWAY_JOB", format!("{:016x}", job.id.0))
             .env("ROPEWAY_RANK", rank.to_string())
             .process_group(0)
             .spawn();
+        drop(as_given);
         let child = started.map_err(|error| LaunchError::starting(rank, command.get_program(), error))?;
         self.running.push((rank, child));
         Ok(&mut self.running.last_mut().expect("it was just pushed").1)
