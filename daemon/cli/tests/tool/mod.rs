@@ -2,10 +2,15 @@
 
 use std::process::{Command, Output};
 
-/// The tool, out of reach of a daemon that happens to run on this machine.
+/// The tool, out of reach of a daemon that happens to run on this machine, and with signals as they are at a terminal: a shell has what it starts
+/// in the background ignore some, and so would the tool.
 pub(crate) fn ropeway(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ropeway"));
-    command.args(args).env("ROPEWAY_SOCKET", "").env_remove("ROPEWAY_WAIT");
+    let mut command = Command::new("/usr/bin/env");
+    command
+        .args(["--default-signal", env!("CARGO_BIN_EXE_ropeway")])
+        .args(args)
+        .env("ROPEWAY_SOCKET", "")
+        .env_remove("ROPEWAY_WAIT");
     command
 }
 
