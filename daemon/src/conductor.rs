@@ -241,14 +241,14 @@ impl Server {
         Ok(Reply::Reserved { arena_bytes: job.reserve_arena(local_rank, arena_bytes)? })
     }
 
-    /// Answers those for whom all was given back that they wait for. Says how many.
+    /// Answers those for whom all was given back that they wait for, unless more is being given back by now. Says how many.
     pub(crate) fn answer_heirs(&mut self) -> usize {
         let mut answered = 0;
         let over = self.burials.count_over();
         while let Some(at) = self.heirs.iter().position(|heir| heir.burials <= over) {
             let Heir { client: index, arena_bytes, .. } = self.heirs.remove(at);
-            let reply = self.reserve(index, arena_bytes).unwrap_or_else(|error| Reply::Refused(error.refusal));
-            if let Err(error) = self.clients[index].reply(&reply) {
+            let Some(result) = self.reserve_or_wait(index, arena_bytes) else { continue };
+            if let Err(error) = self.clients[index].reply(&result.unwrap_or_else(Reply::Refused)) {
                 tracing::debug!(%error, index, "client connection failed");
                 self.remove_client(index);
             }

@@ -242,12 +242,13 @@ impl Server {
         loop {
             self.look(events, Some(timeout))?;
             let now = Instant::now();
-            self.cycle(now)?;
+            let work = self.cycle(now)?;
             let has_unsaid = || self.jobs.iter().any(|(&id, job)| has_frames(&self.links, id, job));
-            if now >= until || !(self.links.has_unsent() || has_unsaid()) {
+            if now >= until || (work == 0 && !(self.links.has_unsent() || has_unsaid())) {
                 return Ok(());
             }
-            timeout = until - now;
+            // A cycle does so much and no more; only what it can't go on with is announced.
+            timeout = if work > 0 { Duration::ZERO } else { until - now };
         }
     }
 

@@ -31,9 +31,9 @@ enum Waiting {
     Recvs(VecDeque<(NodeId, ChannelId)>),
 }
 
-/// Steps of collectives are no requests of ranks. But a collective has a slot of each of its members, and few steps with the same
-/// node: no program has more of them waiting than so many for each request that it could have.
-const STEPS_PER_REQUEST: usize = 4;
+/// Steps of collectives are no requests of ranks, and one has as many with a node as it has segments, up to 4096. Of such so many may wait for
+/// others to register them: 512 for each rank.
+const STEPS_PER_REQUEST: usize = 16;
 
 impl Bindings {
     /// Counts a receive that waits, or waits no longer.

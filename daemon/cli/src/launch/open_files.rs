@@ -22,10 +22,10 @@ pub(super) struct AsGiven(rlim_t);
 
 impl AsGiven {
     /// `None` if it is too low for us now. `next`: the lowest number that is free. The daemons, which are threads of ours, open files
-    /// meanwhile.
-    pub(super) fn restore(next: i32) -> Option<Self> {
+    /// meanwhile, for each of the `ranks` that were started before.
+    pub(super) fn restore(next: i32, ranks: usize) -> Option<Self> {
         let &(soft, hard) = GIVEN.get()?;
-        let is_enough = soft > next as rlim_t + FEW;
+        let is_enough = soft > next as rlim_t + FEW + OPENED_TO_JOIN * ranks as rlim_t;
         (is_enough && setrlimit(Resource::RLIMIT_NOFILE, soft, hard).is_ok()).then_some(Self(hard))
     }
 }
@@ -38,5 +38,7 @@ impl Drop for AsGiven {
     }
 }
 
-/// More than are opened while a rank is being started.
+/// A daemon opens so many when a rank joins.
+const OPENED_TO_JOIN: rlim_t = 2;
+/// More than are opened otherwise while a rank is being started.
 const FEW: rlim_t = 64;

@@ -535,6 +535,6 @@ fn receives_of_steps_are_kept_as_far_as_collectives_could_make_them() {
         answer(&mut cluster, Frame::Bind { envelope, recv: id(index, 1), capacity: SMALL })
     });
     let kept = outcomes.by_ref().take_while(Result::is_ok).count();
-    assert_eq!(kept, 4 * WAITING_MAX as usize);
+    assert_eq!(kept, 16 * WAITING_MAX as usize);
     assert_eq!(outcomes.next(), Some(Err(ProtocolError::TooManyWaiting)));
 }
