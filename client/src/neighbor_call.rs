@@ -153,6 +153,8 @@ impl Neighborhood {
         let (received, length) = one_behind_the_other(from);
         self.check_blocks(sent.len(), received.len())?;
         check_length("output", output.len(), length)?;
+        // What earlier calls have left and needs no more may be just what is missing.
+        self.leave([]);
         // Whoever has begun a part of it could not go back: so everything that may be missing is taken first.
         let arriving = self.buffers::<T>(self.edges_in(), &received)?;
         let leaving = self.buffers::<T>(self.edges_out(), sent)?;
@@ -166,7 +168,6 @@ impl Neighborhood {
             let terms = self.send_terms::<T>(edge.tag, buffer.bytes());
             sends.push((edge, Ready::of(self.membership(), buffer, terms)?));
         }
-        self.leave([]);
         let mut messages = Vec::with_capacity(receives.len() + sends.len());
         for (edge, place, receive) in receives {
             let operation = receive.receive(self.internal(edge.rank, edge.tag))?;

@@ -233,6 +233,11 @@ struct Rest<'a, R>([&'a mut [R]; 2]);
 impl<R: Request> Others for Rest<'_, R> {
     const ARE_ANY: bool = true;
 
+    fn are_left(&self) -> bool {
+        let mut requests = self.0.iter().flat_map(|part| part.iter());
+        requests.any(|request| request.persistent().operation().is_active())
+    }
+
     fn have_news(&self) -> bool {
         let operations = self.0.iter().flat_map(|part| part.iter()).map(|request| request.persistent().operation());
         operations.filter(|operation| operation.is_active()).any(Event::has_happened)

@@ -103,6 +103,10 @@ pub(crate) trait Event {
     fn sleeps_for(&self) -> Option<Duration> {
         None
     }
+    /// Whether something is learnt from how long it has taken.
+    fn teaches(&self) -> bool {
+        true
+    }
     /// What has been learnt of how long this takes, if it happens again and again.
     fn patience(&self) -> Option<&Patience> {
         None
@@ -213,7 +217,7 @@ impl WaitingRoom {
                 begin.elapsed()
             }
         };
-        if mode == WaitMode::Adaptive {
+        if mode == WaitMode::Adaptive && event.teaches() {
             self.patience_for(event).learn(lasted / worth(event));
         }
         Ok(())

@@ -3,10 +3,11 @@
 //! The founder of a new communicator, its first member, gives it a block of contexts; what it takes for that is told to the
 //! others in one exchange on the parent's private context. A duplicate needs none: see [`Context::take_part`].
 
-use ropeway_proto::Tag;
+use ropeway_proto::{Endpoint, Tag};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{AGREEMENT, Block, Communicator, Membership, dissemination};
+use crate::operation::Operation;
 use crate::pending::begin_send;
 use crate::{Error, Group, Plain, Status, one_shot};
 
@@ -118,27 +119,26 @@ impl Communicator {
             self.internal(rank, tag)
         };
         // Ours, that of the one before us, of the one before that …
-        let count = |distance: u32| distance.min(size - distance) as usize;
-        let rounds = dissemination(size).map(|(round, distance)| Ok((round, distance, self.alloc(count(distance))?)));
         let mut known = vec![own];
         let mut failure = None;
-        for (round, distance, mut told) in rounds.collect::<Result<Vec<_>, Error>>()? {
+        for (round, distance) in dissemination(size) {
             let tag = AGREEMENT + round;
-            match &failure {
-                None => told.copy_from_slice(&known[..count(distance)]),
-                Some(_) => told = self.alloc(0)?,
-            }
-            let mut heard = vec![own; count(distance)];
-            let terms = self.send_terms::<T>(tag, told.bytes());
+            let count = distance.min(size - distance) as usize;
+            let told = if failure.is_none() { &known[..count] } else { &[] };
+            let mut heard = vec![own; count];
             let (to, from) = (peer(number + distance, tag), peer(number + size - distance, tag));
-            let sending = begin_send(&self.membership, told, to, terms);
-            let received = one_shot::recv(&self.membership, &mut heard, from);
-            let sent = sending.and_then(|mut sending| sending.wait(self.attachment().wait_mode()));
-            let missing = match received {
-                Ok(status) if status.count == heard.len() => sent.err(),
-                Ok(Status { source: rank, .. }) => Some(Error::PeerFreed { rank }),
-                Err(error) => Some(error),
+            let (sending, mut missing) = match self.tell(told, (to, tag)) {
+                Ok(sending) => (sending, None),
+                Err(error) => (self.tell::<T>(&[], (to, tag)).unwrap_or_default(), Some(error)),
             };
+            let received = one_shot::recv(&self.membership, &mut heard, from);
+            let sent = sending.map_or(Ok(()), |mut sending| sending.wait(self.attachment().wait_mode()).map(drop));
+            missing = missing.or(sent.err());
+            match received {
+                Ok(status) if status.count == heard.len() => {}
+                Ok(Status { source: rank, .. }) => missing = missing.or(Some(Error::PeerFreed { rank })),
+                Err(error) => missing = missing.or(Some(error)),
+            }
             known.extend(heard);
             failure = failure.or(missing);
         }
@@ -146,5 +146,16 @@ impl Communicator {
             return Err(error);
         }
         Ok((0..size).map(|other| known[((number + size - other) % size) as usize]).collect())
+    }
+
+    /// Begins to send; `None` if that is done. Within a node it takes neither memory nor a request, which may be what somebody lacks.
+    fn tell<T: Plain>(&self, told: &[T], (to, tag): (Endpoint, Tag)) -> Result<Option<Operation>, Error> {
+        if self.attachment().send(&to, told.as_bytes())? {
+            return Ok(None);
+        }
+        let mut buffer = self.alloc(told.len())?;
+        buffer.copy_from_slice(told);
+        let terms = self.send_terms::<T>(tag, buffer.bytes());
+        begin_send(&self.membership, buffer, to, terms).map(Some)
     }
 }

@@ -13,6 +13,8 @@ use crate::{Error, Status};
 pub(crate) trait Others {
     /// Whether there may be any.
     const ARE_ANY: bool;
+    /// Whether there are any left.
+    fn are_left(&self) -> bool;
     /// Whether one of them gets on if it is looked at.
     fn have_news(&self) -> bool;
     /// Takes what has ended, and gets the others on. An error if one has failed.
@@ -24,6 +26,10 @@ pub(super) struct Nobody;
 
 impl Others for Nobody {
     const ARE_ANY: bool = false;
+
+    fn are_left(&self) -> bool {
+        false
+    }
 
     fn have_news(&self) -> bool {
         false
@@ -142,8 +148,13 @@ impl<O: Others> Event for Among<'_, O> {
         self.operation.patience()
     }
 
+    fn teaches(&self) -> bool {
+        // News of others come at any time.
+        !O::ARE_ANY || self.operation.has_happened()
+    }
+
     fn sleeps_for(&self) -> Option<Duration> {
         let doublings = self.sleeps.replace(self.sleeps.get().saturating_add(1)).min(SLEEP_DOUBLINGS);
-        O::ARE_ANY.then_some(SLEEP * 2_u32.pow(doublings))
+        self.others.are_left().then_some(SLEEP * 2_u32.pow(doublings))
     }
 }

@@ -391,7 +391,8 @@ impl Meeting {
         } else if let Some(paired) = self.paired(member) {
             paired.is_over(round) || paired.is_due()
         } else {
-            self.words().rounds.is_over(round) || self.has_pieces(round)
+            // Once it is closed nobody takes any.
+            self.words().rounds.is_over(round) || (self.has_pieces(round) && self.closed().is_none())
         }
     }
 
