@@ -272,12 +272,13 @@ impl Operation {
         }
         // What goes over a wire has cost a system call, if it left in the start, so the clock costs little, and nobody else would look.
         let has_left = self.wire.is_some() && matches!(self.end, Some((End::Send, _)));
-        match has_left || direct.is_prompt(self.favor) {
-            true => self.attachment.note_presence(),
-            false => self.attachment.note_late_presence(),
+        if has_left || direct.is_prompt(self.favor) {
+            self.attachment.note_presence();
+            // The program may have been seen before, when it waited for something else.
+            direct.learn(self.attachment.presence());
+        } else {
+            self.attachment.note_late_presence();
         }
-        // The program may have been seen before, when it waited for something else.
-        direct.learn(self.attachment.presence());
         if self.wire.is_some() {
             self.note_taken();
         }
