@@ -42,12 +42,7 @@ impl JobSegment {
     ) -> Result<(), OutOfBounds> {
         assert!(operator.is_defined_for(element), "{operator} is not defined for {element:?}");
         let (Some((first, others)), 1..) = (sources.split_first(), elements) else { return Ok(()) };
-        let bytes = elements.checked_mul(element.bytes() as u64);
-        let bytes = bytes.ok_or(OutOfBounds { offset: *first, bytes: u64::MAX })?;
-        // All of them at once, so that nothing is written if one is refused.
-        for &offset in sources.iter().chain(into) {
-            self.part(offset, shift, bytes, bytes)?;
-        }
+        let bytes = self.bytes_of_all((sources, into), shift, (elements, element))?;
         let (mut left, mut right) = (Chunk::new(), Chunk::new());
         for at in (0..bytes).step_by(CHUNK_BYTES) {
             let part_bytes = (bytes - at).min(CHUNK_BYTES as u64);
@@ -88,11 +83,7 @@ impl JobSegment {
     ) -> Result<(), OutOfBounds> {
         let targets = BeforeEach::new(sources, into);
         let (Some(&first), 1..) = (sources.first(), elements) else { return Ok(()) };
-        let bytes = elements.checked_mul(element.bytes() as u64);
-        let bytes = bytes.ok_or(OutOfBounds { offset: first, bytes: u64::MAX })?;
-        for &offset in sources.iter().chain(into) {
-            self.part(offset, shift, bytes, bytes)?;
-        }
+        let bytes = self.bytes_of_all((sources, into), shift, (elements, element))?;
         let (mut left, mut right) = (Chunk::new(), Chunk::new());
         for at in (0..bytes).step_by(CHUNK_BYTES) {
             let part = |offset| self.part(offset + shift, at, (bytes - at).min(CHUNK_BYTES as u64), bytes);
@@ -106,6 +97,21 @@ impl JobSegment {
             }
         }
         Ok(())
+    }
+
+    /// How long each of these arrays is. All of them are looked at first, so that nothing is written if one is refused.
+    fn bytes_of_all(
+        &self,
+        (sources, into): (&[u64], &[u64]),
+        shift: u64,
+        (elements, element): (u64, ElementType),
+    ) -> Result<u64, OutOfBounds> {
+        let offset = sources.first().copied().unwrap_or_default();
+        let bytes = elements.checked_mul(element.bytes() as u64).ok_or(OutOfBounds { offset, bytes: u64::MAX })?;
+        for &offset in sources.iter().chain(into) {
+            self.part(offset, shift, bytes, bytes)?;
+        }
+        Ok(bytes)
     }
 }
 
