@@ -81,6 +81,30 @@ impl Storm {
     }
 }
 
+/// More than caches hold, and buffers and messages that are no whole lines: they are copied past the caches from the third window on.
+#[test]
+fn windows_of_large_messages_arrive() {
+    const MESSAGES: usize = 37;
+    let cluster = Cluster::start(1, 2);
+    let (zero, one) = pair(&cluster);
+    let mut channels: Vec<_> =
+        (0..MESSAGES).map(|more| channel(&zero.world(), &one.world(), LARGE + 4 * more + 3)).collect();
+    for window in 1..=4 {
+        for (byte, (send, _)) in (window..).zip(&mut channels) {
+            send.buffer_mut().fill(byte);
+        }
+        let (mut sends, mut recvs): (Vec<_>, Vec<_>) = channels.into_iter().unzip();
+        let receiving = start_all(&mut recvs).unwrap();
+        let sending = start_all(&mut sends).unwrap();
+        receiving.wait_all().unwrap();
+        sending.wait_all().unwrap();
+        for (byte, recv) in (window..).zip(&recvs) {
+            assert!(recv.buffer().iter().all(|&other| other == byte), "window {window}, message {byte}");
+        }
+        channels = sends.into_iter().zip(recvs).collect();
+    }
+}
+
 #[test]
 fn messages_pass_the_daemon_by() {
     let cluster = Cluster::start(1, 2);

@@ -519,7 +519,18 @@ impl TransferMemory for OpenChannel {
     fn copy(&self, piece: u32) {
         let Channel { bytes, piece_bytes, send, recv, .. } = &self.channel;
         let at = u64::from(piece) * piece_bytes;
-        self.copy_part(&send.layout, at, &recv.layout, at, (*piece_bytes).min(bytes - at));
+        let bytes = (*piece_bytes).min(bytes - at);
+        let copied_bytes = self.job.count_copied(bytes);
+        if piece == 0 {
+            TransferMemory::words(self).begin_copying(copied_bytes);
+        }
+        match self.flat {
+            // SAFETY: both ranges were checked when the channel was opened, and the piece is a part of them.
+            Some((from, to)) if TransferMemory::words(self).is_streamed() => unsafe {
+                mapped::stream(from.add(at as usize), to.add(at as usize), bytes as usize);
+            },
+            _ => self.copy_part(&send.layout, at, &recv.layout, at, bytes),
+        }
     }
 
     fn wake(&self, end: End) {

@@ -13,6 +13,8 @@ struct Crowd {
     /// Cores that the ranks may run on, all together: the bits that are set below.
     cores: AtomicU32,
     is_core: [AtomicU64; CORES_MAX / 64],
+    /// Bytes of large messages that were copied so far.
+    copied_bytes: AtomicU64,
 }
 
 /// As many as the kernel's usual set of cores holds.
@@ -29,6 +31,11 @@ impl JobSegment {
     pub fn count_sleeper(&self, is_asleep: bool) {
         let change = if is_asleep { 1 } else { u32::MAX };
         self.crowd().sleepers.fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// Bytes of a large message are copied. Says how many were before.
+    pub(crate) fn count_copied(&self, bytes: u64) -> u64 {
+        self.crowd().copied_bytes.fetch_add(bytes, Ordering::Relaxed)
     }
 
     /// The daemon runs on this core.

@@ -21,13 +21,22 @@ pub struct TransferWords {
     cursor: AtomicU64,
     /// Which ends are waiting, and so will help. A hint: nothing depends on it but who is asked to copy.
     watching: AtomicU32,
+    /// How many messages in a row have begun when nothing of their buffers could be left in the caches. A hint.
+    cold: AtomicU32,
     /// The end that is to copy first, and until when: nanoseconds of whatever clock the ends share, behind its flag. A hint, too.
     first: AtomicU64,
     /// Of each end, number of the message and what has become of its offer to start it.
     offered: [AtomicU32; 2],
     /// Until when a sender that has offered is likely to come and copy first; else zero. A hint.
     until_ns: AtomicU64,
+    /// How much the node had copied when the last message began. A hint.
+    copied_before: AtomicU64,
 }
+
+/// When so much was copied since the last message of a channel, and so twice as much read and written, its buffers are in no cache any more.
+const CACHED_BYTES_MAX: u64 = 32 << 20;
+/// Once may be chance, and what went past the caches has to be fetched from memory the next time.
+const COLD_TIMES: u32 = 2;
 
 const _: () = assert!(cfg!(loom) || size_of::<TransferWords>() == 64);
 
@@ -68,7 +77,18 @@ impl TransferWords {
         let word = || AtomicU32::new(0);
         let (cursor, first) = (AtomicU64::new(0), AtomicU64::new(0));
         let (offered, until_ns) = ([word(), word()], AtomicU64::new(0));
-        let words = Self { state: word(), done: word(), cursor, watching: word(), first, offered, until_ns };
+        let (cold, copied_before) = (word(), AtomicU64::new(0));
+        let words = Self {
+            state: word(),
+            done: word(),
+            cursor,
+            watching: word(),
+            cold,
+            first,
+            offered,
+            until_ns,
+            copied_before,
+        };
         words.reset();
         words
     }
@@ -81,6 +101,8 @@ impl TransferWords {
         self.first.store(0, Ordering::Relaxed);
         self.offered.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         self.until_ns.store(0, Ordering::Relaxed);
+        self.cold.store(0, Ordering::Relaxed);
+        self.copied_before.store(0, Ordering::Relaxed);
         // Message 0 has no piece left until both ends have started it.
         self.cursor.store(u64::from(u32::MAX), Ordering::Relaxed);
     }
@@ -93,6 +115,20 @@ impl TransferWords {
     /// An end waits no more.
     pub fn look_away(&self, end: End) {
         self.watching.fetch_and(!flag(end), Ordering::Relaxed);
+    }
+
+    /// The first piece of a message is copied. `copied_bytes` of large messages were copied on the node before.
+    pub(crate) fn begin_copying(&self, copied_bytes: u64) {
+        let before = self.copied_before.load(Ordering::Relaxed);
+        self.copied_before.store(copied_bytes, Ordering::Relaxed);
+        let is_cold = copied_bytes.wrapping_sub(before) >= CACHED_BYTES_MAX;
+        let cold = if is_cold { self.cold.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
+        self.cold.store(cold, Ordering::Relaxed);
+    }
+
+    /// Whether the message is to be copied past the caches, since nothing of its buffers stays there until the next one.
+    pub(crate) fn is_streamed(&self) -> bool {
+        self.cold.load(Ordering::Relaxed) >= COLD_TIMES
     }
 
     /// Whether an end waits.
@@ -213,5 +249,24 @@ impl Transfer {
                 Err(now) => seen = now,
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_go_past_the_caches_if_much_else_was_copied_between_them_again_and_again() {
+        let words = TransferWords::new();
+        let mut copied_bytes = 0;
+        let mut next_after = |bytes| {
+            copied_bytes += bytes;
+            words.begin_copying(copied_bytes);
+            words.is_streamed()
+        };
+        let far = CACHED_BYTES_MAX;
+        assert_eq!([0, far - 1, far, 1, far].map(&mut next_after), [false; 5], "once may be chance");
+        assert_eq!([far, far, far - 1, far].map(&mut next_after), [true, true, false, false]);
     }
 }
