@@ -118,7 +118,7 @@ impl TransferWords {
     }
 
     /// The first piece of a message is copied. `copied_bytes` of large messages were copied on the node before.
-    pub(crate) fn begin_copying(&self, copied_bytes: u64) {
+    pub fn begin_copying(&self, copied_bytes: u64) {
         let before = self.copied_before.load(Ordering::Relaxed);
         self.copied_before.store(copied_bytes, Ordering::Relaxed);
         let is_cold = copied_bytes.wrapping_sub(before) >= CACHED_BYTES_MAX;
@@ -127,7 +127,7 @@ impl TransferWords {
     }
 
     /// Whether the message is to be copied past the caches, since nothing of its buffers stays there until the next one.
-    pub(crate) fn is_streamed(&self) -> bool {
+    pub fn is_streamed(&self) -> bool {
         self.cold.load(Ordering::Relaxed) >= COLD_TIMES
     }
 
