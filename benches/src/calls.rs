@@ -1,8 +1,8 @@
 //! What the calls alone cost: start a send, start a receive, wait for what has ended.
 //!
 //! Between two rounds messages only get new stamps: a daemon whose ranks write megabytes sleeps meanwhile. It may sleep all the same, since
-//! ranks meet without it; then the first start of a round wakes it, a microsecond that all calls of the round share. All bytes are written at
-//! the beginning of a run and checked at its end.
+//! ranks meet without it; then the first start of a round wakes it, which takes many times as long as the others: a figure of its own. All
+//! bytes are written at the beginning of a run and checked at its end.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -21,13 +21,16 @@ use crate::window::{Course, Marks, messages_in};
 /// The call whose time is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
+    /// Of a send that others precede.
     StartSend,
     StartRecv,
     WaitDone,
+    /// Of the first send of a round, which may have to wake the daemon.
+    StartFirst,
 }
 
 impl Call {
-    pub(crate) const ALL: [Self; 3] = [Self::StartSend, Self::StartRecv, Self::WaitDone];
+    pub(crate) const ALL: [Self; 4] = [Self::StartSend, Self::StartRecv, Self::WaitDone, Self::StartFirst];
 }
 
 /// The metric's name.
@@ -37,6 +40,7 @@ impl fmt::Display for Call {
             Self::StartSend => "start_send",
             Self::StartRecv => "start_recv",
             Self::WaitDone => "wait_done",
+            Self::StartFirst => "start_first",
         })
     }
 }
@@ -72,29 +76,33 @@ impl<S: SingleCalls> Calls<S> {
         Self { pair: pair.clone(), stream, course, call, effort, marks: Marks::new(pair.leads) }
     }
 
-    /// One message of each request; how long the calls took.
-    fn round(&mut self) -> Result<Duration, BenchError> {
+    /// One message of each request; how long one of the calls took, in nanoseconds.
+    fn round(&mut self) -> Result<f64, BenchError> {
+        let count = self.course.messages();
         self.pair.meet()?;
         let start_recv = timed(|| self.stream.arm())?;
         self.pair.meet()?;
-        let start_send = timed(|| self.stream.start_sends())?;
+        let start_first = timed(|| self.stream.start_sends(0..1))?;
+        let start_rest = timed(|| self.stream.start_sends(1..count))?;
         self.stream.wait_recvs()?;
         // When the receiver has come so far, the sends have ended too.
         self.pair.meet()?;
         let wait_done = timed(|| self.stream.wait_sends())?;
         self.pair.meet()?;
-        Ok(match self.call {
-            Call::StartSend => start_send,
-            Call::StartRecv => start_recv,
-            Call::WaitDone => wait_done,
-        })
+        let (elapsed, calls) = match self.call {
+            Call::StartFirst => (start_first, 1),
+            Call::StartSend => (start_rest, count - 1),
+            Call::StartRecv => (start_recv, count),
+            Call::WaitDone => (wait_done, count),
+        };
+        Ok(elapsed.as_secs_f64() * 1e9 / calls as f64)
     }
 
     /// A round that others follow.
-    fn round_of_many(&mut self) -> Result<Duration, BenchError> {
-        let elapsed = self.round()?;
+    fn round_of_many(&mut self) -> Result<f64, BenchError> {
+        let call_ns = self.round()?;
         self.marks.renew(&mut self.stream, self.course)?;
-        Ok(elapsed)
+        Ok(call_ns)
     }
 }
 
@@ -115,9 +123,9 @@ impl<S: SingleCalls> Contestant for Calls<S> {
         let [rounds] = self.pair.agree(|| [self.effort.rounds(round_s, 3, 100_000)])?;
         let mut samples = Vec::new();
         for _ in 0..rounds {
-            let elapsed = self.round_of_many()?;
+            let call_ns = self.round_of_many()?;
             if self.pair.leads {
-                samples.push(elapsed.as_secs_f64() * 1e9 / self.course.messages() as f64);
+                samples.push(call_ns);
             }
         }
         self.round()?;

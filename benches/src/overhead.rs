@@ -95,7 +95,7 @@ pub(crate) fn one_shot(
     Ok(console.outcome(HALF_RTT, Measured { mode: Some(Mode::OneShot), bytes: Some(bytes), ..found })?)
 }
 
-/// `start_send`, `start_recv` and `wait_done`.
+/// `start_send`, `start_recv`, `wait_done` and `start_first`.
 fn single_calls(
     (session, pair): (&Session, Option<&Pair>),
     console: &mut Console,

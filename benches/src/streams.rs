@@ -66,8 +66,9 @@ impl Stream for Persistent {
 }
 
 impl SingleCalls for Persistent {
-    fn start_sends(&mut self) -> Result<(), BenchError> {
-        for send in &mut self.sends {
+    fn start_sends(&mut self, part: Range<usize>) -> Result<(), BenchError> {
+        // One side of the pair has none.
+        for send in self.sends.iter_mut().take(part.end).skip(part.start) {
             let _ = send.start()?;
         }
         Ok(())
@@ -161,8 +162,8 @@ impl Stream for OneShot {
 }
 
 impl SingleCalls for OneShot {
-    fn start_sends(&mut self) -> Result<(), BenchError> {
-        self.send(self.outgoing.len())
+    fn start_sends(&mut self, part: Range<usize>) -> Result<(), BenchError> {
+        self.send(part.len().min(self.outgoing.len()))
     }
 
     fn wait_recvs(&mut self) -> Result<(), BenchError> {
@@ -179,7 +180,8 @@ impl SingleCalls for OneShot {
 
 /// A whole batch in calls for one message each.
 pub(crate) trait SingleCalls: Stream {
-    fn start_sends(&mut self) -> Result<(), BenchError>;
+    /// A part of a window.
+    fn start_sends(&mut self, part: Range<usize>) -> Result<(), BenchError>;
     fn wait_recvs(&mut self) -> Result<(), BenchError>;
     fn wait_sends(&mut self) -> Result<(), BenchError>;
 }

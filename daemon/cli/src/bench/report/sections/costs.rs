@@ -50,6 +50,7 @@ fn bars(rows: &[&Row]) -> Figure {
             "start_send" => ("start of a send", form),
             "start_recv" => ("start of a receive", form),
             "wait_done" => ("wait for what is done", form),
+            "start_first" => ("start of a send that may wake the daemon", form),
             other => (other, form),
         };
         let spread = row.ci95;
