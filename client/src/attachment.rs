@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 
 use ropeway_proto::collective::CollectiveMember;
-use ropeway_proto::control::{Attached, Reply, Request};
+use ropeway_proto::control::{Attached, MemoryLimit, Reply, Request};
 use ropeway_proto::hello::VersionRange;
 use ropeway_proto::limits::WIRED_NODES_MAX;
 use ropeway_proto::{CommId, Command, Completion, Endpoint, Epoch, EventKind, JobId, Layout, Rank, Slot};
@@ -438,7 +438,8 @@ impl Attachment {
     fn grow_arena(&self, calls: &mut Calls<'_>, bytes: u64, needed: u64) -> Result<(), Error> {
         let (reserved, max) = (self.arena.reserved(), self.attached.arena_bytes_max);
         if needed > max || needed <= reserved {
-            return Err(Error::OutOfMemory { requested: bytes, available: max - reserved });
+            let available = self.arena.largest_with(max - reserved);
+            return Err(Error::OutOfMemory { requested: bytes, available, limit: MemoryLimit::Arena });
         }
         let generous = needed.max(2 * reserved).max(ARENA_STEP).min(max);
         let mut reply = calls.call(&Request::Reserve { arena_bytes: generous });
@@ -449,8 +450,9 @@ impl Attachment {
             Ok(Reply::Reserved { arena_bytes }) => self.arena.set_reserved(arena_bytes.min(max)),
             Ok(reply) => return Err(unexpected(&reply)),
             // The program asked for a buffer, not for an arena.
-            Err(Error::OutOfMemory { available, .. }) => {
-                return Err(Error::OutOfMemory { requested: bytes, available });
+            Err(Error::OutOfMemory { available, limit, .. }) => {
+                let available = self.arena.largest_with(available);
+                return Err(Error::OutOfMemory { requested: bytes, available, limit });
             }
             Err(error) => return Err(error),
         }

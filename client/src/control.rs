@@ -104,8 +104,8 @@ impl fmt::Debug for ControlSocket {
 pub(crate) fn accepted(reply: Reply) -> Result<Reply, Error> {
     match reply {
         Reply::Refused(Refusal::Version { daemon, client }) => Err(Error::VersionMismatch { daemon, client }),
-        Reply::Refused(Refusal::OutOfMemory { requested, available }) => {
-            Err(Error::OutOfMemory { requested, available })
+        Reply::Refused(Refusal::OutOfMemory { requested, available, limit }) => {
+            Err(Error::OutOfMemory { requested, available, limit })
         }
         Reply::Refused(refusal) => Err(Error::Refused(refusal)),
         Reply::Evicted { reason } => Err(Error::Evicted { reason }),
@@ -126,6 +126,7 @@ pub(crate) fn io_error(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
 mod tests {
     use super::*;
     use ropeway_proto::JobId;
+    use ropeway_proto::control::MemoryLimit;
 
     fn answered(reply: &Reply) -> Result<Reply, Error> {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -144,8 +145,9 @@ mod tests {
         let (daemon, client) = (VersionRange { min: 2, max: 3 }, VersionRange::CURRENT);
         let error = answered(&Reply::Refused(Refusal::Version { daemon, client })).unwrap_err();
         assert_eq!(error.to_string(), "no common protocol version: the daemon speaks 2 to 3, this library speaks 1");
-        let error = answered(&Reply::Refused(Refusal::OutOfMemory { requested: 9, available: 4 })).unwrap_err();
-        assert!(matches!(error, Error::OutOfMemory { requested: 9, available: 4 }));
+        let limit = MemoryLimit::Job;
+        let error = answered(&Reply::Refused(Refusal::OutOfMemory { requested: 9, available: 4, limit })).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { requested: 9, available: 4, limit: MemoryLimit::Job }));
         let error = answered(&Reply::Evicted { reason: "lies".into() }).unwrap_err();
         assert!(matches!(error, Error::Evicted { reason } if reason == "lies"));
     }

@@ -3,7 +3,7 @@
 use std::{fmt, io};
 
 use ropeway_proto::agreement::Difference;
-use ropeway_proto::control::Refusal;
+use ropeway_proto::control::{MemoryLimit, Refusal};
 use ropeway_proto::hello::VersionRange;
 
 /// Why a call failed.
@@ -74,16 +74,15 @@ pub enum Error {
     /// A rank may hold 65,536 requests at once.
     #[error("too many requests at once")]
     TooManyRequests,
-    /// The node, or the job's quota, has no memory left for it.
-    #[error(
-        "out of memory: {requested} bytes requested, {available} available; a job has no more than job_memory_bytes_max \
-         of the configuration of its daemons on each node"
-    )]
+    /// There is no memory left for it.
+    #[error("out of memory: {requested} bytes requested, {available} available {limit}")]
     OutOfMemory {
         /// Bytes that were asked for.
         requested: u64,
         /// Bytes that could have been had.
         available: u64,
+        /// What keeps this rank from more.
+        limit: MemoryLimit,
     },
 
     // The operation ended without success.
@@ -129,8 +128,8 @@ pub enum Error {
     },
     /// The node has no memory for what a collective needs besides its arrays, such as inputs from other nodes.
     #[error(
-        "this node has no memory for {bytes} bytes that the collective needs besides its arrays: \
-         use smaller ones, or raise job_memory_bytes_max in the configuration of the job's daemons"
+        "this node has no memory for {bytes} bytes that the collective needs besides its arrays: use smaller ones, or, \
+         if the node has more, raise job_memory_bytes_max in the configuration of the job's daemons"
     )]
     NoMemory {
         /// Bytes that were needed.

@@ -116,6 +116,7 @@ pub use registered::{Incoming, Outgoing, RecvRequest, Registered, SendRequest};
 pub use request::{Active, Request};
 pub use ropeway_proto::JobId;
 pub use ropeway_proto::agreement::Difference;
+pub use ropeway_proto::control::MemoryLimit;
 pub use ropeway_proto::limits::TAG_MAX;
 pub use ropeway_proto::operator::Operator;
 pub use running::{Running, wait_all, wait_any};

@@ -112,10 +112,13 @@ impl Config {
         Ok(config)
     }
 
-    /// The same with the sizes and costs of another, and nothing else of it: with what `ropeway calibrate` has measured.
+    /// The same with the sizes, costs and limits of memory of another, and nothing else of it: with what `ropeway calibrate` has
+    /// measured, and what a job may have.
     #[must_use]
-    pub fn calibrated_as(self, other: &Self) -> Self {
+    pub fn configured_as(self, other: &Self) -> Self {
         Self {
+            arena_bytes_max: other.arena_bytes_max,
+            job_memory_bytes_max: other.job_memory_bytes_max,
             link_eager_bytes_max: other.link_eager_bytes_max,
             node_eager_bytes_max: other.node_eager_bytes_max,
             node_piece_bytes: other.node_piece_bytes,
@@ -340,12 +343,14 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_costs_of_another_are_taken_and_nothing_else() {
-        let measured =
-            of_text("link_eager_bytes_max = 4096\nnode_eager_bytes_max = 2048\n[costs]\nbyte_ns = 2\n").unwrap();
+    fn sizes_costs_and_limits_of_another_are_taken_and_nothing_else() {
+        let limits = "job_memory_bytes_max = 65536\narena_bytes_max = 8192\n";
+        let sizes = "link_eager_bytes_max = 4096\nnode_eager_bytes_max = 2048\n[costs]\nbyte_ns = 2\n";
+        let measured = of_text(&[limits, sizes].concat()).unwrap();
         let other = Config { socket: Some("/elsewhere".into()), idle_yield: Duration::ZERO, ..measured };
-        let config = Config::on_loopback(ClusterKey([7; 32])).calibrated_as(&other);
+        let config = Config::on_loopback(ClusterKey([7; 32])).configured_as(&other);
         assert_eq!((config.link_eager_bytes_max, config.node_eager_bytes_max), (4096, Some(2048)));
+        assert_eq!((config.job_memory_bytes_max, config.arena_bytes_max), (65536, 8192));
         assert_eq!(config.costs, other.costs);
         assert!(config.socket.is_none() && config.listen.is_some() && config.key.matches(&ClusterKey([7; 32])));
         assert_eq!(config.idle_yield, Config::default().idle_yield);

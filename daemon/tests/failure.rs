@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{Cable, Cluster, Cut, config, pair, soon};
 use ropeway::control::ControlSocket;
-use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, Operator, Reproducible, WaitMode, start_all};
+use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, MemoryLimit, Operator, Reproducible, WaitMode, start_all};
 use ropeway_daemon::Config;
 use ropeway_proto::JobId;
 use ropeway_proto::control::{DaemonAddress, JobSpec};
@@ -387,9 +387,34 @@ fn memory_that_is_not_there_is_an_error_at_alloc() {
     let world = session.world();
     let kept = world.alloc::<u8>(8 << 20).unwrap();
     let error = world.alloc::<u8>(64 << 20).unwrap_err();
-    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
-    // And what there is can still be had.
-    assert_eq!(world.alloc::<u8>(8 << 20).unwrap().len(), kept.len());
+    let available = available(&error, MemoryLimit::Job);
+    assert!(error.to_string().contains("job_memory_bytes_max"), "{error}");
+    // And what there is can still be had, but no more.
+    assert!(world.alloc::<u8>(available + 64).is_err());
+    assert_eq!(world.alloc::<u8>(available).unwrap().len() + kept.len(), 32 << 20);
+}
+
+#[test]
+fn an_arena_that_is_full_is_named_with_what_is_free_in_it() {
+    let small = Config { arena_bytes_max: 4 << 20, ..config() };
+    let cluster = Cluster::start_with(1, vec![small], |address| address);
+    let session = cluster.attach(0);
+    let world = session.world();
+    let [first, _second] = [3, 1].map(|count| world.alloc::<u8>(count << 20).unwrap());
+    let error = world.alloc::<u8>(1).unwrap_err();
+    assert_eq!(available(&error, MemoryLimit::Arena), 0);
+    assert!(error.to_string().contains("arena_bytes_max"), "{error}");
+    drop(first);
+    let error = world.alloc::<u8>((3 << 20) + 1).unwrap_err();
+    assert_eq!(available(&error, MemoryLimit::Arena), 3 << 20);
+    assert_eq!(world.alloc::<u8>(3 << 20).unwrap().len(), 3 << 20);
+}
+
+/// What could have been had, of a request that this limit was in the way of.
+fn available(error: &Error, by: MemoryLimit) -> usize {
+    let Error::OutOfMemory { available, limit, .. } = *error else { panic!("{error}") };
+    assert_eq!(limit, by, "{error}");
+    available as usize
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! [`Request::CreateJob`] on every node, the first one first, and keeps the connections; when one closes, the job ends there. Ranks may start when
 //! all nodes have answered: frames for a job that a daemon does not know are dropped.
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -207,12 +208,38 @@ pub enum Refusal {
     /// The rank is not on this node, or is already attached.
     #[error("rank {rank} can't attach: {why}")]
     BadRank { rank: Rank, why: String },
-    /// The node or the job's quota has no memory left for it.
-    #[error("out of memory: {requested} bytes requested, {available} available")]
-    OutOfMemory { requested: u64, available: u64 },
+    /// There is no memory left for it.
+    #[error("out of memory: {requested} bytes requested, {available} available {limit}")]
+    OutOfMemory { requested: u64, available: u64, limit: MemoryLimit },
     /// The request makes no sense now.
     #[error("{0}")]
     Invalid(String),
+}
+
+/// What keeps a rank from more memory: of several limits the one that leaves least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemoryLimit {
+    /// Of the rank's registered buffers: `arena_bytes_max` of its daemon's configuration.
+    Arena,
+    /// Of the job on this node: `job_memory_bytes_max` of its daemon's configuration.
+    Job,
+    /// The memory that the node has left.
+    Node,
+}
+
+/// Where there is too little, and what to do.
+impl fmt::Display for MemoryLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Arena => {
+                "among this rank's buffers: use less, or raise arena_bytes_max in the configuration of the job's daemons"
+            }
+            Self::Job => {
+                "to the job on this node: use less, or raise job_memory_bytes_max in the configuration of the job's daemons"
+            }
+            Self::Node => "on this node, which has no more memory: use less, or start fewer ranks on it",
+        })
+    }
 }
 
 /// A control message that can't be read. Whoever sent it is cut off.

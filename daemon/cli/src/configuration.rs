@@ -14,8 +14,8 @@ pub(crate) const DEFAULT_CONFIG: &str = "/etc/ropeway/ropewayd.toml";
 /// Which file it is.
 #[derive(Args, Default)]
 pub(crate) struct ConfigFlag {
-    /// Configuration file whose measured sizes and costs the tool's own daemons use, and nothing else of it; /dev/null has none
-    /// [default: the daemon's, /etc/ropeway/ropewayd.toml, if it is there].
+    /// Configuration file whose sizes, costs and limits of memory the tool's own daemons use, and nothing else of it; /dev/null
+    /// has none [default: the daemon's, /etc/ropeway/ropewayd.toml, if it is there].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -1,6 +1,6 @@
 //! What memory the ranks of a job have, and where in it what they say lies.
 
-use ropeway_proto::control::Refusal;
+use ropeway_proto::control::{MemoryLimit, Refusal};
 use ropeway_proto::{Layout, Slot, limits};
 
 use super::{Job, Offence};
@@ -10,13 +10,14 @@ use crate::config::memory_available;
 pub(crate) struct Shortage {
     requested: u64,
     available: u64,
+    limit: MemoryLimit,
     /// The job and the rank may have so much, but the node has not.
     pub(crate) is_of_node: bool,
 }
 
 impl From<Shortage> for Refusal {
-    fn from(Shortage { requested, available, .. }: Shortage) -> Self {
-        Self::OutOfMemory { requested, available }
+    fn from(Shortage { requested, available, limit, .. }: Shortage) -> Self {
+        Self::OutOfMemory { requested, available, limit }
     }
 }
 
@@ -34,13 +35,15 @@ impl Job {
         let more = bytes.saturating_sub(port.arena_reserved);
         let node_left = memory_available().unwrap_or(u64::MAX);
         let arena_left = self.segment.geometry().arena_bytes_max - port.arena_reserved;
-        let allowed = quota_left.min(arena_left);
-        let shortage = |available| Shortage { requested: bytes, available, is_of_node: more <= allowed };
-        if more > allowed.min(node_left) {
-            return Err(shortage(allowed.min(node_left)));
+        let limits = [(arena_left, MemoryLimit::Arena), (quota_left, MemoryLimit::Job), (node_left, MemoryLimit::Node)];
+        let (available, limit) = limits.into_iter().min_by_key(|&(left, _)| left).expect("there are three");
+        let is_of_node = more <= quota_left.min(arena_left);
+        if more > available {
+            return Err(Shortage { requested: bytes, available, limit, is_of_node });
         }
         let reserved = port.arena_reserved + more.min(RESERVED_AT_ONCE);
-        self.segment.reserve_arena(local_rank, port.arena_reserved..reserved).map_err(|_| shortage(0))?;
+        let done = self.segment.reserve_arena(local_rank, port.arena_reserved..reserved);
+        done.map_err(|_| Shortage { requested: bytes, available: 0, limit: MemoryLimit::Node, is_of_node })?;
         port.arena_reserved = reserved;
         Ok(reserved)
     }

@@ -83,6 +83,13 @@ impl Arena {
         self.space().reserved
     }
 
+    /// The largest buffer that could be had, if `more` bytes beyond what is reserved could be.
+    pub fn largest_with(&self, more: u64) -> u64 {
+        let space = self.space();
+        let behind = space.reserved.saturating_add(more) - space.free.start_of_last(space.reserved);
+        space.free.largest().max(behind / BUFFER_ALIGN * BUFFER_ALIGN)
+    }
+
     /// Where in the segment a slice lies, if it lies in this arena.
     pub fn locate(&self, slice: &[u8]) -> Option<u64> {
         let offset = self.job.offset_of(slice.as_ptr().addr())?;

@@ -30,6 +30,11 @@ impl FreeRanges {
         fitting.min_by_key(|&(start, end)| end - start).map(|(&start, &end)| (start, end))
     }
 
+    /// The most that can be taken at once.
+    pub fn largest(&self) -> u64 {
+        self.ranges.iter().map(|(start, end)| end - start).max().unwrap_or(0)
+    }
+
     /// Nobody uses this range any more, or yet.
     pub fn give(&mut self, mut start: u64, mut end: u64) {
         if start == end {

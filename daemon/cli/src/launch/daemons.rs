@@ -29,24 +29,24 @@ pub(crate) enum Daemons {
 }
 
 impl Daemons {
-    /// Starts embedded ones, with the sizes and costs of this configuration.
-    pub(crate) fn embedded(nodes: u32, calibrated: &Config) -> Result<Self, LaunchError> {
+    /// Starts embedded ones, with the sizes, costs and limits of memory of this configuration.
+    pub(crate) fn embedded(nodes: u32, configured: &Config) -> Result<Self, LaunchError> {
         if nodes == 1 {
             return Ok(Self::Embedded(
-                vec![Arc::new(Daemon::start(Config::default().calibrated_as(calibrated))?)],
+                vec![Arc::new(Daemon::start(Config::default().configured_as(configured))?)],
                 None,
             ));
         }
         let key = new_key()?;
         let start = |node| {
             let config = Config { cores: cores_of(node, nodes)?, link_timeout: PATIENCE, ..Config::on_loopback(key) };
-            Ok(Arc::new(Daemon::start(config.calibrated_as(calibrated))?))
+            Ok(Arc::new(Daemon::start(config.configured_as(configured))?))
         };
         (0..nodes).map(start).collect::<Result<_, LaunchError>>().map(|daemons| Self::Embedded(daemons, None))
     }
 
     /// Starts embedded ones, each in a network namespace of its own.
-    pub(crate) fn in_namespaces(nodes: u32, rate: Option<Rate>, calibrated: &Config) -> Result<Self, LaunchError> {
+    pub(crate) fn in_namespaces(nodes: u32, rate: Option<Rate>, configured: &Config) -> Result<Self, LaunchError> {
         let network = Network::new(nodes, rate)?;
         let key = new_key()?;
         let start = |node| {
@@ -54,7 +54,7 @@ impl Daemons {
             let _inside = network.enter(node).map_err(LaunchError::system("entering a namespace"))?;
             let config = Config::on_private_network(Network::address(node), key);
             let config = Config { cores: cores_of(node as u32, nodes)?, link_timeout: PATIENCE, ..config };
-            Ok(Arc::new(Daemon::start(config.calibrated_as(calibrated))?))
+            Ok(Arc::new(Daemon::start(config.configured_as(configured))?))
         };
         let daemons = (0..nodes as usize).map(start).collect::<Result<_, LaunchError>>()?;
         Ok(Self::Embedded(daemons, Some(network)))
@@ -179,11 +179,12 @@ pub(crate) fn named_socket() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::JobId;
     use ropeway::control::ControlSocket;
+    use ropeway::{JobId, MemoryLimit};
     use ropeway_proto::control::JobSpec;
     use ropeway_proto::costs::Costs;
 
+    use super::super::Job;
     use super::*;
 
     #[test]
@@ -194,6 +195,20 @@ mod tests {
             let daemons = Daemons::embedded(nodes, &calibrated).unwrap();
             let mut launcher = ControlSocket::new(daemons.connect(0).unwrap());
             assert_eq!(launcher.create_job(JobSpec::single_node(JobId(1), 1)).unwrap(), costs);
+        }
+    }
+
+    #[test]
+    fn ranks_of_embedded_daemons_have_the_memory_they_are_given() {
+        let configured = Config { job_memory_bytes_max: 1 << 20, arena_bytes_max: 2 << 20, ..Config::default() };
+        for nodes in [1, 2] {
+            let daemons = Daemons::embedded(nodes, &configured).unwrap();
+            let job = Job::create(&daemons, nodes).unwrap();
+            let sessions: Vec<_> = (0..nodes).map(|rank| job.attach(&daemons, rank).unwrap()).collect();
+            for (bytes, limit) in [(3 << 19, MemoryLimit::Job), (3 << 20, MemoryLimit::Arena)] {
+                let error = sessions[0].world().alloc::<u8>(bytes).unwrap_err();
+                assert!(matches!(error, ropeway::Error::OutOfMemory { limit: by, .. } if by == limit), "{error}");
+            }
         }
     }
 }
