@@ -76,7 +76,7 @@ impl<T: Plain> NeighborCollective<T> {
         self
     }
 
-    /// Starts all receives and sends with one publication. No allocation, and no system call while the daemon is awake.
+    /// Starts all receives and sends with one publication. No allocation, and no system call while the daemon and whoever waits for this are awake.
     pub fn start(&mut self) -> Result<ActiveExchange<'_>, Error> {
         self.exchange.start()
     }

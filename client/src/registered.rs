@@ -45,7 +45,7 @@ impl<T: Plain, Way> Registered<T, Way> {
         self
     }
 
-    /// Starts the operation. No allocation, and no system call while the daemon is awake.
+    /// Starts the operation. No allocation, and no system call while the daemon and whoever waits for this are awake.
     pub fn start(&mut self) -> Result<Active<'_>, Error> {
         Request::start(self)
     }

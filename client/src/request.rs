@@ -40,7 +40,7 @@ use crate::{Error, Status};
 /// # Ok(()) }
 /// ```
 pub trait Request: sealed::Sealed {
-    /// Starts the operation. No allocation, and no system call while the daemon is awake.
+    /// Starts the operation. No allocation, and no system call while the daemon and whoever waits for this are awake.
     fn start(&mut self) -> Result<Active<'_>, Error> {
         self.persistent_mut().start()
     }

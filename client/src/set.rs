@@ -14,7 +14,7 @@ use crate::{Error, Status};
 
 /// Starts all requests, telling the daemon of all at once. They must belong to one session.
 ///
-/// If one of them is already active, none is started. No allocation, and no system call while the daemon is awake.
+/// If one of them is already active, none is started. No allocation, and no system call while the daemon and whoever waits for this are awake.
 pub fn start_all<R: Request>(requests: &mut [R]) -> Result<ActiveSet<'_, R>, Error> {
     if requests.iter().any(|request| request.persistent().operation().is_active()) {
         return Err(Error::AlreadyActive);

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::Plain;
 
-/// Integers and floats.
+/// Numbers that reductions combine: `i8` to `i64`, `u8` to `u64`, `f32` and `f64`.
 pub trait Numeric: Plain {
     /// How the daemon calls it.
     #[doc(hidden)]
