@@ -15,6 +15,9 @@ use crate::{Buffer, Error, Plain, Status};
 /// A running [`isend`](crate::Communicator::isend) or [`irecv`](crate::Communicator::irecv), which owns its buffer.
 ///
 /// Dropping it withdraws the operation if it has not matched yet.
+///
+/// An operation that fails takes its buffer along: [`wait`](Self::wait), [`wait_with`](Self::wait_with) and [`cancel`](Self::cancel) return
+/// the error alone, and the memory is free again. What was in the buffer of a send, and is still needed, the program keeps elsewhere.
 #[must_use = "the operation is withdrawn when this is dropped"]
 pub struct Pending<T: Plain> {
     operation: Operation,
@@ -45,12 +48,20 @@ impl<T: Plain> Pending<T> {
     }
 
     /// Waits until the operation has ended, and gives the buffer back.
+    ///
+    /// # Errors
+    /// How the operation has failed, without the buffer: [`Error::Truncated`] or [`Error::SizeMismatch`] if the message does not fit,
+    /// [`Error::RankFailed`], [`Error::RankLeft`], [`Error::OutsiderGone`] or [`Error::PeerLost`] if whoever it is from or for is gone, or may be,
+    /// [`Error::DaemonGone`] or [`Error::Evicted`] if the session is over.
     pub fn wait(self) -> Result<(Buffer<T>, Status), Error> {
         let mode = self.operation.attachment().wait_mode();
         self.wait_with(mode)
     }
 
     /// As [`wait`](Self::wait), in this mode.
+    ///
+    /// # Errors
+    /// Those of [`wait`](Self::wait); the buffer is gone then, too.
     pub fn wait_with(mut self, mode: WaitMode) -> Result<(Buffer<T>, Status), Error> {
         let status = match self.outcome {
             Some(status) => status,
@@ -61,6 +72,9 @@ impl<T: Plain> Pending<T> {
 
     /// The outcome, if the operation has ended; `None` if it still runs. [`wait`](Self::wait) then gives the buffer back at
     /// once.
+    ///
+    /// # Errors
+    /// Those of [`wait`](Self::wait), once.
     pub fn test(&mut self) -> Result<Option<Status>, Error> {
         if self.outcome.is_none() {
             self.outcome = self.operation.test()?;
@@ -69,6 +83,9 @@ impl<T: Plain> Pending<T> {
     }
 
     /// Withdraws the operation. If it was too late for that, waits for its end and returns the outcome as well.
+    ///
+    /// # Errors
+    /// Those of [`wait`](Self::wait), if it was too late and the operation failed; the buffer is gone then, too.
     pub fn cancel(mut self) -> Result<(Buffer<T>, Option<Status>), Error> {
         let mode = self.operation.attachment().wait_mode();
         let outcome = match self.outcome {
