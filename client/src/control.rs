@@ -38,6 +38,18 @@ impl ControlSocket {
         accepted(self.receive()?)
     }
 
+    /// Whether the daemon is of our build, so that programs with our library can use it.
+    pub fn is_same_build(&mut self) -> Result<bool, Error> {
+        match self.call(&Request::Greet { versions: VersionRange::CURRENT, build: ropeway_shm::BUILD }) {
+            Ok(Reply::Greeted) => Ok(true),
+            Ok(reply) => Err(unexpected(&reply)),
+            // One that is older than the question throws us out for it.
+            Err(Error::Evicted { .. }) => Ok(false),
+            Err(error) if error.is_of_another_build() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Says which rank is to come on this connection. If it is closed before, the daemon takes that rank for one that has left.
     pub fn expect(stream: &mut UnixStream, job: JobId, rank: Rank) -> io::Result<()> {
         stream.write_all(&encode(&Request::Expect { job, rank }))

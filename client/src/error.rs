@@ -246,6 +246,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether all there is against the daemon is that it is of another build.
+    pub(crate) fn is_of_another_build(&self) -> bool {
+        matches!(self, Self::Refused(Refusal::OtherBuild) | Self::VersionMismatch { .. })
+    }
+}
+
 /// As it is displayed: that is what a `main` prints that returns it, and it says what to do.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -42,13 +43,7 @@ pub fn init() -> Result<Session, Error> {
             session.check_size(size)?;
             session
         }
-        Launch::Alone { socket } => match UnixStream::connect(&socket) {
-            Ok(stream) => Session::create_job_of_one(stream, None)?,
-            Err(_) => {
-                let (stream, daemon) = private_daemon::spawn(&socket)?;
-                Session::create_job_of_one(stream, Some(daemon))?
-            }
-        },
+        Launch::Alone { socket } => Session::alone(&socket)?,
     };
     if let Some(mode) = wait_mode {
         session.set_wait_mode(mode);
@@ -84,6 +79,23 @@ impl Session {
     fn attach_with(stream: UnixStream, job: JobId, rank: u32, log: Option<EventLog>) -> Result<Self, Error> {
         let attachment = Attachment::open(ControlSocket::new(stream), (job, rank), Log::new(log), None)?;
         Ok(Self::new(attachment))
+    }
+
+    /// A job of one with the daemon that listens there. Without one, or if it is of another build, with one of its own.
+    fn alone(socket: &Path) -> Result<Self, Error> {
+        let refusal = match UnixStream::connect(socket) {
+            Ok(stream) => match Self::create_job_of_one(stream, None) {
+                Err(error) if error.is_of_another_build() => Some(error),
+                done => return done,
+            },
+            Err(_) => None,
+        };
+        match (private_daemon::spawn(socket), refusal) {
+            (Ok((stream, daemon)), _) => Self::create_job_of_one(stream, Some(daemon)),
+            // There is one.
+            (Err(Error::NoDaemon { .. }), Some(refusal)) => Err(refusal),
+            (Err(error), _) => Err(error),
+        }
     }
 
     /// Creates a job with this process as its only rank.

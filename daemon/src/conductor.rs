@@ -53,6 +53,7 @@ impl Server {
 
     fn handle_request(&mut self, index: usize, request: Request, now: Instant) -> Result<(), ClientError> {
         let result = match request {
+            Request::Greet { versions, build } => self.same_build(versions, build).map(|_| Reply::Greeted),
             Request::CreateJob { versions, spec } => self.create_job(index, versions, spec, now),
             Request::Attach { versions, job, rank, build } => match self.attach(index, (versions, build), job, rank) {
                 Ok(()) => return Ok(()),
@@ -131,10 +132,7 @@ impl Server {
         id: JobId,
         rank: Rank,
     ) -> Result<(), AttachError> {
-        let version = self.common_version(versions)?;
-        if build != ropeway_shm::BUILD {
-            return Err(Refusal::OtherBuild.into());
-        }
+        let version = self.same_build(versions, build)?;
         let client = &mut self.clients[index];
         let user = client.user;
         let job = self.jobs.get_mut(&id).filter(|job| job.user == user && !job.is_ending).ok_or(Refusal::NoSuchJob)?;
@@ -215,6 +213,12 @@ impl Server {
 
     fn common_version(&self, client: VersionRange) -> Result<u16, Refusal> {
         self.versions.common(client).map_err(|_| Refusal::Version { daemon: self.versions, client })
+    }
+
+    /// The version to speak with who shares memory with us.
+    fn same_build(&self, versions: VersionRange, build: u64) -> Result<u16, Refusal> {
+        let version = self.common_version(versions)?;
+        if build == ropeway_shm::BUILD { Ok(version) } else { Err(Refusal::OtherBuild) }
     }
 
     /// `None` if the answer comes later: the node has not enough memory now, and what a job before had is still being given back.

@@ -2,11 +2,15 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
 use std::thread;
 
 use common::{Cluster, everywhere};
 use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, Request, Status, Strided, TAG_MAX, WaitMode, start_all};
+use ropeway_proto::control::{Refusal, Reply, encode};
 
 const SMALL: usize = 8;
 /// Beyond the eager limit, and no multiple of the chunk.
@@ -461,6 +465,35 @@ fn a_program_without_a_launcher_is_a_job_of_one() {
     let mut received = vec![0; LARGE];
     assert_eq!(world.recv(&mut received, ANY_SOURCE, 1).unwrap(), Status { count: LARGE, ..status });
     assert_eq!(sending.wait().unwrap().0[..], received);
+}
+
+/// Started by the next test with a daemon that is of another build.
+#[test]
+fn alone_beside_another_build() {
+    if std::env::var_os("ROPEWAY_SOCKET").is_some_and(|socket| !socket.is_empty()) {
+        assert_eq!(ropeway::init().unwrap().world().size(), 1);
+    }
+}
+
+#[test]
+fn a_program_without_a_launcher_leaves_a_daemon_of_another_build_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let other = thread::spawn(move || {
+        let (mut asking, _) = listener.accept().unwrap();
+        let mut length = [0; 4];
+        asking.read_exact(&mut length).unwrap();
+        asking.read_exact(&mut vec![0; u32::from_le_bytes(length) as usize]).unwrap();
+        asking.write_all(&encode(&Reply::Refused(Refusal::OtherBuild))).unwrap();
+    });
+    let program = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "alone_beside_another_build"])
+        .env("ROPEWAY_SOCKET", &socket)
+        .output();
+    let program = program.unwrap();
+    assert!(program.status.success(), "{}", String::from_utf8_lossy(&program.stdout));
+    other.join().unwrap();
 }
 
 #[test]

@@ -118,6 +118,9 @@ fn a_library_of_another_build_is_refused_before_it_has_any_memory() {
     let request = Request::Attach { versions: VersionRange::CURRENT, job: cluster.job, rank: 0, build };
     let reply = ask(&cluster.daemons[0].connect().unwrap(), &request);
     assert_eq!(reply, Reply::Refused(Refusal::OtherBuild));
+    let greeted =
+        |build| ask(&cluster.daemons[0].connect().unwrap(), &Request::Greet { versions: VersionRange::CURRENT, build });
+    assert_eq!([build, ropeway_shm::BUILD].map(greeted), [Reply::Refused(Refusal::OtherBuild), Reply::Greeted]);
     // The rank is still to be had.
     cluster.attach(0);
 }

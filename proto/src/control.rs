@@ -122,6 +122,8 @@ impl JobSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
 pub enum Request {
+    /// Asks whether daemon and library are of one build, before a program depends on it.
+    Greet { versions: VersionRange, build: u64 },
     /// Prepares a job on this node.
     CreateJob { versions: VersionRange, spec: JobSpec },
     /// Becomes a rank of a job.
@@ -149,6 +151,8 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
 pub enum Reply {
+    /// They are.
+    Greeted,
     /// The job is there; ranks may attach. The other nodes are to be told these costs.
     JobCreated { costs: Costs },
     /// The rank is attached. Three descriptors come along: job segment, control segment, eventfd.
@@ -199,7 +203,7 @@ pub enum Refusal {
     /// Segments are used differently.
     #[error(
         "the program's library and the daemon are of different builds, which would misread each other's memory: build the program \
-         with the daemon's release, or start the program's daemon"
+         with the daemon's release, or start it with the `ropeway run` of its own, which brings a daemon that fits"
     )]
     OtherBuild,
     /// No such job here, or it belongs to another user.

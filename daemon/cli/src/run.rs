@@ -3,7 +3,7 @@
 mod logged;
 
 use std::ffi::OsString;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use ropeway::WaitMode;
@@ -12,14 +12,15 @@ use self::logged::Wanted;
 use crate::configuration::ConfigFlag;
 use crate::failure::{Failure, tell};
 use crate::launch::{
-    Daemons, Ending, Events, Input, Launch, LaunchError, Outcome, Output, Program, Running, named_socket,
+    Daemons, Ending, Events, Input, Launch, LaunchError, Outcome, Output, Program, Running, named_socket, system_socket,
 };
 
 /// Starts the ranks of a job and waits for them.
 ///
 /// Rank 0 reads the standard input; all write to the standard output. The exit status is that of the first rank that fails
-/// (128 + signal if it was killed), which also ends the others. Uses the daemon of this machine if it runs and one node is
-/// asked for; else, and with --config, it brings its own.
+/// (128 + signal if it was killed), which also ends the others. Uses the daemon of this machine, at /run/ropeway/ropewayd.sock or
+/// where ROPEWAY_SOCKET says, if it runs, is of the tool's build, and one node is asked for; else, and with --config or an empty
+/// ROPEWAY_SOCKET, it brings its own.
 ///
 /// With --trace and --record each rank logs what it does, at about 0.1 us an event, two to five events a message and at most
 /// 524288 a rank. What there is is written also if a rank fails or the job is interrupted.
@@ -51,7 +52,7 @@ pub(crate) struct Flags {
     wanted: Wanted,
     #[command(flatten)]
     config: ConfigFlag,
-    /// Say nothing of a configuration file, nor of a daemon that is not there.
+    /// Say nothing of a configuration file, nor of a daemon that is not there or of another build.
     #[arg(short, long)]
     quiet: bool,
     /// The program and its arguments.
@@ -96,14 +97,18 @@ impl Flags {
     /// The daemon of this machine if it runs and will do, else embedded ones.
     fn daemons(&self) -> Result<Daemons, Failure> {
         if self.nodes == 1 && !self.config.is_given() {
-            if let Ok(system) = Daemons::system() {
-                return Ok(system);
-            }
-            if let Some(socket) = named_socket().filter(|_| !self.quiet) {
-                let socket = socket.display();
-                tell(&format!(
-                    "ropeway: no daemon is running at {socket}, which ROPEWAY_SOCKET names; the job brings its own"
-                ));
+            let until = self.timeout.map(|timeout| Instant::now() + timeout);
+            let why_not = match Daemons::system() {
+                Ok(system) if system.are_of_this_build(until)? => return Ok(system),
+                Ok(_) => {
+                    let socket = system_socket();
+                    Some(format!("the daemon at {} is of another build than this tool", socket.display()))
+                }
+                Err(_) => named_socket()
+                    .map(|socket| format!("no daemon is running at {}, which ROPEWAY_SOCKET names", socket.display())),
+            };
+            if let Some(why_not) = why_not.filter(|_| !self.quiet) {
+                tell(&format!("ropeway: {why_not}; the job brings its own"));
             }
         }
         if !self.quiet {

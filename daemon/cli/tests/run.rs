@@ -4,11 +4,13 @@ mod tool;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use ropeway_proto::control::{Refusal, Reply, encode};
 use tool::{lines, ropeway, stderr, stdout};
 
 /// Runs `script` as each of `ranks` ranks and waits for the end.
@@ -179,11 +181,36 @@ fn a_quit_ends_the_job_and_what_was_ignored_before_still_is() {
 fn a_daemon_that_does_not_answer_is_waited_for_no_longer_than_the_job_may_take() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
-    let _silent = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let _silent = UnixListener::bind(&socket).unwrap();
     let mut tool = ropeway(&["run", "-n", "1", "--timeout", "0.2", "--", "true"]);
     let output = tool.env("ROPEWAY_SOCKET", &socket).output().unwrap();
     assert_eq!(output.status.code(), Some(124));
     assert!(stderr(&output).contains("does not answer"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_daemon_of_another_build_is_left_alone_and_said_to_be_one() {
+    let evicted = Reply::Evicted { reason: "its control socket: unknown variant".into() };
+    for answer in [Reply::Refused(Refusal::OtherBuild), evicted] {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        // The tool connects to see whether anybody listens, and then to ask.
+        let other = std::thread::spawn(move || {
+            drop(listener.accept().unwrap());
+            let (mut asking, _) = listener.accept().unwrap();
+            let mut length = [0; 4];
+            asking.read_exact(&mut length).unwrap();
+            asking.read_exact(&mut vec![0; u32::from_le_bytes(length) as usize]).unwrap();
+            asking.write_all(&encode(&answer)).unwrap();
+        });
+        let mut tool = ropeway(&["run", "-n", "1", "--", "echo", "done"]);
+        let output = tool.env("ROPEWAY_SOCKET", &socket).output().unwrap();
+        assert_eq!((output.status.code(), lines(&output)), (Some(0), vec!["done".to_owned()]));
+        let said = stderr(&output);
+        assert!(said.contains("is of another build than this tool; the job brings its own"), "{said}");
+        other.join().unwrap();
+    }
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use ropeway::control::ControlSocket;
 use ropeway_daemon::{Config, Daemon};
 use ropeway_proto::control::DaemonAddress;
 use ropeway_proto::hello::ClusterKey;
@@ -19,6 +20,8 @@ use super::network::{Inside, Network, Rate};
 
 /// Daemons of one process end together, so one that is silent was only kept from its core, which a busy machine may do for seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A daemon that was not stopped answers in less than a millisecond, on a busy machine in less than seconds.
+const PATIENCE_WITH_ANSWERS: Duration = Duration::from_secs(10);
 
 /// A daemon for each node.
 pub(crate) enum Daemons {
@@ -76,6 +79,41 @@ impl Daemons {
         match UnixStream::connect(&socket) {
             Ok(_) => Ok(Self::System(socket)),
             Err(_) => Err(LaunchError::NoSystemDaemon(socket)),
+        }
+    }
+
+    /// Whether programs with the tool's library can use them: they are of one build. Is told before this moment.
+    pub(crate) fn are_of_this_build(&self, until: Option<Instant>) -> Result<bool, LaunchError> {
+        Ok(self.ask(0, until, ControlSocket::is_same_build)?.1)
+    }
+
+    /// A new connection to a node's daemon, and what it answers before this moment.
+    pub(super) fn ask<A>(
+        &self,
+        node: usize,
+        until: Option<Instant>,
+        question: impl FnOnce(&mut ControlSocket) -> Result<A, ropeway::Error>,
+    ) -> Result<(ControlSocket, A), LaunchError> {
+        let begin = Instant::now();
+        let stream = self.connect(node).map_err(LaunchError::system("connecting to the daemon"))?;
+        // Ours are threads of this process, and only a busy machine keeps them.
+        if let Self::System(_) = self {
+            let patience = until.map_or(PATIENCE_WITH_ANSWERS, |until| {
+                until.saturating_duration_since(begin).min(PATIENCE_WITH_ANSWERS)
+            });
+            let patience = Some(patience.max(Duration::from_millis(1)));
+            stream.set_read_timeout(patience).map_err(LaunchError::system("setting a timeout"))?;
+        }
+        let mut asked = ControlSocket::new(stream);
+        match (question(&mut asked), self) {
+            (Ok(answer), _) => Ok((asked, answer)),
+            (Err(ropeway::Error::Io { error, .. }), Self::System(socket))
+                if error.kind() == io::ErrorKind::WouldBlock =>
+            {
+                let is_late = until.is_some_and(|until| Instant::now() >= until);
+                Err(LaunchError::NoAnswer { socket: socket.clone(), is_late })
+            }
+            (Err(error), _) => Err(error.into()),
         }
     }
 
@@ -168,7 +206,8 @@ pub(super) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-fn system_socket() -> PathBuf {
+/// Where the daemon of this machine listens, if there is one.
+pub(crate) fn system_socket() -> PathBuf {
     std::env::var_os("ROPEWAY_SOCKET").map_or_else(|| PathBuf::from(crate::daemon::DEFAULT_SOCKET), PathBuf::from)
 }
 
@@ -179,7 +218,6 @@ pub(crate) fn named_socket() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::control::ControlSocket;
     use ropeway::{JobId, MemoryLimit};
     use ropeway_proto::control::JobSpec;
     use ropeway_proto::costs::Costs;

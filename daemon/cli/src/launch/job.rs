@@ -1,14 +1,11 @@
 //! A job, as the daemons know it.
 
-use std::io;
-use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ropeway::control::ControlSocket;
 use ropeway::{JobId, Session};
 use ropeway_proto::NodeId;
 use ropeway_proto::control::{JobSpec, NodeSpec};
-use ropeway_proto::costs::Costs;
 
 use super::daemons::random_bytes;
 use super::{Daemons, LaunchError};
@@ -39,9 +36,8 @@ impl Job {
         // The first daemon's costs are the job's.
         let mut costs = None;
         let create = |node| {
-            let stream = daemons.connect(node).map_err(LaunchError::system("connecting to the daemon"))?;
             let spec = JobSpec { job: id, nodes: nodes.clone(), node: NodeId(node as u16), costs };
-            let (launcher, known) = create_on(daemons, stream, spec, until)?;
+            let (launcher, known) = daemons.ask(node, until, |launcher| launcher.create_job(spec))?;
             costs = Some(known);
             Ok(launcher)
         };
@@ -75,33 +71,3 @@ impl Job {
         self.nodes.partition_point(|node| node.first_rank <= rank) - 1
     }
 }
-
-/// Creates a job on one daemon. Returns the connection that keeps it, and what the daemon says of costs.
-fn create_on(
-    daemons: &Daemons,
-    stream: UnixStream,
-    spec: JobSpec,
-    until: Option<Instant>,
-) -> Result<(ControlSocket, Costs), LaunchError> {
-    let begin = Instant::now();
-    // Ours are threads of this process, and only a busy machine keeps them.
-    if let Daemons::System(_) = daemons {
-        let patience = until.map_or(PATIENCE, |until| until.saturating_duration_since(begin).min(PATIENCE));
-        let patience = Some(patience.max(Duration::from_millis(1)));
-        stream.set_read_timeout(patience).map_err(LaunchError::system("setting a timeout"))?;
-    }
-    let mut launcher = ControlSocket::new(stream);
-    match (launcher.create_job(spec), daemons) {
-        (Ok(costs), _) => Ok((launcher, costs)),
-        (Err(ropeway::Error::Io { error, .. }), Daemons::System(socket))
-            if error.kind() == io::ErrorKind::WouldBlock =>
-        {
-            let is_late = until.is_some_and(|until| Instant::now() >= until);
-            Err(LaunchError::NoAnswer { socket: socket.clone(), is_late })
-        }
-        (Err(error), _) => Err(error.into()),
-    }
-}
-
-/// A daemon that was not stopped answers in less than a millisecond, on a busy machine in less than seconds.
-const PATIENCE: Duration = Duration::from_secs(10);
