@@ -25,6 +25,29 @@ use crate::{Communicator, Error, WaitMode, private_daemon};
 /// Joins the job this process was launched in; by hand, without a launcher, it is a job of one.
 ///
 /// A process launched as a rank can do so once. All its threads share the session.
+///
+/// # How a program finds its daemon
+/// A rank inherits a connection from its launcher, and needs no path. A program that is started by hand connects to the daemon of the
+/// machine, which listens at `/run/ropeway/ropewayd.sock`, or to that at `ROPEWAY_SOCKET`. If nobody answers there, or a daemon of another build,
+/// it starts a `ropewayd` of its own, from beside the program, the folder above, or `PATH`, which ends with it.
+///
+/// A rank dies with its launcher (`PR_SET_PDEATHSIG`), or more exactly with the *thread* of it that has started the rank: who writes a launcher starts ranks
+/// from a thread that lives as long as they do.
+///
+/// # Environment
+/// | variable | who sets it | meaning |
+/// |---|---|---|
+/// | `ROPEWAY_WAIT` | the user, or `ropeway run --wait` | how to wait, unless the program says so: `polling`, `blocking` or `adaptive`, the default |
+/// | `ROPEWAY_SOCKET` | the user | where the daemon of the machine listens, for `ropeway run` and for programs without a launcher; if it is empty there is none, and they bring their own |
+/// | `ROPEWAY_RANK`, `ROPEWAY_SIZE` | the launcher | this process's rank in the job, and how many there are; scripts may read them |
+/// | `ROPEWAY_FD`, `ROPEWAY_JOB` | the launcher | the inherited connection, whose presence makes the process a rank, and the job's name |
+/// | `ROPEWAY_LOG` | the launcher, with `--trace` or `--record` | an inherited log |
+/// | `RUST_LOG` | the user | what daemons log, such as `debug` |
+///
+/// # Errors
+/// [`Error::BadEnvironment`] if these contradict each other, or if the process's connection is used up; [`Error::AlreadyInitialized`] at the second call in a
+/// rank; [`Error::NoDaemon`] if there is none, nor a `ropewayd` to start; [`Error::Refused`] or [`Error::VersionMismatch`] if it is of another build;
+/// [`Error::Io`] if the system refuses something.
 pub fn init() -> Result<Session, Error> {
     let Environment { launch, wait_mode } = Environment::read(std::env::var_os)?;
     let session = match launch {
