@@ -1,5 +1,6 @@
 //! Every setting of the daemon: name, unit, default, meaning.
 
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,24 @@ impl Default for Config {
     }
 }
 
+/// The configuration of the machine's daemon.
+pub const USUAL_PATH: &str = "/etc/ropeway/ropewayd.toml";
+
+/// The configuration file that is named, or else the machine's, if it is there for us to read.
+pub fn path(named: Option<&Path>) -> Option<PathBuf> {
+    path_or(named, Path::new(USUAL_PATH))
+}
+
+fn path_or(named: Option<&Path>, usual: &Path) -> Option<PathBuf> {
+    named.or_else(|| fs::File::open(usual).is_ok().then_some(usual)).map(Path::to_owned)
+}
+
 impl Config {
+    /// What the configuration file says that is named, or else the machine's, if it is there; the defaults if there is none.
+    pub fn read(named: Option<&Path>) -> Result<Self, ConfigError> {
+        path(named).map_or_else(|| Ok(Self::default()), |path| Self::from_file(&path))
+    }
+
     /// A daemon that other daemons on this machine can reach, on a port of the kernel's choice.
     pub fn on_loopback(key: ClusterKey) -> Self {
         Self { listen: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)), key, ..Self::default() }
@@ -88,8 +106,8 @@ impl Config {
 
     /// The defaults, changed by what a configuration file says.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        let text =
+            fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         let file: File = toml::from_str(&text)
             .map_err(|source| ConfigError::Malformed { path: path.to_owned(), source: Box::new(source) })?;
         let defaults = Self::default();
@@ -289,7 +307,7 @@ pub(crate) fn memory_available() -> Option<u64> {
 }
 
 fn memory_line(name: &str) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kib << 10)
@@ -324,6 +342,16 @@ mod tests {
         for name in [LINK_EAGER_BYTES_MAX, NODE_EAGER_BYTES_MAX, NODE_PIECE_BYTES].into_iter().chain(Costs::NAMES) {
             assert!(settings.contains(name), "{name}");
         }
+    }
+
+    #[test]
+    fn the_usual_file_is_read_if_it_is_there_and_none_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (named, usual) = (Path::new("/nonexistent/named"), file.path());
+        assert_eq!(path_or(Some(named), usual).as_deref(), Some(named));
+        assert_eq!(path_or(None, usual).as_deref(), Some(usual));
+        assert_eq!(path_or(None, Path::new("/nonexistent/usual")), None);
+        assert!(Config::read(Some(named)).is_err());
     }
 
     #[test]

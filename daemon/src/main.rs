@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 #[derive(Parser)]
 #[command(name = "ropewayd", version, after_help = "Log: set RUST_LOG, for example RUST_LOG=debug.")]
 struct Flags {
-    /// Configuration file.
+    /// Configuration file [default: /etc/ropeway/ropewayd.toml, if it is there].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 }
 
 fn start(flags: Flags) -> Result<(), Box<dyn std::error::Error>> {
-    let mut config = flags.config.as_deref().map_or_else(|| Ok(Config::default()), Config::from_file)?;
+    let mut config = Config::read(flags.config.as_deref())?;
     if let Some(number) = flags.serve_fd {
         config.socket = None;
         let stream = ropeway_shm::descriptor::take_inherited(number)

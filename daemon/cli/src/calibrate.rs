@@ -12,13 +12,12 @@ use indicatif::ProgressBar;
 use ropeway_bench::Table;
 use ropeway_bench::floors::{self, Waiting};
 use ropeway_daemon::calibration::{self, CopyTime, HAND_OVER, PIECE_TIME};
-use ropeway_daemon::config::{LINK_EAGER_BYTES_MAX, NODE_EAGER_BYTES_MAX, NODE_PIECE_BYTES};
+use ropeway_daemon::config::{LINK_EAGER_BYTES_MAX, NODE_EAGER_BYTES_MAX, NODE_PIECE_BYTES, USUAL_PATH};
 use ropeway_proto::costs::Costs;
 use serde::Serialize;
 
 use self::save::Saving;
 use crate::bench::digits;
-use crate::configuration::DEFAULT_CONFIG;
 use crate::failure::{Failure, print, tell};
 
 /// Measures what this machine can do, the sizes that decide how messages travel, and the costs by which algorithms of
@@ -38,7 +37,7 @@ Examples:
 pub(crate) struct Flags {
     /// Write the sizes and costs into a configuration file, where everything else stays as it is [default FILE: the daemon's,
     /// /etc/ropeway/ropewayd.toml].
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = DEFAULT_CONFIG)]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = USUAL_PATH)]
     save: Option<PathBuf>,
     /// Take a fraction of a second instead of several; the figures are less certain.
     #[arg(long)]

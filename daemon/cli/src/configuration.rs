@@ -3,13 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use nix::unistd::{AccessFlags, access};
 use ropeway_daemon::Config;
+use ropeway_daemon::config::path;
 
 use crate::failure::{Failure, tell};
-
-/// Where the system's daemon looks.
-pub(crate) const DEFAULT_CONFIG: &str = "/etc/ropeway/ropewayd.toml";
 
 /// Which file it is.
 #[derive(Args, Default)]
@@ -43,11 +40,5 @@ impl ConfigFlag {
 
 /// The daemon's configuration, from this file if one is named.
 pub(crate) fn read(named: Option<&Path>) -> Result<Config, Failure> {
-    path(named).map_or_else(|| Ok(Config::default()), |path| Config::from_file(&path).map_err(Failure::other))
-}
-
-/// The file that is named, or else the daemon's, if it is there for us to read.
-pub(crate) fn path(named: Option<&Path>) -> Option<PathBuf> {
-    let usual = || access(DEFAULT_CONFIG, AccessFlags::R_OK).is_ok().then(|| PathBuf::from(DEFAULT_CONFIG));
-    named.map(Path::to_owned).or_else(usual)
+    Config::read(named).map_err(Failure::other)
 }

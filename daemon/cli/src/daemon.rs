@@ -16,7 +16,7 @@ Examples:
   ropeway daemon --socket /tmp/ropeway.sock
   ROPEWAY_SOCKET=/tmp/ropeway.sock ropeway run -n 2 -- ./my-program")]
 pub(crate) struct Flags {
-    /// Configuration file.
+    /// Configuration file [default: /etc/ropeway/ropewayd.toml, if it is there].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Path of the control socket [default: /run/ropeway/ropewayd.sock].
@@ -25,8 +25,7 @@ pub(crate) struct Flags {
 }
 
 pub(crate) fn run(flags: Flags) -> Result<(), Failure> {
-    let config = flags.config.as_deref().map_or_else(|| Ok(Config::default()), Config::from_file);
-    let mut config = config.map_err(Failure::other)?;
+    let mut config = Config::read(flags.config.as_deref()).map_err(Failure::other)?;
     config.socket = flags.socket.or(config.socket).or_else(|| Some(DEFAULT_SOCKET.into()));
     Ok(ropeway_daemon::run(config, None)?)
 }

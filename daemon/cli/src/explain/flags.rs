@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use ropeway_bench::{CollectiveCall, Operation, Size};
-use ropeway_daemon::config::cost_table;
+use ropeway_daemon::config::{self, cost_table};
 use ropeway_daemon::schedules;
 use ropeway_proto::division::Operands;
 use ropeway_schedule::form::Form;
@@ -213,7 +213,7 @@ impl Flags {
 
     /// The costs, and where they come from.
     fn table(&self) -> Result<(CostTable, String), Failure> {
-        let file = configuration::path(self.config.as_deref());
+        let file = config::path(self.config.as_deref());
         let configured = cost_table(configuration::read(self.config.as_deref())?.costs);
         let table = CostTable {
             overhead_ns: self.overhead_ns.unwrap_or(configured.overhead_ns),
