@@ -467,7 +467,10 @@ impl Drop for Attachment {
 }
 
 fn bad_segment(error: SegmentError) -> Error {
-    Error::BadReply { what: error.to_string() }
+    match error {
+        SegmentError::Io(error) => io_error("mapping the memory shared with the daemon")(error),
+        error => Error::BadReply { what: error.to_string() },
+    }
 }
 
 const NO_PANIC: &str = "nothing panics under this lock";

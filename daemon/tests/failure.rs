@@ -8,6 +8,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use common::{Cable, Cluster, Cut, config, pair, soon};
+use nix::sys::resource::{Resource, setrlimit};
 use ropeway::control::ControlSocket;
 use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, MemoryLimit, Operator, Reproducible, WaitMode, start_all};
 use ropeway_daemon::Config;
@@ -22,6 +23,9 @@ const LARGE: usize = 1 << 20;
 #[test]
 fn rank_role() {
     let Ok(role) = std::env::var("TEST_ROLE") else { return };
+    if role == "cramped" {
+        return cramped();
+    }
     let session = ropeway::init().unwrap();
     let world = session.world();
     println!("ready");
@@ -38,6 +42,19 @@ fn rank_role() {
         "leave" => {}
         other => panic!("no such role: {other}"),
     }
+}
+
+/// A rank with less address space than a job takes.
+fn cramped() {
+    setrlimit(Resource::RLIMIT_AS, 8 << 30, 8 << 30).unwrap();
+    let error = ropeway::init().unwrap_err().to_string();
+    assert!(error.contains("bytes of address space") && error.contains("ulimit -v"), "{error}");
+    println!("ready");
+}
+
+#[test]
+fn a_rank_without_room_for_the_segment_is_told_what_to_do() {
+    Cluster::start(1, 1).spawn(0, "cramped");
 }
 
 /// Ranks 0 and 2 go on with each other.

@@ -214,6 +214,19 @@ fn a_daemon_of_another_build_is_left_alone_and_said_to_be_one() {
 }
 
 #[test]
+fn a_job_without_room_for_its_segment_is_told_what_to_do() {
+    let cramped = "ulimit -v 8000000; exec \"$0\" run -n 1 -- true";
+    let output = std::process::Command::new("sh")
+        .args(["-c", cramped, env!("CARGO_BIN_EXE_ropeway")])
+        .env("ROPEWAY_SOCKET", "")
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    assert!(said.contains("bytes of address space") && said.contains("ulimit -v"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
 fn ranks_that_do_not_listen_are_killed() {
     let (tool, processes) = long_job("trap '' TERM; sleep 3600 & echo $$ $!; wait");
     assert_eq!(signalled(tool, Signal::SIGTERM), Some(143));

@@ -36,6 +36,16 @@ pub enum SegmentError {
     Io(#[from] io::Error),
 }
 
+/// Segments are mapped as a whole, however little of them has pages.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the system does not give this process {bytes} bytes of address space: raise its limit (`ulimit -v`), or lower arena_bytes_max in \
+     the configuration of the job's daemons"
+)]
+struct NoAddressSpace {
+    bytes: u64,
+}
+
 const SEALS: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW).union(SealFlag::F_SEAL_SEAL);
 
 /// Of the smallest pages there are.
@@ -71,7 +81,11 @@ impl Segment {
         let length = length.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let start = unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, flags, &fd, 0)? };
+        let mapped = unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, flags, &fd, 0) };
+        let start = mapped.map_err(|error| match error {
+            Errno::ENOMEM => io::Error::new(io::ErrorKind::OutOfMemory, NoAddressSpace { bytes }),
+            error => error.into(),
+        })?;
         // SAFETY: the range is the mapping made above. The advice keeps terabytes of holes out of core dumps.
         unsafe { madvise(start, length.get(), MmapAdvise::MADV_DONTDUMP)? };
         Ok(Self { fd, start: start.cast(), bytes })
