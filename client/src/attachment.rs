@@ -151,8 +151,13 @@ impl Attachment {
 
     /// On which of the job's nodes that rank lives, if they are few enough to have wires.
     pub(crate) fn wired_node_of(&self, rank: Rank) -> Option<usize> {
-        let first_ranks = Some(&self.attached.first_ranks).filter(|nodes| nodes.len() <= WIRED_NODES_MAX)?;
-        first_ranks.partition_point(|&first| first <= rank).checked_sub(1)
+        (self.attached.first_ranks.len() <= WIRED_NODES_MAX).then(|| self.node_of(rank))
+    }
+
+    /// On which of the job's nodes that rank lives.
+    pub(crate) fn node_of(&self, rank: Rank) -> usize {
+        // The first node begins with rank 0.
+        self.attached.first_ranks.partition_point(|&first| first <= rank).saturating_sub(1)
     }
 
     /// Copies what another rank of this node shows.

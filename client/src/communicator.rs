@@ -27,6 +27,7 @@ use context::{Block, Context};
 ///
 /// * [`dup`](Self::dup): the same ranks, messages of their own, for a library that must not meet its caller's.
 /// * [`split`](Self::split): a communicator for each colour.
+/// * [`split_by_node`](Self::split_by_node): one for each node.
 /// * [`create`](Self::create): of a [`Group`].
 /// * [`cartesian`](Self::cartesian) and [`graph`](Self::graph): ranks that know their neighbours.
 ///

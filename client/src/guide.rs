@@ -42,6 +42,12 @@ pub mod overlap {}
 #[doc = "```"]
 pub mod failures {}
 
+#[doc = include_str!("guide/from_mpi.md")]
+#[doc = "```no_run"]
+#[doc = include_str!("../../examples/src/bin/guide_from_mpi.rs")]
+#[doc = "```"]
+pub mod from_mpi {}
+
 #[doc = include_str!("guide/inside.md")]
 pub mod inside {}
 

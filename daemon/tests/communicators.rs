@@ -38,6 +38,29 @@ fn on_one_node(ranks: u32, act: impl Fn(Communicator) + Sync) {
 }
 
 #[test]
+fn ranks_of_a_node_are_split_off_in_their_order() {
+    for (nodes, expected) in [(1, vec![vec![0, 1, 2, 3, 4]]), (2, vec![vec![0, 1, 2], vec![3, 4]])] {
+        let cluster = Cluster::start(nodes, 5);
+        thread::scope(|scope| {
+            for rank in 0..5 {
+                let (session, expected) = (cluster.attach(rank), &expected);
+                scope.spawn(move || {
+                    let world = session.world();
+                    let mut members = expected.iter().find(|members| members.contains(&rank)).unwrap().clone();
+                    let node = world.split_by_node().unwrap();
+                    assert_eq!(node.group(), &world.group().include(&members).unwrap());
+                    exchange_in_a_ring(&node, 100 * members[0]);
+                    // In whatever order they are.
+                    let reversed = world.split(Some(0), -(rank as i32)).unwrap().unwrap();
+                    members.reverse();
+                    assert_eq!(reversed.split_by_node().unwrap().group(), &world.group().include(&members).unwrap());
+                });
+            }
+        });
+    }
+}
+
+#[test]
 fn messages_of_a_duplicate_never_meet_those_of_its_original() {
     everywhere(2, |world| {
         let copy = world.dup().unwrap();

@@ -77,6 +77,29 @@ impl Communicator {
         self.made_of(self.group().include(&members)?, block).map(Some)
     }
 
+    /// The ranks of this one that live on this rank's node, in their order here: those whose messages to each other need no network.
+    ///
+    /// All ranks call it, as [`split`](Self::split).
+    ///
+    /// # Errors
+    /// Those of [`split`](Self::split).
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), ropeway::Error> {
+    /// let world = ropeway::init()?.world();
+    /// let node = world.split_by_node()?;
+    /// let is_first_of_its_node = node.rank() == 0;
+    /// let leaders = world.split(is_first_of_its_node.then_some(0), 0)?; // one rank of each node
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn split_by_node(&self) -> Result<Self, Error> {
+        let attachment = self.attachment();
+        let node = attachment.node_of(attachment.rank()) as u32;
+        let split = self.split(Some(node), 0)?;
+        Ok(split.expect("every rank has a node"))
+    }
+
     /// The communicator of a group of ranks of this one, numbered as in the group. `None` for a rank that is not in it.
     ///
     /// All ranks of the group call it, in the same order, with the same group; each waits for all. Others need not, and get

@@ -54,6 +54,15 @@ fn communicators() {
 }
 
 #[test]
+fn from_mpi() {
+    everywhere(env!("CARGO_BIN_EXE_guide_from_mpi"), |ranks| {
+        let nodes = PLACES.iter().find(|place| place.1 == ranks).unwrap().0 as u32;
+        let warmest = f64::from(ranks - 1);
+        format!("up to {} of {ranks} ranks on a node; the rod is at most {warmest:.3} warm\n", ranks.div_ceil(nodes))
+    });
+}
+
+#[test]
 fn overlap() {
     everywhere(env!("CARGO_BIN_EXE_guide_overlap"), |ranks| {
         format!("8 pieces of 10000 elements, 10 times; the ranks sum up to {}\n", (0..ranks).sum::<u32>())
