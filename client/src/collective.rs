@@ -70,18 +70,18 @@ impl<T: Plain> Collective<T> {
         &self.all()[self.input.clone()]
     }
 
-    /// As [`input`](Self::input), to write.
+    /// As [`input`](Self::input), to write. Panics, too.
     pub fn input_mut(&mut self) -> &mut [T] {
         let range = self.input.clone();
         &mut self.all_mut()[range]
     }
 
-    /// What this rank gets. Empty if it gets nothing.
+    /// What this rank gets. Empty if it gets nothing. Panics if an operation runs whose `Active` was dropped.
     pub fn output(&self) -> &[T] {
         &self.all()[self.output.clone()]
     }
 
-    /// As [`output`](Self::output), to write.
+    /// As [`output`](Self::output), to write. Panics, too.
     pub fn output_mut(&mut self) -> &mut [T] {
         let range = self.output.clone();
         &mut self.all_mut()[range]

@@ -54,6 +54,19 @@ pub(crate) struct Membership {
     pub(crate) group: Group,
 }
 
+/// Messages from one rank to another, and memory for them.
+///
+/// # Errors
+/// Before anything is sent, and without a trace: [`Error::RankOutOfRange`] and [`Error::BadTag`] if there is no such rank or tag;
+/// [`Error::ForeignBuffer`] if a buffer is of another session; [`Error::LayoutOutOfBounds`] and [`Error::MessageTooLarge`] if a part of a buffer, or
+/// what is in it, can't be sent; [`Error::TooManyRequests`] and [`Error::OutOfMemory`] if this rank has too much, of which the second is also said by
+/// [`alloc`](Self::alloc). A call that fails drops the buffer that it was given.
+///
+/// Of calls that wait, and by [`wait`](crate::Active::wait) of others, how the operation ended: [`Error::Truncated`] or [`Error::SizeMismatch`] if a message does
+/// not fit its receive; [`Error::RankFailed`], [`Error::RankLeft`] or [`Error::PeerLost`] if the other end is gone, and [`Error::OutsiderGone`] of
+/// [`ANY_SOURCE`](crate::ANY_SOURCE) if somebody else is; [`Error::PeerFreed`] if the other end of a registered message was freed.
+///
+/// All of them: [`Error::DaemonGone`] and [`Error::Evicted`] if the session is over. What to do is in the [guide](crate::guide::failures).
 impl Communicator {
     /// All ranks of the job. To be called once: further handles are clones, which count its collectives together.
     pub(crate) fn world(attachment: Arc<Attachment>) -> Self {

@@ -55,17 +55,17 @@ impl<T: Plain> NeighborCollective<T> {
         buffer::elements(self.exchange.input.slot(), self.input)
     }
 
-    /// As [`input`](Self::input), to write.
+    /// As [`input`](Self::input), to write. Panics, too.
     pub fn input_mut(&mut self) -> &mut [T] {
         buffer::elements_mut(self.exchange.input.slot_mut(), self.input)
     }
 
-    /// What this rank gets. The blocks of missing neighbours stay as they are.
+    /// What this rank gets. The blocks of missing neighbours stay as they are. Panics if an exchange runs whose [`ActiveExchange`] was dropped.
     pub fn output(&self) -> &[T] {
         buffer::elements(self.exchange.output.slot(), self.output)
     }
 
-    /// As [`output`](Self::output), to write.
+    /// As [`output`](Self::output), to write. Panics, too.
     pub fn output_mut(&mut self) -> &mut [T] {
         buffer::elements_mut(self.exchange.output.slot_mut(), self.output)
     }

@@ -15,7 +15,8 @@ use crate::{Combine, Communicator, Error, Plain};
 /// # Errors
 /// Before anything is sent, and without a trace: [`Error::WrongLength`] if an array's length does not fit,
 /// [`Error::RootOutOfRange`] if there is no such root, [`Error::BadCollective`] if there are too many or too few counts, or if the
-/// operator is not defined for the elements. Later, whatever may befall a registered collective: another rank has called something else
+/// operator is not defined for the elements; [`Error::OutOfMemory`] if there is no room for copies, [`Error::Refused`] if the algorithm that is asked for
+/// can't do it. Later, whatever may befall a registered collective: another rank has called something else
 /// ([`Error::Mismatch`]), is gone ([`Error::RankFailed`], [`Error::RankLeft`]), or its node is ([`Error::PeerLost`]).
 ///
 /// ```no_run

@@ -8,6 +8,9 @@ use crate::{Combine, Communicator, Error, PendingCollective, Plain};
 /// Collective calls that only begin; [`PendingCollective::wait`] ends them. Blocking calls and these don't belong together: if one
 /// rank begins a collective so, all do.
 ///
+/// # Errors
+/// Those of blocking calls: at once what is said before anything is sent, and by [`PendingCollective::wait`] whatever befalls it later.
+///
 /// ```no_run
 /// # fn example() -> Result<(), ropeway::Error> {
 /// let world = ropeway::init()?.world();

@@ -22,6 +22,12 @@ struct Claim {
     block: u32,
 }
 
+/// Communicators made of this one.
+///
+/// # Errors
+/// [`Error::TooManyCommunicators`] if the first rank of the new one has founded as many as it can. And whatever may befall the messages by which the ranks agree:
+/// [`Error::RankFailed`], [`Error::RankLeft`] or [`Error::PeerLost`] if one is gone, [`Error::PeerFreed`] if one has failed in it,
+/// [`Error::TooManyRequests`] or [`Error::OutOfMemory`] if this one has too much.
 impl Communicator {
     /// The same ranks, with a context of its own: messages and collectives never meet those of the original, whoever uses it.
     ///
@@ -104,6 +110,9 @@ impl Communicator {
     ///
     /// All ranks of the group call it, in the same order, with the same group; each waits for all. Others need not, and get
     /// `None` at once if they do.
+    ///
+    /// # Errors
+    /// [`Error::BadGroup`] if a rank of the group is none of this communicator; those of all that make one.
     pub fn create(&self, group: &Group) -> Result<Option<Self>, Error> {
         if let Some(rank) = group.ranks().find(|&rank| self.group().number_of(rank).is_none()) {
             return Err(Error::BadGroup { why: format!("rank {rank} of the job is no member of this communicator") });
