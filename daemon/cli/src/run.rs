@@ -17,8 +17,7 @@ use crate::launch::{
 
 /// Starts the ranks of a job and waits for them.
 ///
-/// Rank 0 reads the standard input; all write to the standard output. The exit status is that of the first rank that fails
-/// (128 + signal if it was killed), which also ends the others. Uses the daemon of this machine, at /run/ropeway/ropewayd.sock or
+/// Rank 0 reads the standard input; all write to the standard output. The first rank that fails ends the others. Uses the daemon of this machine, at /run/ropeway/ropewayd.sock or
 /// where ROPEWAY_SOCKET says, if it runs, is of the tool's build, and one node is asked for; else, and with --config or an empty
 /// ROPEWAY_SOCKET, it brings its own.
 ///
@@ -26,6 +25,14 @@ use crate::launch::{
 /// 524288 a rank. What there is is written also if a rank fails or the job is interrupted.
 #[derive(Args)]
 #[command(after_help = "\
+Exit status:
+  that of the first rank that fails, or 0; 128 + signal if a rank was killed, or the job was interrupted by it
+  124  the time of --timeout is over
+  126, 127  the program can't be run, or is not found
+  2  the command line makes no sense
+  3  the daemon of this machine does not answer
+  1  anything else, such as a file that can't be written, or a daemon that refuses the job
+
 Examples:
   ropeway run -n 4 -- ./solver input.dat
   ropeway run -n 4 --nodes 2 --wait blocking -- ./solver
