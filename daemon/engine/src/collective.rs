@@ -263,12 +263,6 @@ impl Engine {
         id
     }
 
-    /// Why a collective never runs again, if that is known: a node whose ranks have not all come need not wait for the rest.
-    pub fn collective_failure(&self, id: CollectiveId) -> Option<Completion> {
-        let collective = &self.collectives.entries[id.0 as usize];
-        collective.failure.or(collective.farewell)
-    }
-
     /// One of this node's members is gone from it, or it can't take part: no further round begins, and the running one ends as
     /// soon as nothing is under way any more.
     pub fn abandon_collective(&mut self, id: CollectiveId, failure: Completion) {

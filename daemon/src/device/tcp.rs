@@ -126,11 +126,6 @@ impl TcpDevice {
         }
     }
 
-    /// The connection, for registration with the poll loop.
-    pub fn stream_mut(&mut self) -> &mut TcpStream {
-        &mut self.stream
-    }
-
     /// The poll loop says that the connection is worth another try.
     pub fn set_ready(&mut self, ready: Readiness) {
         let Readiness { is_readable, is_writable, is_ending } = ready;

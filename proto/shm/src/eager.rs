@@ -100,7 +100,6 @@ fn phase(number: u32, phase: u32) -> u32 {
 
 impl EagerWords {
     /// Words of a channel without messages. In a segment of zeros they are there already; this makes some elsewhere.
-    #[expect(clippy::new_without_default, reason = "nobody wants a channel by default")]
     pub fn new() -> Self {
         Self {
             sender: SenderWords { parked: AtomicU32::new(0) },
@@ -158,7 +157,6 @@ impl EagerWords {
 
 impl CellWord {
     /// An empty cell's.
-    #[expect(clippy::new_without_default, reason = "nobody wants a cell by default")]
     pub fn new() -> Self {
         Self { full: AtomicU32::new(0) }
     }

@@ -3,6 +3,8 @@
 //! What the others get are safe types whose rules hold whatever the process at the other end does. The protocols, the races
 //! they avoid, and why they do: README.md of this crate.
 
+#![expect(clippy::new_without_default, reason = "nobody wants a ring, a lane or a cell by default")]
+
 mod prefetch;
 mod primitive;
 
@@ -19,65 +21,6 @@ pub mod shelf;
 pub mod transfer;
 pub mod turn;
 
-#[cfg(not(loom))]
-mod arena;
-#[cfg(not(loom))]
-mod channel;
-#[cfg(not(loom))]
-mod chunk;
-#[cfg(not(loom))]
-mod collect_area;
-#[cfg(not(loom))]
-mod combine;
-#[cfg(not(loom))]
-mod control;
-#[cfg(not(loom))]
-mod counters;
-#[cfg(not(loom))]
-mod crowd;
-#[cfg(not(loom))]
-pub mod descriptor;
-#[cfg(not(loom))]
-mod event_log;
-#[cfg(not(loom))]
-pub mod eventfd;
-#[cfg(not(loom))]
-mod exchange;
-#[cfg(not(loom))]
-mod free_ranges;
-#[cfg(not(loom))]
-mod job;
-#[cfg(not(loom))]
-mod known;
-#[cfg(not(loom))]
-mod mapped;
-#[cfg(not(loom))]
-mod meeting;
-#[cfg(not(loom))]
-mod meeting_plan;
-#[cfg(not(loom))]
-mod pair_area;
-#[cfg(not(loom))]
-mod post_area;
-#[cfg(not(loom))]
-mod relay_area;
-#[cfg(not(loom))]
-mod segment;
-#[cfg(not(loom))]
-mod share;
-#[cfg(not(loom))]
-mod stage;
-#[cfg(not(loom))]
-mod user_function;
-#[cfg(not(loom))]
-mod vectored;
-#[cfg(not(loom))]
-mod whereabouts;
-#[cfg(not(loom))]
-mod wire;
-#[cfg(not(loom))]
-mod wired;
-
 /// A fingerprint of the sources that segments are made by: where things lie in them, what each word means, how work is shared out. Only who
 /// has the same can share a segment.
 pub const BUILD: u64 = match u64::from_str_radix(env!("ROPEWAY_BUILD"), 10) {
@@ -89,24 +32,58 @@ pub use doorbell::{Doorbell, DoorbellCalls};
 pub use request::RequestSlot;
 pub use ring::RingViolation;
 
-#[cfg(not(loom))]
-pub use self::{
-    arena::{Arena, ArenaFull, ArenaSlot},
-    channel::{Channel, EndOfChannel, OpenChannel, Thresholds},
-    combine::combine,
-    control::{Consumer, ControlSegment, Producer, SinceStart},
-    counters::{Counter, Counters},
-    event_log::EventLog,
-    free_ranges::FreeRanges,
-    job::{JobGeometry, JobSegment, OutOfBounds, PAGE_BYTES},
-    known::KnownChannels,
-    meeting::{Arrival, Helped, Meeting},
-    meeting_plan::MeetingPlan,
-    post_area::PostLane,
-    segment::{Segment, SegmentError},
-    share::own_buffers,
-    user_function::UserFunction,
-    vectored::{Gather, Scatter, set_receive_low_water},
-    wire::{Received, Sent, Traffic, Wire, WireChannels},
-    wired::{WireViolation, WiredEnd},
-};
+// What a model can't have: it knows neither mappings nor system calls.
+cfg_if::cfg_if! {
+    if #[cfg(not(loom))] {
+        mod arena;
+        mod channel;
+        mod chunk;
+        mod collect_area;
+        mod combine;
+        mod control;
+        mod counters;
+        mod crowd;
+        pub mod descriptor;
+        mod event_log;
+        pub mod eventfd;
+        mod exchange;
+        mod free_ranges;
+        mod job;
+        mod known;
+        mod mapped;
+        mod meeting;
+        mod meeting_plan;
+        mod pair_area;
+        mod post_area;
+        mod relay_area;
+        mod segment;
+        mod share;
+        mod stage;
+        mod user_function;
+        mod vectored;
+        mod whereabouts;
+        mod wire;
+        mod wired;
+
+        pub use self::{
+            arena::{Arena, ArenaFull, ArenaSlot},
+            channel::{Channel, EndOfChannel, OpenChannel, Thresholds},
+            combine::combine,
+            control::{Consumer, ControlSegment, Producer, SinceStart},
+            counters::{Counter, Counters},
+            event_log::EventLog,
+            free_ranges::FreeRanges,
+            job::{JobGeometry, JobSegment, OutOfBounds, PAGE_BYTES},
+            known::KnownChannels,
+            meeting::{Arrival, Helped, Meeting},
+            meeting_plan::MeetingPlan,
+            post_area::PostLane,
+            segment::{Segment, SegmentError},
+            share::own_buffers,
+            user_function::UserFunction,
+            vectored::{Gather, Scatter, set_receive_low_water},
+            wire::{Received, Sent, Traffic, Wire, WireChannels},
+            wired::{WireViolation, WiredEnd},
+        };
+    }
+}

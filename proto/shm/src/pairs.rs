@@ -31,7 +31,6 @@ pub struct EarlyWord {
 
 impl PairWords {
     /// Words before the first round. In a segment `reset` makes them; this makes some elsewhere.
-    #[expect(clippy::new_without_default, reason = "nobody wants a pair by default")]
     pub fn new() -> Self {
         Self { come: AtomicU32::new(0), taken: [AtomicU64::new(0), AtomicU64::new(0)], done: AtomicU64::new(0) }
     }
@@ -117,7 +116,6 @@ impl PairWords {
 
 impl EarlyWord {
     /// The word before the first round. In a segment `reset` makes it; this makes one elsewhere.
-    #[expect(clippy::new_without_default, reason = "nobody wants a root by default")]
     pub fn new() -> Self {
         Self { members: AtomicU32::new(0) }
     }

@@ -120,7 +120,6 @@ fn state(number: u64, phase: i32) -> u32 {
 
 impl LaneWords {
     /// Words of a lane without messages. In a segment of zeros they are there already; this makes some elsewhere.
-    #[expect(clippy::new_without_default, reason = "nobody wants a lane by default")]
     pub fn new() -> Self {
         let word = || AtomicU32::new(0);
         Self {
@@ -193,7 +192,6 @@ impl LaneWords {
 
 impl RankWords {
     /// Of a rank that lives. In a segment of zeros they are there already; this makes some elsewhere.
-    #[expect(clippy::new_without_default, reason = "nobody wants a rank by default")]
     pub fn new() -> Self {
         Self { posted: AtomicU32::new(0), is_gone: AtomicU32::new(0), keys: Keys::new() }
     }
@@ -234,7 +232,6 @@ fn set_posted(word: &AtomicU32, posted: u32) {
 
 impl CellWords {
     /// Of an empty cell. In a segment of zeros they are there already; this makes some elsewhere.
-    #[expect(clippy::new_without_default, reason = "nobody wants a cell by default")]
     pub fn new() -> Self {
         let word = || AtomicU32::new(0);
         Self { state: word(), comm: word(), tag: word(), bytes: word() }

@@ -67,7 +67,6 @@ fn phase(number: u32, phase: u32) -> u32 {
 
 impl RelayWords {
     /// Words before the first message. In a segment `reset` makes them; this makes some elsewhere.
-    #[expect(clippy::new_without_default, reason = "nobody wants a relay by default")]
     pub fn new() -> Self {
         Self { parked: AtomicU32::new(0) }
     }
@@ -87,7 +86,6 @@ impl RelayWords {
 
 impl TakenWord {
     /// Of a receiver that has taken nothing. In a segment `reset` makes it; this makes one elsewhere.
-    #[expect(clippy::new_without_default, reason = "nobody wants a receiver by default")]
     pub fn new() -> Self {
         Self { taken: AtomicU32::new(0) }
     }

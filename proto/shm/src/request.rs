@@ -27,7 +27,6 @@ const _: () = assert!(size_of::<RequestSlot>() == 64);
 
 impl RequestSlot {
     /// A slot whose operation 0 has ended. In a segment of zeros it is there already; this makes one elsewhere, for tests.
-    #[expect(clippy::new_without_default, reason = "nobody wants a slot by default")]
     pub fn new() -> Self {
         let word = || AtomicU32::new(0);
         Self {

@@ -28,7 +28,6 @@ pub struct RingWords<const N: usize> {
 
 impl<const N: usize> RingWords<N> {
     /// An empty ring. In a segment of zeros it is there already; this makes one elsewhere, for tests.
-    #[expect(clippy::new_without_default, reason = "nobody wants a ring by default")]
     pub fn new() -> Self {
         let line = || Line(AtomicU32::new(0));
         let entry = |_| std::array::from_fn(|_| AtomicU64::new(0));

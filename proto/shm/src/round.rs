@@ -52,7 +52,6 @@ const NONE: u32 = u32::MAX;
 
 impl RoundWords {
     /// Words before the first round. In a segment `reset` makes them; this makes some elsewhere.
-    #[expect(clippy::new_without_default, reason = "nobody wants a meeting by default")]
     pub fn new() -> Self {
         let words = Self {
             arrivals: ArrivalWords { arrived: AtomicU64::new(0) },

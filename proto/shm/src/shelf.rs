@@ -162,7 +162,6 @@ impl ShelfWords {
 
 impl PlaceWords {
     /// Of an empty place. In a segment of zeros they are there already; this makes some elsewhere.
-    #[expect(clippy::new_without_default, reason = "nobody wants a place by default")]
     pub fn new() -> Self {
         let (word, half) = (|| AtomicU64::new(0), || AtomicU32::new(0));
         Self {

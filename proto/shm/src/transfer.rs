@@ -72,7 +72,6 @@ const NUMBERS: u32 = u32::MAX >> 2;
 
 impl TransferWords {
     /// Words of a channel without messages.
-    #[expect(clippy::new_without_default, reason = "nobody wants a channel by default")]
     pub fn new() -> Self {
         let word = || AtomicU32::new(0);
         let (cursor, first) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -40,7 +40,6 @@ pub enum Went {
 
 impl Turn {
     /// Nobody's. In a segment of zeros it is there already; this makes one elsewhere.
-    #[expect(clippy::new_without_default, reason = "nobody wants a turn by default")]
     pub fn new() -> Self {
         Self { holder: AtomicU32::new(0) }
     }
@@ -107,7 +106,6 @@ impl Turn {
 
 impl Guard {
     /// Nobody. In a segment of zeros it is there already; this makes one elsewhere.
-    #[expect(clippy::new_without_default, reason = "nobody wants one by default")]
     pub fn new() -> Self {
         Self { is_there: AtomicU32::new(0) }
     }
@@ -135,7 +133,6 @@ impl Guard {
 
 impl<const WORDS: usize> Due<WORDS> {
     /// Nothing. In a segment of zeros it is there already; this makes one elsewhere.
-    #[expect(clippy::new_without_default, reason = "nobody wants one by default")]
     pub fn new() -> Self {
         Self { words: std::array::from_fn(|_| AtomicU64::new(0)), first: AtomicU32::new(0), used: AtomicU32::new(0) }
     }

@@ -75,7 +75,6 @@ pub struct Gather<'a> {
 
 impl<'a> Gather<'a> {
     /// Nothing yet.
-    #[expect(clippy::new_without_default, reason = "an empty gather is never wanted by default")]
     pub fn new() -> Self {
         Self { pieces: Pieces::new(), memory: PhantomData }
     }
@@ -124,7 +123,6 @@ pub struct Scatter<'a> {
 
 impl<'a> Scatter<'a> {
     /// Nothing yet.
-    #[expect(clippy::new_without_default, reason = "an empty scatter is never wanted by default")]
     pub fn new() -> Self {
         Self { pieces: Pieces::new(), memory: PhantomData }
     }

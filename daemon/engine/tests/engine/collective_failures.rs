@@ -182,7 +182,6 @@ fn a_failure_has_a_name() {
         cluster.end_client(4, has_failed);
         cluster.settle();
         let status = if has_failed { Status::RankFailed } else { Status::RankLeft };
-        assert_eq!(cluster.engines[2].collective_failure(group.ids[2]), gone(status, 4));
         // A rank that has left has sent what the others need, who may be in an earlier round.
         let told: Vec<_> =
             (0..3).filter(|&me| has_failed || me == 2).map(|me| (me, group.ids[usize::from(me)])).collect();

@@ -47,9 +47,7 @@ impl Execution {
 
     /// Whether both have the same outputs.
     pub fn agrees_with(&self, other: &Self) -> bool {
-        let outputs =
-            |execution: &Self| execution.memories.iter().map(|memory| memory.output.clone()).collect::<Vec<_>>();
-        outputs(self) == outputs(other)
+        self.memories.iter().map(|memory| &memory.output).eq(other.memories.iter().map(|memory| &memory.output))
     }
 
     pub(super) fn output(&self, me: u32) -> &[Value] {
