@@ -4,23 +4,21 @@
 //! The thread that sleeps there looks for work on all collectives with such operators. It is started when the first is
 //! registered and costs nothing while nobody calls it.
 
-use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::{self, JoinHandle};
+use std::{io, thread};
 
-use nix::sys::signal::SigSet;
 use ropeway_proto::limits::COMBINER_DOORBELL;
 use ropeway_proto::{Command, Slot};
-use ropeway_shm::{Doorbell, JobSegment, Meeting};
+use ropeway_shm::{JobSegment, Meeting};
 
+use crate::bell_thread::BellThread;
 use crate::collective::Function;
 use crate::commands::Commands;
 
 /// The thread, and what it works on.
 pub(crate) struct Combiner {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    _thread: BellThread,
 }
 
 struct Shared {
@@ -28,7 +26,6 @@ struct Shared {
     local_rank: u32,
     commands: Arc<Commands>,
     collectives: Mutex<Vec<Entry>>,
-    is_closing: AtomicBool,
 }
 
 /// A registered collective.
@@ -43,17 +40,12 @@ struct Entry {
 
 impl Combiner {
     pub(crate) fn start(job: Arc<JobSegment>, local_rank: u32, commands: Arc<Commands>) -> io::Result<Self> {
-        let (collectives, is_closing) = (Mutex::default(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { job, local_rank, commands, collectives, is_closing });
-        let seen = shared.doorbell().listen();
+        let shared = Arc::new(Shared { job: job.clone(), local_rank, commands, collectives: Mutex::default() });
         let theirs = shared.clone();
         // The stack is as large as others are: what runs there is the program's.
-        let thread = thread::Builder::new().name("ropeway-combine".into()).spawn(move || {
-            // The program's signals are for the program's threads. If it can't be had, they only arrive here too.
-            let _ = SigSet::all().thread_block();
-            theirs.run(seen);
-        })?;
-        Ok(Self { shared, thread: Some(thread) })
+        let thread = thread::Builder::new().name("ropeway-combine".into());
+        let thread = BellThread::start(job, (local_rank, COMBINER_DOORBELL), thread, move || theirs.work())?;
+        Ok(Self { shared, _thread: thread })
     }
 
     /// Works from now on on the collective that is registered on this slot, whenever it is called.
@@ -67,36 +59,15 @@ impl Combiner {
     }
 }
 
-impl Drop for Combiner {
-    fn drop(&mut self) {
-        // SYNC combiner-closing: the flag before the bell, which the thread hears after it has seen the flag or before.
-        self.shared.is_closing.store(true, Ordering::SeqCst);
-        self.shared.doorbell().wake();
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("the combiner does not panic");
-        }
-    }
-}
-
 impl Shared {
-    fn doorbell(&self) -> &Doorbell {
-        self.job.doorbell(self.local_rank, COMBINER_DOORBELL).expect("every rank has all doorbells")
-    }
-
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.collectives.lock().expect("a function that panics ends its process")
     }
 
-    fn run(&self, mut seen: u32) {
-        // SYNC combiner-closing: see `drop`.
-        while !self.is_closing.load(Ordering::SeqCst) {
-            self.doorbell().sleep(seen, None);
-            // Who calls from here on is not overheard: the count has changed then.
-            seen = self.doorbell().listen();
-            while self.do_pieces() {
-                // Who registers or frees a collective meanwhile has to wait for a piece, not for all of them.
-                thread::yield_now();
-            }
+    fn work(&self) {
+        while self.do_pieces() {
+            // Who registers or frees a collective meanwhile has to wait for a piece, not for all of them.
+            thread::yield_now();
         }
     }
 

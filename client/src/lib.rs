@@ -55,6 +55,7 @@
 
 mod attachment;
 mod attendance;
+mod bell_thread;
 mod buffer;
 mod collective;
 mod combiner;

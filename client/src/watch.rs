@@ -10,12 +10,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use nix::sys::signal::SigSet;
 use ropeway_proto::control::{self, Reply, Request};
 use ropeway_proto::limits::DOORBELLS;
 use ropeway_shm::JobSegment;
 
 use crate::Error;
+use crate::bell_thread::spawn;
 use crate::control::{ControlSocket, accepted, io_error};
 use crate::wires::Wires;
 
@@ -135,15 +135,8 @@ impl ControlLine {
             wires,
         });
         let shared = watch.clone();
-        let watcher = thread::Builder::new()
-            .name("ropeway-watch".into())
-            .stack_size(WATCHER_STACK_BYTES)
-            .spawn(move || {
-                // The program's signals are for the program's threads. If it can't be had, they only arrive here too.
-                let _ = SigSet::all().thread_block();
-                shared.run(socket);
-            })
-            .map_err(io_error("starting the watcher thread"))?;
+        let watcher = thread::Builder::new().name("ropeway-watch".into()).stack_size(WATCHER_STACK_BYTES);
+        let watcher = spawn(watcher, move || shared.run(socket)).map_err(io_error("starting the watcher thread"))?;
         Ok(Self { watch, writer: Mutex::new(writer), watcher: Some(watcher) })
     }
 
