@@ -92,6 +92,7 @@ mod request;
 mod running;
 mod session;
 mod set;
+mod several;
 mod slots;
 mod status;
 mod strided;

@@ -10,9 +10,9 @@ use crate::neighbor_collective::one_behind_the_other;
 use crate::operation::Operation;
 use crate::pending::Ready;
 use crate::running::{Progress, Run, Running, wait_any_with};
+use crate::several::Several;
 use crate::topology::Edge;
 use crate::wait::Event;
-use crate::wires::Reach;
 use crate::{Buffer, Error, Neighborhood, Plain, Status, WaitMode, buffer};
 
 /// A running call, such as an [`ineighbor_alltoall`](Neighborhood::ineighbor_alltoall), which fills its output as messages come.
@@ -296,21 +296,9 @@ impl<T: Plain> Run for PendingNeighborCollective<'_, T> {
 }
 
 /// Happens when a message gets on.
-impl<T: Plain> Event for PendingNeighborCollective<'_, T> {
-    fn has_happened(&self) -> bool {
-        self.messages.iter().any(|message| message.operation.has_happened())
-    }
-
-    fn arm(&self, doorbell: u32) {
-        self.messages.iter().for_each(|message| message.operation.arm(doorbell));
-    }
-
-    fn disarm(&self) {
-        self.messages.iter().for_each(|message| message.operation.disarm());
-    }
-
-    fn reach(&self) -> Reach<'_> {
-        self.messages.iter().map(|message| message.operation.reach()).fold(Reach::Nowhere, Reach::and)
+impl<T: Plain> Several for PendingNeighborCollective<'_, T> {
+    fn each(&self) -> impl Iterator<Item = &(impl Event + ?Sized)> {
+        self.messages.iter().map(|message| &message.operation)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::communicator::Membership;
 use crate::operation::Operation;
 use crate::plain::element_bytes;
 use crate::post::Look;
+use crate::several::Several;
 use crate::terms::Terms;
 use crate::wait::Event;
 use crate::{Error, Plain, Status};
@@ -71,7 +72,7 @@ pub(crate) fn sendrecv<T: Plain, U: Plain>(
     ];
     membership.attachment.publish(&entries)?;
     membership.attachment.log().begin_wait(None);
-    let waited = membership.attachment.wait(&Either(&send, &recv), mode);
+    let waited = membership.attachment.wait(&Either([&send, &recv]), mode);
     membership.attachment.log().end_wait(None);
     waited?;
     let (sent, received);
@@ -177,20 +178,10 @@ fn deliver<T: Plain>(recv: &Operation, status: Status, into: &mut [T]) {
 }
 
 /// Happens when either operation has ended.
-struct Either<'a>(&'a Operation, &'a Operation);
+struct Either<'a>([&'a Operation; 2]);
 
-impl Event for Either<'_> {
-    fn has_happened(&self) -> bool {
-        self.0.has_happened() || self.1.has_happened()
-    }
-
-    fn arm(&self, doorbell: u32) {
-        self.0.arm(doorbell);
-        self.1.arm(doorbell);
-    }
-
-    fn disarm(&self) {
-        self.0.disarm();
-        self.1.disarm();
+impl Several for Either<'_> {
+    fn each(&self) -> impl Iterator<Item = &(impl Event + ?Sized)> {
+        self.0.into_iter()
     }
 }

@@ -500,7 +500,7 @@ impl Operation {
         if let Some(notifier) = self.attachment.running_notifier() {
             notifier.forget(self.slot);
         }
-        self.crossed.iter().for_each(|crossed| crossed.each(Self::forget_waker));
+        self.crossed.iter().for_each(|crossed| crossed.forget_waker());
     }
 
     /// Withdraws the operation, or takes its outcome if it was too late for that.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::attachment::Attachment;
 use crate::pending::Pending;
+use crate::several::Several;
 use crate::wait::Event;
 use crate::wires::Reach;
 use crate::{Active, Error, Plain, Status, WaitMode};
@@ -65,7 +66,7 @@ fn until_any(
 ) -> Result<Option<(usize, Status)>, Error> {
     loop {
         let ended = take_any(running)?;
-        if ended.is_some() || AnyOf(running).events().next().is_none() {
+        if ended.is_some() || AnyOf(running).each().next().is_none() {
             return Ok(ended);
         }
         if let Err(error) = attachment.wait(&AnyOf(running), mode) {
@@ -96,38 +97,12 @@ fn held<'a>(running: &'a mut [&mut dyn Running]) -> impl Iterator<Item = (usize,
     all.enumerate().filter(|(_, one)| one.is_running())
 }
 
-/// Happens when any of those that run gets on.
+/// Those that run.
 struct AnyOf<'a, 'r>(&'a [&'r mut (dyn Running + 'r)]);
 
-impl AnyOf<'_, '_> {
-    fn events(&self) -> impl Iterator<Item = &dyn Event> {
+impl Several for AnyOf<'_, '_> {
+    fn each(&self) -> impl Iterator<Item = &(impl Event + ?Sized)> {
         self.0.iter().map(|one| one.seen().0).filter(|one| one.is_running()).map(|one| one.event())
-    }
-}
-
-impl Event for AnyOf<'_, '_> {
-    fn has_happened(&self) -> bool {
-        self.events().any(|event| event.has_happened())
-    }
-
-    fn arm(&self, doorbell: u32) {
-        self.events().for_each(|event| event.arm(doorbell));
-    }
-
-    fn disarm(&self) {
-        self.events().for_each(Event::disarm);
-    }
-
-    fn reach(&self) -> Reach<'_> {
-        self.events().map(Event::reach).fold(Reach::Nowhere, Reach::and)
-    }
-
-    fn was_left(&self) -> bool {
-        self.events().any(Event::was_left)
-    }
-
-    fn needs_daemon(&self) -> bool {
-        self.events().any(Event::needs_daemon)
     }
 }
 

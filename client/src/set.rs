@@ -8,6 +8,7 @@ use crate::log::Log;
 use crate::operation::Others;
 use crate::presence::Moment;
 use crate::request::Request;
+use crate::several::Several;
 use crate::wait::{Event, WaitMode};
 use crate::wires::Reach;
 use crate::{Error, Status};
@@ -255,31 +256,9 @@ impl<R: Request> Others for Rest<'_, R> {
     }
 }
 
-/// Happens when any of the running operations has ended.
-impl<R: Request> Event for ActiveSet<'_, R> {
-    fn has_happened(&self) -> bool {
-        self.running().any(|request| request.persistent().operation().has_happened())
-    }
-
-    fn arm(&self, doorbell: u32) {
-        self.running().for_each(|request| request.persistent().operation().arm(doorbell));
-    }
-
-    fn disarm(&self) {
-        self.running().for_each(|request| request.persistent().operation().disarm());
-    }
-
-    fn was_left(&self) -> bool {
-        self.running().any(|request| request.persistent().operation().was_left())
-    }
-
-    fn reach(&self) -> Reach<'_> {
-        let reaches = self.running().map(|request| request.persistent().operation().reach());
-        reaches.fold(Reach::Nowhere, Reach::and)
-    }
-
-    fn needs_daemon(&self) -> bool {
-        self.running().any(|request| request.persistent().operation().needs_daemon())
+impl<R: Request> Several for ActiveSet<'_, R> {
+    fn each(&self) -> impl Iterator<Item = &(impl Event + ?Sized)> {
+        self.running().map(|request| request.persistent().operation())
     }
 }
 

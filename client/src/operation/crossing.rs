@@ -22,9 +22,9 @@ use crate::commands::Entry;
 use crate::memory::Shelf;
 use crate::presence::{Favor, Habit, Moment, Sender};
 use crate::request::Persistent;
+use crate::several::Several;
 use crate::terms::Terms;
 use crate::wait::Event;
-use crate::wires::Reach;
 use crate::{Communicator, Error, Group, Status};
 
 /// The channels of a collective, and where it stands.
@@ -87,20 +87,13 @@ impl Crossed {
         requests.map(Persistent::operation_mut).filter(|operation| operation.is_active())
     }
 
-    fn has_happened(&self) -> bool {
-        !self.is_receiving || self.running().any(Event::has_happened) || self.running().next().is_none()
+    /// Whether there is something to be done for the round: a message has got on, or receives are to be started, or all are over.
+    fn is_due(&self) -> bool {
+        !self.is_receiving || self.has_happened() || self.running().next().is_none()
     }
 
-    pub(super) fn reach(&self) -> Reach<'_> {
-        self.running().map(Event::reach).fold(Reach::Nowhere, Reach::and)
-    }
-
-    pub(super) fn needs_daemon(&self) -> bool {
-        self.running().any(Event::needs_daemon)
-    }
-
-    pub(super) fn each(&self, act: impl FnMut(&Operation)) {
-        self.running().for_each(act);
+    pub(super) fn forget_waker(&self) {
+        self.running().for_each(Operation::forget_waker);
     }
 
     pub(super) fn retract(&mut self) {
@@ -171,6 +164,13 @@ impl Crossed {
     }
 }
 
+/// Its messages.
+impl Several for Crossed {
+    fn each(&self) -> impl Iterator<Item = &(impl Event + ?Sized)> {
+        self.running()
+    }
+}
+
 impl Operation {
     /// Begins a round if it is one of messages between ranks.
     pub(super) fn start_crossing(&mut self) -> bool {
@@ -196,7 +196,7 @@ impl Operation {
     }
 
     pub(super) fn has_crossed(&self) -> bool {
-        self.why_closed().is_some() || self.crossed.as_ref().is_some_and(|crossed| crossed.has_happened())
+        self.why_closed().is_some() || self.crossed.as_ref().is_some_and(|crossed| crossed.is_due())
     }
 
     /// How a round of messages between ranks has ended. `None` while it runs.

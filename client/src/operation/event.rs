@@ -67,14 +67,14 @@ impl Event for Operation {
             self.attachment.post().news(source, next).arm(doorbell);
         }
         if let Some(crossed) = &self.crossed {
-            crossed.each(|operation| operation.arm(doorbell));
+            crossed.arm(doorbell);
         }
         self.attachment.request_slot(self.slot).arm(doorbell);
     }
 
     fn disarm(&self) {
         if let Some(crossed) = &self.crossed {
-            crossed.each(Self::disarm);
+            crossed.disarm();
         }
         self.attachment.request_slot(self.slot).disarm();
     }
