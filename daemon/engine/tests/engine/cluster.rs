@@ -310,14 +310,26 @@ impl Cluster {
 
     /// Breaks the link between two nodes, both ways and on both ends.
     pub(crate) fn cut(&mut self, one: u16, other: u16) {
+        self.sever(one, other);
+        self.notice_cut(other, one);
+        self.notice_cut(one, other);
+    }
+
+    /// Breaks the link between two nodes both ways, which no end has noticed yet.
+    pub(crate) fn sever(&mut self, one: u16, other: u16) {
         for (from, to) in [(one, other), (other, one)] {
             let link = self.link(from, to);
             link.is_cut = true;
             link.in_flight.clear();
-            let interrupted: Option<Arrival> = link.arriving.take().map(|(placement, _)| placement.arrival);
-            self.engines[usize::from(to)].handle_link_down(NodeId(from), interrupted);
-            self.collect(to);
         }
+    }
+
+    /// A node notices that the link to another one is broken.
+    pub(crate) fn notice_cut(&mut self, node: u16, other: u16) {
+        let interrupted: Option<Arrival> =
+            self.link(other, node).arriving.take().map(|(placement, _)| placement.arrival);
+        self.engines[usize::from(node)].handle_link_down(NodeId(other), interrupted);
+        self.collect(node);
     }
 
     /// Frames of one kind among those sent so far.

@@ -9,6 +9,7 @@ mod collective_failures;
 mod collectives;
 mod direct;
 mod due;
+mod endings;
 mod failures;
 mod liars;
 mod matching;
