@@ -212,8 +212,9 @@ impl Links {
         };
         let daemon = theirs.daemon;
         if let Some((job, node)) = wire.or(theirs.wire) {
-            tracing::debug!(daemon, job = job.0, "wire is up");
-            return Some(NewWire { job, node, daemon, stream });
+            // Others may dial one that we don't want: then the link carries what they propose.
+            tracing::debug!(daemon, job = job.0, is_wanted = self.has_wires, "wire is up");
+            return self.has_wires.then_some(NewWire { job, node, daemon, stream });
         }
         let device = TcpDevice::new(stream, self.timeout, now);
         let state = State::Up(AnyDevice::Tcp(Box::new(device)));

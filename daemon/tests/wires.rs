@@ -263,20 +263,21 @@ fn without_wires_the_link_carries_everything() {
     let plain = || Config { has_wires: false, ..config() };
     for configs in [vec![plain(), plain()], vec![plain(), config()], vec![config(), plain()]] {
         let cluster = Cluster::start_with(2, configs, |address| address);
-        let (zero, one) = pair(&cluster);
-        for bytes in SIZES {
-            let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
-            (0..20).for_each(|byte| exchange(&mut send, &mut recv, byte));
-        }
+        goes_over_the_link(&cluster, &SIZES);
     }
 }
 
 #[test]
 fn over_the_link_a_start_is_one_command() {
-    let cluster = Cluster::start(2, 2);
-    let (zero, one) = pair(&cluster);
-    for bytes in [WIRE_BYTES_MAX as usize + 1, 1 << 20] {
-        let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);
+    goes_over_the_link(&Cluster::start(2, 2), &[WIRE_BYTES_MAX as usize + 1, 1 << 20]);
+}
+
+/// Each start is a command, of the sender as of the receiver: over a wire few are, as both wait.
+fn goes_over_the_link(cluster: &Cluster, sizes: &[usize]) {
+    let (zero, one) = pair(cluster);
+    for &bytes in sizes {
+        let (send, recv) = channel(&zero.world(), &one.world(), bytes);
+        let (mut send, mut recv) = (send.favor(Favor::Latency), recv.favor(Favor::Latency));
         exchange(&mut send, &mut recv, 1);
         let commands = |node| cluster.counter(node, "commands");
         let before = [commands(0), commands(1)];
