@@ -48,7 +48,8 @@ pub fn solve<E: Exchange>(system: &System, exchange: &mut E, settings: Settings)
         let Extremes { change, size } = exchange.maximum(extremes)?;
         communication += sent.elapsed();
         iterations += 1;
-        converged = change <= settings.tolerance * size;
+        // Where all is infinite nothing is larger than its share.
+        converged = size.is_finite() && change <= settings.tolerance * size;
     }
     Ok(Solution { x, iterations, converged, total: begin.elapsed(), communication })
 }
@@ -116,7 +117,9 @@ fn sweep(system: &System, x: &[f32], part: &mut [f32]) -> Extremes {
         let residual = f64::from(right_hand_side) - dot(coefficients, x);
         *next = (f64::from(x[row]) + residual / f64::from(coefficients[row])) as f32;
         let change = f64::from((*next - x[row]).abs());
-        extremes = extremes.max(Extremes { change, size: f64::from(next.abs()) });
+        // NaN would get lost in `max`.
+        let size = if next.is_finite() { f64::from(next.abs()) } else { f64::INFINITY };
+        extremes = extremes.max(Extremes { change, size });
     }
     extremes
 }
@@ -175,6 +178,15 @@ mod tests {
         let solution = solve_serially(&System::generate(50, 0..50, 1), settings);
         assert!(!solution.converged);
         assert_eq!(solution.iterations, 3);
+    }
+
+    #[test]
+    fn what_is_no_number_solves_nothing() {
+        // The right-hand side is infinite, then x is, and then it is NaN.
+        let system = System::from_matrix(2, vec![3e38, 2e38, 2e38, 3e38]).unwrap();
+        for iterations_max in [1, 2, 3] {
+            assert!(!solve_serially(&system, Settings { iterations_max, ..Settings::default() }).converged);
+        }
     }
 
     #[test]
