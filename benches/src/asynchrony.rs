@@ -65,7 +65,7 @@ pub(crate) fn run_one(
                     "d_a" => bare.map(Bare::floor),
                     _ => None,
                 },
-                ..case.measured(bytes, Measured::new(metric, unit, Summary::of(samples), plan.runs))
+                ..case.measured(bytes, Measured::new(metric, unit, Summary::in_unit(unit, samples), plan.runs))
             };
             console.outcome(&case.label(), measured)?;
         }

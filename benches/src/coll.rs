@@ -123,7 +123,7 @@ impl Entrant {
             division: Some(method.division),
             algorithm: method.algorithm.clone(),
             progress: Some(method.division.progress()),
-            ..Measured::new(metric, unit, Summary::of(samples), plan.runs)
+            ..Measured::new(metric, unit, Summary::in_unit(unit, samples), plan.runs)
         };
         let missed = Some(self.timetable.missed());
         let latency = Measured { missed, ..measured("latency", "us", &self.samples) };

@@ -68,7 +68,8 @@ fn results(series: &[Series], bytes: usize) -> [(&'static str, &'static str, Opt
     let of_runs = |figures: Vec<f64>| (!figures.is_empty()).then(|| Summary::of(&figures));
     let b = of_runs(with_bytes.iter().map(|run| run.ns_per_byte(bytes)).collect());
     let overhead_to_bytes = b.and_then(|b| overhead_to_bytes(with_bytes, bytes, &b));
-    let degrees = of_runs(runs.iter().map(|run| degree(run.set_up, run.initiate)).collect());
+    let degrees: Vec<f64> = runs.iter().map(|run| degree(run.set_up, run.initiate)).collect();
+    let degrees = (!degrees.is_empty()).then(|| Summary::in_unit("ratio", &degrees));
     [
         (SET_UP, "ns", o_s.summary(), bytes),
         (INITIATE, "ns", o_i.summary(), 0),

@@ -154,7 +154,7 @@ impl Case {
             bytes: self.bytes,
             compute: Some(self.compute),
             floor: bare.and_then(floor),
-            ..Measured::new(metric, unit, Summary::of(samples), plan.runs)
+            ..Measured::new(metric, unit, Summary::in_unit(unit, samples), plan.runs)
         };
         match &self.what {
             What::Message { side, progress } => Measured {

@@ -20,7 +20,7 @@ pub(crate) fn run(session: &Session, console: &mut Console, plan: &Plan) -> Resu
             let measured = Measured {
                 mode: Some(Mode::Persistent),
                 bytes: Some(size.0),
-                ..Measured::new("d_p", "ratio", Summary::of(&degrees), plan.runs)
+                ..Measured::new("d_p", "ratio", Summary::in_unit("ratio", &degrees), plan.runs)
             };
             console.outcome(SET_UP, measured)?;
         }

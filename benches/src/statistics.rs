@@ -38,6 +38,20 @@ impl Summary {
     /// # Panics
     /// If there is none.
     pub fn of(samples: &[f64]) -> Self {
+        Self::doubted(samples, |median| median.abs())
+    }
+
+    /// The same of figures in a unit. `ratio` are shares of a whole, which may be next to nothing or below: how uncertain they are is relative to
+    /// the whole.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn in_unit(unit: &str, samples: &[f64]) -> Self {
+        if unit == "ratio" { Self::doubted(samples, |_| 1.0) } else { Self::of(samples) }
+    }
+
+    /// `size`, from the median: what is much is much of that.
+    fn doubted(samples: &[f64], size: impl FnOnce(f64) -> f64) -> Self {
         assert!(!samples.is_empty(), "a summary is of something");
         let mut sorted = samples.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -51,7 +65,7 @@ impl Summary {
             max: significant(sorted[sorted.len() - 1]),
             mean: significant(sorted.iter().sum::<f64>() / sorted.len() as f64),
             samples: sorted.len(),
-            doubts: Doubts::about(samples),
+            doubts: Doubts::about(samples, size(median(samples))),
         }
     }
 }

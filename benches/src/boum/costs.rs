@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::model::Message;
 use super::workload::Messages;
 use crate::Measured;
-use crate::statistics::{Doubts, Summary};
+use crate::statistics::Doubts;
 
 /// What of a record the model can use.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -38,11 +38,11 @@ impl Figure {
 #[error("there are no figures of {0}; measure them with: ropeway bench boum --json")]
 pub struct NotMeasured(&'static str);
 
-/// What messages cost: parameters of some sizes, and straight lines between them.
+/// What messages cost: parameters of some sizes, and straight lines between them. Each figure keeps its own doubts.
 #[derive(Clone, Debug)]
 pub struct Costs {
     /// Seconds.
-    initiate: f64,
+    initiate: Point,
     /// Seconds by size.
     set_up: Line,
     /// Seconds for all bytes of a message, by size.
@@ -53,29 +53,28 @@ pub struct Costs {
     one_shot: Line,
     /// Seconds that a message of a swap takes, by size: bound and one-shot. Empty if that was not measured.
     in_swap: [Line; 2],
-    doubts: Doubts,
 }
 
 impl Costs {
     /// From the figures of one setting, in any order; those of other metrics are left out.
     pub fn of(figures: &[Figure]) -> Result<Self, NotMeasured> {
-        let in_mode = |mode, metric: &'static str| {
-            let figures = figures.iter().filter(move |figure| figure.mode == Some(mode));
-            figures.filter_map(move |figure| Some((figure.bytes.filter(|_| figure.metric == metric)?, figure.median)))
+        let in_mode = |mode, metric: &'static str, scale: f64| {
+            let is_it = move |figure: &&Figure| figure.mode == Some(mode) && figure.metric == metric;
+            let point = move |figure: &Figure| {
+                Some(Point { bytes: figure.bytes?, value: figure.median * scale, doubts: figure.doubts })
+            };
+            figures.iter().filter(is_it).filter_map(point)
         };
-        let of = |metric| in_mode(Mode::Persistent, metric);
-        let initiate: Vec<f64> = of("o_i").map(|(_, ns)| ns * NS).collect();
+        let of = |metric, scale| in_mode(Mode::Persistent, metric, scale);
         let some = |line: Line, metric| if line.0.is_empty() { Err(NotMeasured(metric)) } else { Ok(line) };
-        // An empty message has no bytes; noise is no gain.
-        let of_bytes = of("b").map(|(bytes, ns_per_byte)| (bytes, (ns_per_byte * bytes as f64 * NS).max(0.0)));
-        let times = |mode, metric| Line::through(in_mode(mode, metric).map(|(bytes, us)| (bytes, us * US)));
-        let used = figures.iter().filter(|figure| figure.is_parameter());
+        // Noise is no gain.
+        let of_bytes = |b: Point| Point { value: (b.value * b.bytes as f64).max(0.0), ..b };
+        let times = |mode, metric| Line::through(in_mode(mode, metric, US));
         Ok(Self {
-            doubts: used.map(|figure| figure.doubts).fold(Doubts::default(), Doubts::union),
-            initiate: if initiate.is_empty() { Err(NotMeasured("o_i")) } else { Ok(Summary::of(&initiate).median) }?,
-            set_up: some(Line::through(of("o_s").map(|(bytes, ns)| (bytes, ns * NS))), "o_s")?,
-            bytes: some(Line::through(of_bytes.chain([(0, 0.0)]).filter(|_| of("b").next().is_some())), "b")?,
-            d_o: Line::through(of("d_o")),
+            initiate: Point::middle(of("o_i", NS)).ok_or(NotMeasured("o_i"))?,
+            set_up: some(Line::through(of("o_s", NS)), "o_s")?,
+            bytes: some(Line::through(of("b", NS).map(of_bytes)), "b")?.rising_from_nothing(),
+            d_o: Line::through(of("d_o", 1.0)),
             one_shot: times(Mode::OneShot, "half_rtt"),
             in_swap: [Mode::Persistent, Mode::OneShot].map(|mode| times(mode, "T_c")),
         })
@@ -97,19 +96,29 @@ impl Costs {
         let [bound, one_shot] = self.in_swap.each_ref().map(|line| line.time(bytes));
         match bound {
             // Below zero where two small ones at once take less than one after the other.
-            Some(bound) => self.with_parts(bytes, bound - self.initiate, one_shot),
+            Some(bound) => self.with_parts(bytes, bound - self.initiate.value, one_shot),
             None => self.message(bytes),
         }
     }
 
     fn with_parts(&self, bytes: usize, for_bytes: f64, one_shot: Option<f64>) -> Message {
-        let parts = Message { set_up: self.set_up.at(bytes), initiate: self.initiate, bytes: for_bytes, detour: 0.0 };
+        let (set_up, initiate) = (self.set_up.at(bytes), self.initiate.value);
+        let parts = Message { set_up, initiate, bytes: for_bytes, detour: 0.0 };
         Message { detour: one_shot.map_or(0.0, |one_shot| one_shot - parts.time()), ..parts }
     }
 
-    /// Why the figures, and so what is predicted from them, can't be trusted.
-    pub fn doubts(&self) -> Doubts {
-        self.doubts
+    /// Why what these messages cost can't be trusted: the doubts about all figures that it is made of, and no others.
+    pub fn doubts(&self, messages: &Messages) -> Doubts {
+        let [bound, one_shot] = &self.in_swap;
+        let is_swap = messages.in_swaps && !bound.0.is_empty();
+        let [for_bytes, one_shot] = if is_swap { [bound, one_shot] } else { [&self.bytes, &self.one_shot] };
+        let lines = [&self.set_up, for_bytes, one_shot];
+        lines.iter().map(|line| line.doubts(messages.bytes)).fold(self.initiate.doubts, Doubts::union)
+    }
+
+    /// Why it can't be trusted how much of them hides.
+    pub fn doubts_about_d_o(&self, bytes: usize) -> Doubts {
+        self.d_o.doubts(bytes)
     }
 
     /// How much of a message of so many bytes hides behind computation; nothing if that was not measured.
@@ -118,27 +127,62 @@ impl Costs {
     }
 }
 
+/// What was measured of a size.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    bytes: usize,
+    value: f64,
+    doubts: Doubts,
+}
+
+impl Point {
+    /// The one with the median, and with no doubts but its own.
+    fn middle(points: impl Iterator<Item = Self>) -> Option<Self> {
+        let mut points: Vec<_> = points.collect();
+        points.sort_by(|a, b| a.value.total_cmp(&b.value));
+        points.get(points.len().saturating_sub(1) / 2).copied()
+    }
+}
+
 /// Straight lines between points, by size. Beyond the ends it is level.
 #[derive(Clone, Debug)]
-struct Line(Vec<(usize, f64)>);
+struct Line(Vec<Point>);
 
 impl Line {
-    fn through(points: impl Iterator<Item = (usize, f64)>) -> Self {
+    fn through(points: impl Iterator<Item = Point>) -> Self {
         let mut points: Vec<_> = points.collect();
-        points.sort_by_key(|&(bytes, _)| bytes);
-        points.dedup_by_key(|&mut (bytes, _)| bytes);
+        points.sort_by_key(|point| point.bytes);
+        points.dedup_by_key(|point| point.bytes);
         Self(points)
     }
 
+    /// The same of what is nothing where there are no bytes, whatever was measured of that.
+    fn rising_from_nothing(self) -> Self {
+        let nothing = Point { bytes: 0, value: 0.0, doubts: Doubts::default() };
+        Self([nothing].into_iter().chain(self.0.into_iter().filter(|point| point.bytes > 0)).collect())
+    }
+
+    /// The points on either side: one of them twice if that is the size, or the size is beyond all others.
+    fn around(&self, bytes: usize) -> Option<[Point; 2]> {
+        let above = self.0.partition_point(|point| point.bytes < bytes);
+        let next = self.0.get(above).or(self.0.last())?;
+        let below = above.checked_sub(1).map(|below| &self.0[below]).filter(|_| bytes < next.bytes);
+        Some([*below.unwrap_or(next), *next])
+    }
+
     fn at(&self, bytes: usize) -> f64 {
-        let above = self.0.partition_point(|&(known, _)| known < bytes);
-        match (above.checked_sub(1).map(|below| self.0[below]), self.0.get(above)) {
-            (None, None) => 0.0,
-            (Some((_, value)), None) | (None, Some(&(_, value))) => value,
-            (Some((low, value)), Some(&(high, next))) => {
-                value + (next - value) * (bytes - low) as f64 / (high - low) as f64
+        match self.around(bytes) {
+            None => 0.0,
+            Some([low, high]) if low.bytes == high.bytes => high.value,
+            Some([low, high]) => {
+                let share = (bytes - low.bytes) as f64 / (high.bytes - low.bytes) as f64;
+                low.value + (high.value - low.value) * share
             }
         }
+    }
+
+    fn doubts(&self, bytes: usize) -> Doubts {
+        self.around(bytes).map_or(Doubts::default(), |[low, high]| low.doubts.union(high.doubts))
     }
 
     /// Of what grows with the bytes: beyond the largest size so many times as much. `None` without points.
@@ -148,7 +192,7 @@ impl Line {
 
     /// How many times as large as the largest size this is; 1 if it is not larger.
     fn beyond(&self, bytes: usize) -> f64 {
-        let largest = self.0.last().map_or(bytes, |&(known, _)| known).max(1);
+        let largest = self.0.last().map_or(bytes, |point| point.bytes).max(1);
         (bytes as f64 / largest as f64).max(1.0)
     }
 }
@@ -159,6 +203,7 @@ const US: f64 = 1e-6;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::Doubt;
 
     fn figure(metric: &str, bytes: usize, median: f64) -> Figure {
         Figure {
@@ -215,6 +260,32 @@ mod tests {
         assert_near(costs.each(&swapped).time(), 300e-9);
         assert_eq!(costs.each(&Messages { in_swaps: false, ..swapped }), all(&[]).message(1000));
         assert_eq!(all(&[]).each(&swapped), all(&[]).message(1000));
+    }
+
+    #[test]
+    fn only_what_was_used_is_doubted() {
+        let doubtful = |metric, bytes, median, doubt| Figure {
+            doubts: Doubts::from(vec![doubt]),
+            ..figure(metric, bytes, median)
+        };
+        let doubts = |figures: &[Figure], bytes| {
+            let costs = Costs::of(&[&measured(), figures].concat()).unwrap();
+            let all = costs.doubts(&Messages { bytes, count: 2, in_swaps: false });
+            (Vec::from(all), Vec::from(costs.doubts_about_d_o(bytes)))
+        };
+        assert_eq!(doubts(&[], 1500), (vec![], vec![]));
+        let far = [doubtful("o_s", 4000, 700.0, Doubt::Drift), doubtful("d_o", 1500, 0.5, Doubt::Spread)];
+        for (bytes, of_cost, of_d_o) in [
+            (500, vec![], vec![]),
+            (1200, vec![], vec![Doubt::Spread]),
+            (2000, vec![], vec![Doubt::Spread]),
+            (2001, vec![Doubt::Drift], vec![Doubt::Spread]),
+            (9000, vec![Doubt::Drift], vec![Doubt::Spread]),
+        ] {
+            assert_eq!(doubts(&far, bytes), (of_cost, of_d_o), "{bytes}");
+        }
+        // One o_i of many, and not the median.
+        assert_eq!(doubts(&[doubtful("o_i", 0, 900.0, Doubt::Spread)], 1000), (vec![], vec![]));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use ropeway_examples::Mode;
 
 use super::costs::Costs;
 use super::model::{overlapped, speed_up};
+use crate::statistics::Doubts;
 
 /// What one rank of a program does.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,10 @@ pub struct Prediction {
     pub set_up: f64,
     /// How much of the bound communication could hide behind computation.
     pub d_o: f64,
+    /// Why all that can't be trusted, but for `d_o`.
+    pub doubts: Doubts,
+    /// Why `d_o` can't, and what follows from it.
+    pub doubts_about_d_o: Doubts,
 }
 
 impl Workload {
@@ -53,7 +58,13 @@ impl Workload {
         let oneshot = sum(&|messages| costs.each(messages).time());
         let bound = sum(&|messages| costs.each(messages).bound().time());
         let hidden = sum(&|messages| costs.d_o(messages.bytes) * costs.each(messages).bound().time());
+        let doubts = |of: &dyn Fn(&Messages) -> Doubts| {
+            let sent = self.messages.iter().filter(|messages| messages.count > 0);
+            sent.map(of).fold(Doubts::default(), Doubts::union)
+        };
         Prediction {
+            doubts: doubts(&|messages| costs.doubts(messages)),
+            doubts_about_d_o: doubts(&|messages| costs.doubts_about_d_o(messages.bytes)),
             computation: iterations * self.computation,
             oneshot: iterations * oneshot,
             persistent: set_up + iterations * bound,

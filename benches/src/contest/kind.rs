@@ -161,7 +161,7 @@ impl Figure {
             return Ok(());
         }
         let &Self { metric, unit, side, compute } = self;
-        let measured = Measured::new(metric, unit, Summary::of(samples), 1);
+        let measured = Measured::new(metric, unit, Summary::in_unit(unit, samples), 1);
         console
             .outcome(label, Measured { mode: Some(kind.mode()), bytes: Some(bytes), side, compute, floor, ..measured })
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{interval, median, sequence};
+use super::{interval, sequence};
 
 /// Why a figure may not be what it seems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,10 +27,12 @@ impl Doubt {
     /// For whoever wants to know what it means.
     pub fn explanation(self) -> &'static str {
         match self {
-            Self::Spread => "the median is uncertain by more than 10 %",
+            Self::Spread => "the median is uncertain by more than 10 %, or 0.1 of a share",
             Self::Oversubscribed => "there are more ranks than cores",
-            Self::Drift => "the figure changed while it was measured, by more than 5 %",
-            Self::Correlated => "samples depend on the one before, so the median is uncertain by more than 10 %",
+            Self::Drift => "the figure changed while it was measured, by more than 5 %, or 0.05 of a share",
+            Self::Correlated => {
+                "samples depend on the one before, so the median is uncertain by more than 10 %, or 0.1 of a share"
+            }
         }
     }
 }
@@ -52,15 +54,14 @@ impl fmt::Display for Doubt {
 pub struct Doubts([bool; Doubt::ALL.len()]);
 
 impl Doubts {
-    /// What the samples, in the order in which they were taken, say about their median.
+    /// What the samples, in the order in which they were taken, say about their median. The limits are shares of `size`.
     ///
     /// Medians of consecutive batches are looked at, so that what is over within a batch does not matter.
-    pub(super) fn about(samples: &[f64]) -> Self {
+    pub(super) fn about(samples: &[f64], size: f64) -> Self {
         let batches = sequence::batches(samples);
         let mut sorted = batches.clone();
         sorted.sort_unstable_by(f64::total_cmp);
         let [low, high] = interval::of_median(&sorted);
-        let size = median(samples).abs();
         let is_wide = |width: f64| width > WIDTH_MAX * size;
         let drifts = sequence::shift(&batches) > SHIFT_MAX * size && sequence::trend_p(&batches) < 0.01;
         // Correlated samples are worth (1 − r) / (1 + r) independent ones (Bartlett 1946).
@@ -106,17 +107,22 @@ impl From<Vec<Doubt>> for Doubts {
     }
 }
 
-/// Of the interval of the median, relative to the median.
+/// Of the interval of the median, relative to the median, or to the whole of which it is a share.
 const WIDTH_MAX: f64 = 0.1;
-/// Between the first and the last third, relative to the median.
+/// Between the first and the last third, relative to the same.
 const SHIFT_MAX: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::Summary;
 
     fn of(samples: impl IntoIterator<Item = f64>) -> Vec<Doubt> {
-        Doubts::about(&samples.into_iter().collect::<Vec<_>>()).into()
+        Summary::of(&samples.into_iter().collect::<Vec<_>>()).doubts.into()
+    }
+
+    fn of_shares(samples: impl IntoIterator<Item = f64>) -> Vec<Doubt> {
+        Summary::in_unit("ratio", &samples.into_iter().collect::<Vec<_>>()).doubts.into()
     }
 
     fn noise(count: usize, amount: f64) -> impl Iterator<Item = f64> {
@@ -136,6 +142,18 @@ mod tests {
     #[test]
     fn few_that_differ_are_not() {
         assert_eq!(of([1.0, 2.0, 1.5]), [Doubt::Spread]);
+    }
+
+    #[test]
+    fn shares_near_zero_are_as_certain_as_others() {
+        let around = |share: f64, amount: f64| noise(30, amount).map(move |x| share + (x - 100.0));
+        for share in [-0.5, 0.0, 0.002, 1.0] {
+            assert_eq!(of_shares(around(share, 0.1)), []);
+            assert_eq!(of_shares(around(share, 1.0)), [Doubt::Spread]);
+            let drifting = around(share, 0.02).enumerate().map(|(index, x)| x + index as f64 * 0.003);
+            assert_eq!(of_shares(drifting), [Doubt::Drift]);
+        }
+        assert_eq!(of(around(0.002, 0.1)), [Doubt::Spread]);
     }
 
     #[test]

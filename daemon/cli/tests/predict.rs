@@ -71,7 +71,10 @@ fn what_to_do_and_whether_to_believe_it_is_said() {
     assert!(some.contains("80 % hides behind computation: start them early") && !some.contains("in doubt"), "{some}");
     assert!(none.contains("nothing hides behind computation here: wait for them before you compute"), "{none}");
     let doubtful = parameters("polling", 0.8).replace("\"metric\":\"b\"", "\"metric\":\"b\",\"doubts\":[\"spread\"]");
-    assert!(said(&doubtful).ends_with("~ in doubt (spread): the median is uncertain by more than 10 %\n"));
+    assert!(
+        said(&doubtful)
+            .ends_with("~ in doubt (spread): the median is uncertain by more than 10 %, or 0.1 of a share\n")
+    );
     assert_eq!(predicted(&["--compute", "1ms", "--message", "8K"], &doubtful)["doubts"], json!(["spread"]));
 }
 

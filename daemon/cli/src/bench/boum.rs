@@ -93,8 +93,7 @@ impl Compared {
         let all: Vec<_> = runs.iter().map(|(run, _)| run).collect();
         let computing = computing(&all);
         // A prediction is as doubtful as what it was made of.
-        let of_messages = if has_partners { costs.doubts() } else { Doubts::default() };
-        let doubts = computing.1.doubts.union(of_messages);
+        let doubts = computing.1.doubts.union(predict(program, setting.ranks, &all, costs).doubts);
         let compare = |(metric, unit), samples: &[f64], predicted| {
             let predicted = (!setting.is_oversubscribed()).then_some(predicted);
             Comparison::new(("boum", metric, unit), program, setting.clone(), samples, predicted).doubted(doubts)

@@ -334,7 +334,7 @@ impl Runner<'_> {
             Kind::Overlap(op) => (Kind::Overlap(None), op),
             kind => (kind, kind.operation()),
         };
-        let summary = Summary::of(ours);
+        let summary = Summary::in_unit(figure.unit, ours);
         let doubts = summary.doubts.and(Doubt::Oversubscribed, !self.has_cores());
         let (verdict, p) = verdict(ours, theirs, figure.metric);
         Line {

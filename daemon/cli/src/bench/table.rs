@@ -232,7 +232,10 @@ mod tests {
     fn what_is_in_doubt_is_marked_and_explained() {
         let summary = Summary::of(&[1.0, 2.0, 3.0]);
         assert_eq!(median(&summary), "~2.000");
-        assert_eq!(footnote(summary.doubts), "~ in doubt (spread): the median is uncertain by more than 10 %\n");
+        assert_eq!(
+            footnote(summary.doubts),
+            "~ in doubt (spread): the median is uncertain by more than 10 %, or 0.1 of a share\n"
+        );
         assert_eq!(median(&Summary::of(&[2.0; 3])), "2.000");
         assert_eq!(footnote(Doubts::default()), "");
     }

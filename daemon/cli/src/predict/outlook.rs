@@ -24,7 +24,7 @@ pub(super) struct Outlook {
     overlap_speed_up: f64,
     d_o: f64,
     messages: Vec<Cut>,
-    /// Of the parameters.
+    /// Of the parameters that went into it.
     #[serde(skip_serializing_if = "Doubts::is_empty")]
     doubts: Doubts,
 }
@@ -49,7 +49,9 @@ struct Cut {
 impl Outlook {
     pub(super) fn of(workload: &Workload, costs: &Costs) -> Self {
         let found = workload.predict(costs);
-        let Prediction { computation, oneshot, persistent, set_up, d_o } = found;
+        let Prediction { computation, oneshot, persistent, set_up, d_o, doubts, doubts_about_d_o } = found;
+        let messages: Vec<_> = workload.messages.iter().map(|messages| Cut::of(workload, costs, *messages)).collect();
+        let of_pieces = messages.iter().map(|cut| cut.doubts(costs)).fold(Doubts::default(), Doubts::union);
         let total_persistent = computation + persistent;
         Self {
             iterations: workload.iterations,
@@ -64,8 +66,8 @@ impl Outlook {
             program_speed_up: significant(found.program_speed_up()),
             overlap_speed_up: significant(total_persistent / found.overlapped()),
             d_o: significant(d_o),
-            messages: workload.messages.iter().map(|messages| Cut::of(workload, costs, *messages)).collect(),
-            doubts: costs.doubts(),
+            messages,
+            doubts: doubts.union(doubts_about_d_o).union(of_pieces),
         }
     }
 
@@ -140,6 +142,13 @@ impl Cut {
             step: significant(step(segments)),
             step_whole: significant(step(1)),
         }
+    }
+
+    /// About the pieces that it is best cut in.
+    fn doubts(&self, costs: &Costs) -> Doubts {
+        let bytes = self.bytes / self.segments as usize;
+        let piece = Messages { bytes, count: 1, in_swaps: false };
+        costs.doubts(&piece).union(costs.doubts_about_d_o(bytes))
     }
 }
 
