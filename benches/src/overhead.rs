@@ -44,7 +44,7 @@ pub(crate) fn parameters(
     }
     let series = take_turns(console, plan.runs, &mut entrants)?;
     for (&notification, series) in plan.notification.iter().zip(series.chunks(CONTESTANTS)) {
-        for (metric, unit, summary, bytes) in results(series, bytes) {
+        for (step, metric, unit, summary, bytes) in results(series, bytes) {
             let Some(summary) = summary else { continue };
             let measured = Measured {
                 mode: Some(Mode::Persistent),
@@ -52,14 +52,14 @@ pub(crate) fn parameters(
                 bytes: Some(bytes),
                 ..Measured::new(metric, unit, summary, plan.runs)
             };
-            console.outcome(&waited_for(plan, metric, notification), measured)?;
+            console.outcome(&waited_for(plan, step, notification), measured)?;
         }
     }
     Ok(())
 }
 
-/// What follows from set-up, an empty message and one with bytes: metric, unit, figures and bytes.
-fn results(series: &[Series], bytes: usize) -> [(&'static str, &'static str, Option<Summary>, usize); 5] {
+/// What follows from set-up, an empty message and one with bytes: label of the steps that it ends with, metric, unit, figures and bytes.
+fn results(series: &[Series], bytes: usize) -> [(&'static str, &'static str, &'static str, Option<Summary>, usize); 5] {
     let [o_s, o_i, half_rtt] = series else { unreachable!("a series for each entrant") };
     let o_i = o_i.scaled(NS_PER_US);
     let runs = Run::all(o_s, &o_i, &half_rtt.scaled(NS_PER_US));
@@ -71,11 +71,11 @@ fn results(series: &[Series], bytes: usize) -> [(&'static str, &'static str, Opt
     let degrees: Vec<f64> = runs.iter().map(|run| degree(run.set_up, run.initiate)).collect();
     let degrees = (!degrees.is_empty()).then(|| Summary::in_unit("ratio", &degrees));
     [
-        (SET_UP, "ns", o_s.summary(), bytes),
-        (INITIATE, "ns", o_i.summary(), 0),
-        ("b", "ns/byte", b, bytes),
-        ("R", "ratio", overhead_to_bytes, bytes),
-        ("d_p", "ratio", degrees, bytes),
+        (SET_UP, SET_UP, "ns", o_s.summary(), bytes),
+        (INITIATE, INITIATE, "ns", o_i.summary(), 0),
+        (HALF_RTT, "b", "ns/byte", b, bytes),
+        (HALF_RTT, "R", "ratio", overhead_to_bytes, bytes),
+        (HALF_RTT, "d_p", "ratio", degrees, bytes),
     ]
 }
 
@@ -90,10 +90,11 @@ pub(crate) fn one_shot(
     let make = |pair: &Pair| -> Result<Box<dyn Contestant>, BenchError> {
         Ok(Box::new(PingPong::new(pair, OneShot::new(pair, bytes)?, effort)))
     };
-    let series = take_turns(console, plan.runs, &mut [Entrant::new("half_rtt, one-shot", pair, make)?])?;
+    let series = take_turns(console, plan.runs, &mut [Entrant::new(HALF_RTT_ONE_SHOT, pair, make)?])?;
     let Some(summary) = series[0].summary() else { return Ok(()) };
     let found = Measured::new(HALF_RTT, "us", summary, plan.runs);
-    Ok(console.outcome(HALF_RTT, Measured { mode: Some(Mode::OneShot), bytes: Some(bytes), ..found })?)
+    let found = Measured { mode: Some(Mode::OneShot), bytes: Some(bytes), ..found };
+    Ok(console.outcome(HALF_RTT_ONE_SHOT, found)?)
 }
 
 /// `start_send`, `start_recv`, `wait_done` and `start_first`.
@@ -178,6 +179,8 @@ pub(crate) const SET_UP: &str = "o_s";
 pub(crate) const INITIATE: &str = "o_i";
 /// Label and metric.
 const HALF_RTT: &str = "half_rtt";
+/// Label, so that what was counted of one is not taken for the other's.
+const HALF_RTT_ONE_SHOT: &str = "half_rtt, one-shot";
 pub(crate) const NS_PER_US: f64 = 1e3;
 /// Rounds of calls before a run.
 pub(crate) const WARMUP: u64 = 2;

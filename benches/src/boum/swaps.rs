@@ -31,15 +31,19 @@ pub(super) fn run(
                 Mode::OneShot => Box::new(Swaps::<OneShotSwap<u8>>::new(two, bytes, effort)?),
             })
         };
-        Entrant::new(format!("{MESSAGE_TIME}, {mode}"), two.as_ref(), make)
+        Entrant::new(label(mode), two.as_ref(), make)
     };
     let mut entrants = MODES.into_iter().map(entrant).collect::<Result<Vec<_>, _>>()?;
     for (mode, series) in MODES.into_iter().zip(take_turns(console, plan.runs, &mut entrants)?) {
         let Some(summary) = series.summary() else { continue };
         let found = Measured::new(MESSAGE_TIME, "us", summary, plan.runs);
-        console.outcome(MESSAGE_TIME, Measured { mode: Some(mode), bytes: Some(bytes), ..found })?;
+        console.outcome(&label(mode), Measured { mode: Some(mode), bytes: Some(bytes), ..found })?;
     }
     Ok(())
+}
+
+fn label(mode: Mode) -> String {
+    format!("{MESSAGE_TIME}, {mode}")
 }
 
 /// A sample is half the time of a swap, in microseconds.
@@ -116,7 +120,7 @@ pub(super) fn come_apart(is_first: bool) {
     }
 }
 
-/// Label and metric.
+/// Metric.
 const MESSAGE_TIME: &str = "T_c";
 const MODES: [Mode; 2] = [Mode::Persistent, Mode::OneShot];
 /// It is one of so many of a size that share a second.

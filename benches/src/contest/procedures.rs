@@ -53,6 +53,8 @@ pub(super) fn run(
         };
         for figure in figures {
             let of_figure = samples.iter().find(|(metric, _)| *metric == figure.metric);
+            // Each call has a step of its own.
+            let label = if kind == Kind::Overhead { label_of(&label, figure.metric) } else { label.clone() };
             figure.tell(console, &label, (kind, bytes), of_figure.map_or(&[], |(_, samples)| samples), None)?;
         }
     }
@@ -63,6 +65,10 @@ fn label((side, compute): (Option<Side>, Option<Compute>)) -> String {
     let words =
         [Some(super::LABEL.to_owned()), side.map(|side| side.to_string()), compute.map(|compute| compute.to_string())];
     words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn label_of(label: &str, call: &str) -> String {
+    format!("{label}, {call}")
 }
 
 /// Samples by metric; the ranks that don't keep the time have none.
@@ -160,7 +166,7 @@ impl Part<'_> {
         for (call, (metric, _)) in Call::ALL.into_iter().zip(Kind::Overhead.figures_of_case()) {
             let contestant = |pair: &Pair| calls::contestant(pair, Mode::Persistent, (call, self.bytes), effort);
             let mut contestant = Pair::of(self.world).as_ref().map(contestant).transpose()?;
-            let of_call = console.step(&format!("{label}, {call}"), || {
+            let of_call = console.step(&label_of(label, metric), || {
                 contestant.as_mut().map_or(Ok(Vec::new()), |contestant| contestant.measure())
             })?;
             found.push((*metric, of_call));

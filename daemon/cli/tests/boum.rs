@@ -196,6 +196,13 @@ fn what_the_daemons_count_comes_with_each_program() {
         // Small messages within a node most often don't need the daemon.
         assert!(record["counters"].is_object(), "{record}");
     }
+    for (metric, mode) in [("T_c", "persistent"), ("T_c", "oneshot"), ("half_rtt", "oneshot"), ("b", "persistent")] {
+        let of_messages =
+            |record: &&Value| record["metric"] == metric && record["mode"] == mode && record["bytes"] != 0;
+        let records = records(&output);
+        let found: Vec<_> = records.iter().filter(of_messages).collect();
+        assert!(!found.is_empty() && found.iter().all(|record| record["counters"].is_object()), "{metric}: {found:?}");
+    }
     // Between nodes daemons move all but small messages.
     let segments = ["segments", "--nodes", "2", "--points", "8K", "--segments", "1,2", "--counters"];
     let output = bench(&[&segments[..], &["--json"]].concat());
