@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ropeway::WaitMode;
 
-use self::logged::Wanted;
+use self::logged::{Logged, Wanted};
 use crate::configuration::ConfigFlag;
 use crate::failure::{Failure, tell};
 use crate::launch::{
@@ -71,9 +71,10 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let (name, args) = flags.command.split_first().expect("clap requires a program");
     let program = Program::find(name, args)?;
     if flags.ranks < flags.nodes {
-        // Before files of earlier jobs are emptied.
         return Err(LaunchError::TooFewRanks { nodes: flags.nodes }.into());
     }
+    // A pipe waits for its reader. What ends us then is not to be caught yet.
+    let files = flags.wanted.open()?;
     let events = Events::from_signals()?;
     let daemons = flags.daemons()?;
     let launch = Launch {
@@ -85,11 +86,12 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
         output: if flags.tag_output { Output::Tagged } else { Output::User },
         ending: Ending::Together,
     };
-    let logged = flags.wanted.open(flags.ranks, &daemons)?;
+    let mut logged = files.map(|files| files.logged(flags.ranks, &daemons)).transpose()?;
     let running = Running::start_logged(&launch, &daemons, &events, logged.as_ref().map(|logged| &logged.logs))?;
+    logged.as_mut().map_or(Ok(()), Logged::begin)?;
     let first_ranks = running.first_ranks();
     let outcome = running.wait();
-    let written = logged.map_or(Ok(()), |logged| logged.write(first_ranks, daemons));
+    let written = logged.map_or(Ok(()), |logged| logged.write(first_ranks, daemons, &events));
     match outcome {
         Outcome::Success => written,
         outcome => {

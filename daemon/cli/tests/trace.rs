@@ -4,13 +4,16 @@ mod tool;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill, raise};
+use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 use ropeway::{Communicator, Error, Operator, Request};
 use serde_json::{Value, json};
@@ -408,6 +411,52 @@ fn files_are_kept_until_the_job_starts_and_are_two() {
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         assert_eq!(fs::read_to_string(old).unwrap(), "old");
     }
+    // Here the job is what can't start: its daemon does not answer.
+    let (new, dangling) = (folder.path().join("new"), folder.path().join("dangling"));
+    std::os::unix::fs::symlink("new", &dangling).unwrap();
+    let socket = folder.path().join("socket");
+    let _silent = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for new_file in [&new, &dangling] {
+        let mut tool = ropeway(&["run", "-n", "1", "--timeout", "0.2", "--trace", old, "--record"]);
+        tool.arg(new_file).args(["--", "true"]).env("ROPEWAY_SOCKET", &socket);
+        let output = tool.output().unwrap();
+        assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+        assert_eq!((fs::read_to_string(old).unwrap().as_str(), new.exists()), ("old", false));
+    }
+}
+
+#[test]
+fn signals_end_the_tool_while_it_opens_and_writes_files() {
+    let kept = Kept::new();
+    let pipe = kept.path("trace");
+    nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+    let start = |pipe: &Path| {
+        let mut command = ropeway(&["run", "-n", "2", "--trace"]);
+        command.arg(pipe).arg("--").arg(std::env::current_exe().unwrap());
+        command.args(["--exact", "rank_role"]).env("TEST_ROLE", "exchange");
+        command.stdout(Stdio::null()).spawn().unwrap()
+    };
+    // Nobody reads, so that opening waits.
+    let mut tool = start(&pipe);
+    while !fs::read_to_string(format!("/proc/{}/status", tool.id())).unwrap().contains("State:\tS") {
+        assert!(tool.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    let process = |tool: &std::process::Child| Pid::from_raw(tool.id() as i32);
+    kill(process(&tool), Signal::SIGTERM).unwrap();
+    assert_eq!(tool.wait().unwrap().signal(), Some(15));
+    // Now the reader takes only the beginning, and the rest does not fit into the pipe.
+    let mut tool = start(&pipe);
+    let mut reader = fs::File::open(&pipe).unwrap();
+    fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    reader.read_exact(&mut [0]).unwrap();
+    kill(process(&tool), Signal::SIGINT).unwrap();
+    // A thread of the tool passes it on.
+    sleep(Duration::from_millis(200));
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    assert_eq!(tool.wait().unwrap().code(), Some(130));
+    assert!(!rest.trim_end().ends_with("]}"));
 }
 
 #[test]

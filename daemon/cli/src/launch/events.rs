@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -74,6 +74,16 @@ impl Events {
     /// Whether it is too late to begin anything.
     pub(super) fn is_over(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// The signal that we should end by, if there is one soon, and no job that has to end by it.
+    pub(crate) fn interrupted(&self, patience: Duration) -> Option<Signal> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Event::Interrupted(signal) = self.next(Some(until))? {
+                return Some(signal);
+            }
+        }
     }
 
     pub(super) fn sender(&self) -> Sender<Event> {
