@@ -91,6 +91,15 @@ pub(crate) struct Span {
     pub(crate) thread: u16,
 }
 
+/// What a thread has done.
+struct Thread {
+    number: u16,
+    /// From its first call or wait to the end of its last. The first thread: from the beginning to the end.
+    whole: Times,
+    calls: Times,
+    waits: Times,
+}
+
 impl RankHistory {
     /// What each call of the library took.
     pub(crate) fn calls(&self) -> impl Iterator<Item = Span> {
@@ -101,21 +110,41 @@ impl RankHistory {
         self.requests.iter().flat_map(of_request).chain(self.publishes.iter().copied())
     }
 
-    /// What each thread did beside calls and waits, between the first and the last of them. The first thread: from the
-    /// beginning to the end.
+    /// What each thread did beside calls and waits.
     pub(crate) fn computing(&self) -> Vec<Span> {
-        let mut busy: BTreeMap<u16, Vec<Span>> = BTreeMap::new();
-        self.calls().chain(self.waits.iter().copied()).for_each(|span| busy.entry(span.thread).or_default().push(span));
-        let beside = |(thread, spans): (u16, Vec<Span>)| {
-            let begin_ns = spans.iter().map(|span| span.begin_ns).min().filter(|_| thread > 0);
-            let end_ns = spans.iter().map(|span| span.end_ns).max().filter(|_| thread > 0);
-            let whole = begin_ns.unwrap_or(self.joined_ns)..end_ns.unwrap_or(self.left_ns);
-            let busy: Times = spans.iter().map(Span::stretch).collect();
-            let free = Times::from(whole).without(&busy);
+        let beside = |Thread { number: thread, whole, calls, waits }: Thread| {
+            let free = whole.without(&calls).without(&waits);
             let span = move |stretch: Range<u64>| Span { begin_ns: stretch.start, end_ns: stretch.end, thread };
             free.stretches().map(span).collect::<Vec<_>>()
         };
-        busy.into_iter().flat_map(beside).collect()
+        self.threads().into_iter().flat_map(beside).collect()
+    }
+
+    /// When it waited, and none of its threads did anything else. Of threads that don't use the library nobody knows.
+    pub(crate) fn waiting(&self) -> Times {
+        let waits: Times = self.waits.iter().map(Span::stretch).collect();
+        let others = |thread: Thread| thread.whole.without(&thread.waits).stretches().collect::<Vec<_>>();
+        waits.without(&self.threads().into_iter().flat_map(others).collect())
+    }
+
+    /// How many threads have used the library.
+    pub(crate) fn thread_count(&self) -> usize {
+        self.threads().len()
+    }
+
+    fn threads(&self) -> Vec<Thread> {
+        let mut spans: BTreeMap<u16, [Vec<Span>; 2]> = BTreeMap::new();
+        self.calls().for_each(|span| spans.entry(span.thread).or_default()[0].push(span));
+        self.waits.iter().for_each(|&span| spans.entry(span.thread).or_default()[1].push(span));
+        let thread = |(number, [calls, waits]): (u16, [Vec<Span>; 2])| {
+            let all = || calls.iter().chain(&waits);
+            let begin_ns = all().map(|span| span.begin_ns).min().filter(|_| number > 0);
+            let end_ns = all().map(|span| span.end_ns).max().filter(|_| number > 0);
+            let whole = begin_ns.unwrap_or(self.joined_ns)..end_ns.unwrap_or(self.left_ns);
+            let times = |spans: &[Span]| spans.iter().map(Span::stretch).collect();
+            Thread { number, whole: whole.into(), calls: times(&calls), waits: times(&waits) }
+        };
+        spans.into_iter().map(thread).collect()
     }
 }
 

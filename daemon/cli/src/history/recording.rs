@@ -9,7 +9,8 @@
 //!
 //! A rank whose program never came has `"never_joined":true`. Of a request's k-th operation: when it was started, how long the call took, when the program began to wait (`null` if it had
 //! ended by then), and when the program knew of its end (`null` if it never did). One-shot requests that are alike are one row,
-//! without an `init_ns`; `failed` lists operations by number. Times are nanoseconds since the first rank joined.
+//! without an `init_ns`; `failed` lists operations by number. `publishes_threads`, `waits_threads`, `init_thread` and `starts_threads` say whose
+//! calls those were, and are left out where all are the first thread's, 0. Times are nanoseconds since the first rank joined.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -53,7 +54,11 @@ struct RankRow {
     left_ns: u64,
     lost: u64,
     publishes_ns: Vec<(u64, u64)>,
+    #[serde(default, skip_serializing_if = "are_first")]
+    publishes_threads: Vec<u16>,
     waits_ns: Vec<(u64, u64)>,
+    #[serde(default, skip_serializing_if = "are_first")]
+    waits_threads: Vec<u16>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -66,7 +71,11 @@ struct RequestRow {
     bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     init_ns: Option<(u64, u64)>,
+    #[serde(default, skip_serializing_if = "is_first")]
+    init_thread: u16,
     starts_ns: Vec<u64>,
+    #[serde(default, skip_serializing_if = "are_first")]
+    starts_threads: Vec<u16>,
     took_ns: Vec<u64>,
     waits_ns: Vec<Option<u64>>,
     ends_ns: Vec<Option<u64>>,
@@ -162,16 +171,30 @@ impl History {
 
 fn rank_row(rank: usize, told: &RankHistory) -> RankRow {
     let pairs = |spans: &[Span]| spans.iter().map(|span| (span.begin_ns, span.end_ns)).collect();
+    let threads = |spans: &[Span]| spans.iter().map(|span| span.thread).collect();
     let &RankHistory { never_joined, joined_ns, left_ns, lost, .. } = told;
-    let (publishes_ns, waits_ns) = (pairs(&told.publishes), pairs(&told.waits));
-    RankRow { rank, never_joined, joined_ns, left_ns, lost, publishes_ns, waits_ns }
+    RankRow {
+        rank,
+        never_joined,
+        joined_ns,
+        left_ns,
+        lost,
+        publishes_ns: pairs(&told.publishes),
+        publishes_threads: threads(&told.publishes),
+        waits_ns: pairs(&told.waits),
+        waits_threads: threads(&told.waits),
+    }
 }
 
 fn of_rank_row(row: &RankRow) -> Result<RankHistory, String> {
-    let spans = |pairs: &[(u64, u64)]| pairs.iter().map(|&pair| span(pair)).collect::<Result<_, _>>();
+    let spans = |pairs: &[(u64, u64)], threads: &[u16]| {
+        let thread = of_each(threads, pairs.len())?;
+        pairs.iter().enumerate().map(|(number, &pair)| span(pair, thread(number))).collect::<Result<_, _>>()
+    };
     let &RankRow { never_joined, joined_ns, left_ns, lost, .. } = row;
-    span((joined_ns, left_ns))?;
-    let (publishes, waits) = (spans(&row.publishes_ns)?, spans(&row.waits_ns)?);
+    span((joined_ns, left_ns), 0)?;
+    let publishes = spans(&row.publishes_ns, &row.publishes_threads)?;
+    let waits = spans(&row.waits_ns, &row.waits_threads)?;
     Ok(RankHistory { never_joined, joined_ns, left_ns, lost, publishes, waits, requests: Vec::new() })
 }
 
@@ -186,7 +209,9 @@ fn request_row(rank: usize, request: &RequestHistory) -> RequestRow {
         tag: request.tag,
         bytes: request.bytes,
         init_ns: request.init.map(|init| (init.begin_ns, init.end_ns)),
+        init_thread: request.init.map_or(0, |init| init.thread),
         starts_ns: operations.iter().map(|operation| operation.start.begin_ns).collect(),
+        starts_threads: operations.iter().map(|operation| operation.start.thread).collect(),
         took_ns: operations.iter().map(|operation| operation.start.ns()).collect(),
         waits_ns: operations.iter().map(|operation| operation.wait_ns).collect(),
         ends_ns: operations.iter().map(|operation| operation.end_ns).collect(),
@@ -197,11 +222,12 @@ fn request_row(rank: usize, request: &RequestHistory) -> RequestRow {
 fn of_request_row(row: &RequestRow) -> Result<RequestHistory, String> {
     let count = row.starts_ns.len();
     if [row.took_ns.len(), row.waits_ns.len(), row.ends_ns.len()] != [count; 3] {
-        return Err("its lists are not equally long".to_owned());
+        return Err(UNEQUAL.to_owned());
     }
+    let thread = of_each(&row.starts_threads, count)?;
     let operation = |number: usize| {
         let (begin_ns, end_ns) = (row.starts_ns[number], row.ends_ns[number]);
-        let start = span((begin_ns, begin_ns.saturating_add(row.took_ns[number])))?;
+        let start = span((begin_ns, begin_ns.saturating_add(row.took_ns[number])), thread(number))?;
         let is_ok = end_ns.is_some() && !row.failed.contains(&number);
         Ok(OperationHistory { start, wait_ns: row.waits_ns[number], end_ns, is_ok, slot: 0 })
     };
@@ -211,15 +237,31 @@ fn of_request_row(row: &RequestRow) -> Result<RequestHistory, String> {
         peer: row.peer,
         tag: row.tag,
         bytes: row.bytes,
-        init: row.init_ns.map(span).transpose()?,
+        init: row.init_ns.map(|init| span(init, row.init_thread)).transpose()?,
         operations: (0..count).map(operation).collect::<Result<_, String>>()?,
     })
 }
 
-fn span((begin_ns, end_ns): (u64, u64)) -> Result<Span, String> {
+fn span((begin_ns, end_ns): (u64, u64), thread: u16) -> Result<Span, String> {
     let is_span = begin_ns <= end_ns;
-    is_span.then_some(Span { begin_ns, end_ns, thread: 0 }).ok_or_else(|| "a time ends before it begins".to_owned())
+    is_span.then_some(Span { begin_ns, end_ns, thread }).ok_or_else(|| "a time ends before it begins".to_owned())
 }
+
+/// The thread of each of so many; the first one if none is named.
+fn of_each(threads: &[u16], count: usize) -> Result<impl Fn(usize) -> u16, String> {
+    let is_right = threads.is_empty() || threads.len() == count;
+    is_right.then_some(|number| threads.get(number).copied().unwrap_or(0)).ok_or_else(|| UNEQUAL.to_owned())
+}
+
+fn are_first(threads: &[u16]) -> bool {
+    threads.iter().all(is_first)
+}
+
+fn is_first(thread: &u16) -> bool {
+    *thread == 0
+}
+
+const UNEQUAL: &str = "its lists are not equally long";
 
 #[cfg(test)]
 mod tests {
@@ -229,6 +271,10 @@ mod tests {
         let operation = |begin_ns, wait_ns, end_ns: Option<u64>, is_ok| {
             let start = Span { begin_ns, end_ns: begin_ns + 3, thread: 0 };
             OperationHistory { start, wait_ns, end_ns, is_ok, slot: 0 }
+        };
+        let in_thread_2 = |operation: OperationHistory| OperationHistory {
+            start: Span { thread: 2, ..operation.start },
+            ..operation
         };
         let send = RequestHistory {
             operation: OperationKind::Send,
@@ -244,7 +290,7 @@ mod tests {
             peer: None,
             tag: None,
             init: None,
-            operations: vec![operation(50, Some(51), None, false)],
+            operations: vec![in_thread_2(operation(50, Some(51), None, false))],
             ..send
         };
         let rank = |requests: Vec<_>| RankHistory {
@@ -253,7 +299,7 @@ mod tests {
             left_ns: 100,
             lost: 2,
             publishes: vec![Span { begin_ns: 4, end_ns: 6, thread: 0 }],
-            waits: vec![Span { begin_ns: 15, end_ns: 21, thread: 0 }],
+            waits: vec![Span { begin_ns: 15, end_ns: 21, thread: 0 }, Span { begin_ns: 51, end_ns: 60, thread: 2 }],
             requests,
         };
         let ranks = vec![rank(vec![send, once]), rank(vec![])];
@@ -297,6 +343,10 @@ mod tests {
         assert!(read_text(cut(2).as_bytes()).unwrap_err().contains("line 2: 1 ranks of 2 are there"));
         let cases = [
             (text.replace("\"took_ns\":[3,3]", "\"took_ns\":[3]"), "line 3: its lists are not equally long"),
+            (
+                text.replace("\"waits_threads\":[0,2]", "\"waits_threads\":[2]"),
+                "line 2: its lists are not equally long",
+            ),
             (text.replace("\"send\"", "\"sned\""), "line 3: no operation \"sned\""),
             (text.replace("\"left_ns\":100", "\"left_ns\":-1"), "line 2: invalid value"),
             ([lines[0], lines[2]].join("\n"), "line 2: a row that is out of place"),

@@ -38,7 +38,7 @@ impl Account {
         let told = &history.ranks[rank];
         let whole = Times::from(told.joined_ns..told.left_ns);
         let calls: Times = told.calls().map(|span| span.stretch()).collect();
-        let waits: Times = told.waits.iter().map(|span| span.stretch()).collect();
+        let waits = told.waiting();
         let (calls, free) = (calls.without(&waits), whole.without(&waits));
         let computing = free.without(&calls);
         let (late, in_flight) = waited_for(told, rank, partners);
@@ -207,6 +207,19 @@ mod tests {
         assert_eq!(account.transfer_ns, 40 * MS);
         assert_eq!(account.overlap_ns, 19 * MS + 10 * MS);
         assert!((account.speed_up() - 100.0 / 71.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn who_computes_in_another_thread_does_not_wait() {
+        let waiting = |wait: (u64, u64), thread| Span { thread, ..span(wait.0, wait.1) };
+        let call = |begin, thread| Span { thread, ..span(begin, begin + 1) };
+        let waits = vec![waiting((10, 60), 0), waiting((40, 50), 1)];
+        // The second thread comes at 20 and is last seen at 55.
+        let told = RankHistory { publishes: vec![call(20, 1), call(54, 1)], waits, ..rank(vec![]) };
+        assert_eq!(told.thread_count(), 2);
+        let account = account(vec![told], 0, 0);
+        assert_eq!(account.transfer_ns, (10 + 10 + 5) * MS);
+        assert_eq!(account.computing_ns + account.overhead_ns, 75 * MS);
     }
 
     #[test]

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::account::Account;
 use super::parameters;
 use crate::failure::Failure;
-use crate::history::History;
 use crate::history::partners::Partners;
 use crate::history::recording::{self, Header};
+use crate::history::{History, RankHistory};
 
 /// Where the ranks' time went, and what could be saved.
 pub(super) struct Prediction {
@@ -24,6 +24,8 @@ pub(super) struct Prediction {
     /// Events that were lost.
     lost: u64,
     set_up: SetUp,
+    /// Ranks of which several threads have used the library.
+    threaded: Vec<usize>,
 }
 
 /// What setting up a message costs, in nanoseconds, and who says so.
@@ -53,7 +55,12 @@ pub(super) fn recorded(file: &Path, set_up: (Option<Duration>, Option<&Path>)) -
     };
     let ranks = (0..history.ranks.len()).map(account).collect();
     let lost = history.ranks.iter().map(|told| told.lost).sum();
-    Ok(Prediction { header, ranks, lost, set_up })
+    let those = |is_it: fn(&RankHistory) -> bool| {
+        let all = history.ranks.iter().enumerate();
+        all.filter(|(_, told)| is_it(told)).map(|(rank, _)| rank).collect::<Vec<_>>()
+    };
+    let threaded = those(|told| told.thread_count() > 1);
+    Ok(Prediction { header, ranks, lost, set_up, threaded })
 }
 
 impl SetUp {
@@ -153,13 +160,17 @@ impl Prediction {
             "One-shot collectives are left out.".to_owned(),
             "overlap: saved at most if transfer hid behind the computing of its iteration.".to_owned(),
         ];
+        if !self.threaded.is_empty() {
+            let why = "several threads have used the library, and waiting is only while all of them wait.";
+            notes.push(format!("{}: {why}", ranks(&self.threaded)));
+        }
         if self.header.ranks > self.header.cores {
             notes.push("There were more ranks than cores: who waited made room for who computed.".to_owned());
         }
-        let ranks = self.ranks.iter().enumerate().filter(|(_, account)| account.is_none());
-        let absent: Vec<String> = ranks.map(|(rank, _)| rank.to_string()).collect();
+        let absent = self.ranks.iter().enumerate().filter(|(_, account)| account.is_none());
+        let absent: Vec<_> = absent.map(|(rank, _)| rank).collect();
         if !absent.is_empty() {
-            let ranks = absent.join(", ");
+            let ranks = listed(&absent);
             notes.push(format!("Never joined, and in no sum: rank {ranks}. Its program did not call `ropeway::init`."));
         }
         if self.lost > 0 {
@@ -181,6 +192,15 @@ impl fmt::Display for Prediction {
         self.notes().iter().try_for_each(|note| writeln!(f, "{note}"))?;
         writeln!(f, "\n{}", advice(&self.all()))
     }
+}
+
+/// Who is meant.
+fn ranks(those: &[usize]) -> String {
+    format!("{} {}", if those.len() > 1 { "Ranks" } else { "Rank" }, listed(those))
+}
+
+fn listed(ranks: &[usize]) -> String {
+    ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// What to do first: about the largest part of what is not computing.
