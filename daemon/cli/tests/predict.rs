@@ -143,3 +143,34 @@ fn a_recording_of_which_nobody_was_part_tells_of_nothing() {
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), String::new()));
     assert!(stderr(&output).contains("no rank of its program called `ropeway::init`"), "{}", stderr(&output));
 }
+#[test]
+fn a_recording_comes_with_what_it_can_not_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("recording");
+    let header = json!({
+        "row": "recording", "format": 1, "version": "0.1.0", "first_ranks": [0], "ranks": 1, "cores": 8, "duration_ns": 100,
+    });
+    // The second thread computes from 20 to 40 and from 50 to 55 while the first waits.
+    let rank = json!({
+        "row": "rank", "rank": 0, "joined_ns": 0, "left_ns": 100, "lost": 0, "publishes_ns": [[20, 21], [54, 55]],
+        "publishes_threads": [1, 1], "waits_ns": [[10, 60], [40, 50]], "waits_threads": [0, 1],
+    });
+    let request = json!({
+        "row": "request", "rank": 0, "operation": "send_once", "comm": 0, "peer": 0, "tag": 1, "bytes": 8,
+        "starts_ns": [1, 3], "took_ns": [1, 1], "waits_ns": [null, null], "ends_ns": [2, 4],
+    });
+    fs::write(&file, format!("{header}\n{rank}\n{request}\n")).unwrap();
+    let predicted = |args: &[&str]| ropeway(&["predict"]).arg(&file).args(args).output().unwrap();
+    let text = stdout(&predicted(&[]));
+    assert!(text.contains("Rank 0: several threads") && text.contains("Rank 0: nothing is registered"), "{text}");
+    assert!(!text.contains("More could be saved"), "{text}");
+    let all = &records(&predicted(&["--json"]))[0];
+    assert_eq!(all["late_ns"].as_u64().unwrap() + all["transfer_ns"].as_u64().unwrap(), 10 + 10 + 5);
+    // A set-up that takes longer than the program, and one that is longer than any number here.
+    for overhead in ["o_s=1us", "o_s=18446744073709551ns"] {
+        let text = stdout(&predicted(&["--overhead", overhead]));
+        assert!(text.contains("More could be saved than all of the time"), "{text}");
+        assert!(records(&predicted(&["--json", "--overhead", overhead]))[0]["speed_up_max"].is_null());
+    }
+}
+

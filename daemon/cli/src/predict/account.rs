@@ -10,7 +10,7 @@ use ropeway_proto::event::OperationKind;
 
 use crate::history::partners::Partners;
 use crate::history::times::Times;
-use crate::history::{History, RankHistory};
+use crate::history::{History, RankHistory, RequestHistory};
 
 /// The time of a rank, or of all together, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,15 +62,19 @@ impl Account {
             overhead_ns: sum.overhead_ns + other.overhead_ns,
             late_ns: sum.late_ns + other.late_ns,
             transfer_ns: sum.transfer_ns + other.transfer_ns,
-            persistence_ns: sum.persistence_ns + other.persistence_ns,
+            persistence_ns: sum.persistence_ns.saturating_add(other.persistence_ns),
             overlap_ns: sum.overlap_ns + other.overlap_ns,
         })
     }
 
-    /// How many times as fast it would be at most.
-    pub(crate) fn speed_up(&self) -> f64 {
-        let left_ns = self.total_ns.saturating_sub(self.persistence_ns + self.overlap_ns);
-        if left_ns > 0 { self.total_ns as f64 / left_ns as f64 } else { 1.0 }
+    /// How many times as fast it would be at most. `None` if there is more to save than all of its time: that can't be.
+    pub(crate) fn speed_up(&self) -> Option<f64> {
+        let left_ns = self.total_ns.checked_sub(self.persistence_ns.saturating_add(self.overlap_ns))?;
+        match (self.total_ns, left_ns) {
+            (0, _) => Some(1.0),
+            (_, 0) => None,
+            (total_ns, left_ns) => Some(total_ns as f64 / left_ns as f64),
+        }
     }
 }
 
@@ -97,7 +101,9 @@ fn waited_for(told: &RankHistory, rank: usize, partners: &Partners) -> (Times, T
 fn repeated(told: &RankHistory, o_s_ns: impl Fn(u64) -> u64) -> u64 {
     let is_message = |kind| matches!(kind, OperationKind::SendOnce | OperationKind::RecvOnce);
     let requests = told.requests.iter().filter(|request| is_message(request.operation));
-    requests.map(|request| request.operations.len().saturating_sub(1) as u64 * o_s_ns(request.bytes)).sum()
+    let again = |request: &RequestHistory| request.operations.len().saturating_sub(1) as u64;
+    // Whoever gives an overhead may give any.
+    requests.map(|request| again(request).saturating_mul(o_s_ns(request.bytes))).fold(0, u64::saturating_add)
 }
 
 /// What of the transfer could hide behind the computing of its own iteration.
@@ -106,16 +112,29 @@ fn hideable(told: &RankHistory, transfer: &Times, computing: &Times) -> u64 {
     iterations(told).iter().map(lesser).sum()
 }
 
-/// The iterations of a program: one ends when something is started again that was started in it already.
+/// Whether something that is registered says when an iteration ends. One-shot messages alike are one request here, so that several of them
+/// in an iteration look like several iterations.
+pub(crate) fn has_marks(told: &RankHistory) -> bool {
+    told.requests.iter().any(is_mark)
+}
+
+fn is_mark(request: &RequestHistory) -> bool {
+    request.operation.is_persistent() && !request.operations.is_empty()
+}
+
+/// The iterations of a program: one ends when something is started again that was started in it already, something registered if
+/// anything is.
 fn iterations(told: &RankHistory) -> Vec<Range<u64>> {
-    let started = |(index, request): (usize, &'_ crate::history::RequestHistory)| {
+    let started = |(index, request): (usize, &'_ RequestHistory)| {
         request.operations.iter().map(move |operation| (operation.start.begin_ns, index)).collect::<Vec<_>>()
     };
     let mut starts: Vec<(u64, usize)> = told.requests.iter().enumerate().flat_map(started).collect();
     starts.sort_unstable();
+    let has_marks = has_marks(told);
     let (mut begins, mut seen) = (Vec::new(), BTreeSet::new());
     for (at_ns, request) in starts {
-        if begins.is_empty() || !seen.insert(request) {
+        let counts = !has_marks || is_mark(&told.requests[request]);
+        if begins.is_empty() || (counts && !seen.insert(request)) {
             begins.push(at_ns);
             seen = BTreeSet::from([request]);
         }
@@ -127,7 +146,7 @@ fn iterations(told: &RankHistory) -> Vec<Range<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{OperationHistory, RequestHistory, Span};
+    use crate::history::{OperationHistory, Span};
 
     const MS: u64 = 1_000_000;
 
@@ -206,7 +225,17 @@ mod tests {
         let account = account(vec![recv, send], 0, 0);
         assert_eq!(account.transfer_ns, 40 * MS);
         assert_eq!(account.overlap_ns, 19 * MS + 10 * MS);
-        assert!((account.speed_up() - 100.0 / 71.0).abs() < 1e-9);
+        assert!((account.speed_up().unwrap() - 100.0 / 71.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_what_is_registered_ends_an_iteration_if_anything_is() {
+        // Two messages alike in the only iteration, and computing after the second.
+        let alike = || request(OperationKind::RecvOnce, 1, &[(0, Some(1), 20), (20, Some(21), 40)]);
+        let sends = || rank(vec![request(OperationKind::SendOnce, 0, &[(0, None, 1), (20, None, 21)])]);
+        let registered = request(OperationKind::Send, 1, &[(41, None, 42)]);
+        assert_eq!(account(vec![rank(vec![alike()]), sends()], 0, 0).overlap_ns, 19 * MS);
+        assert_eq!(account(vec![rank(vec![alike(), registered]), sends()], 0, 0).overlap_ns, 38 * MS);
     }
 
     #[test]
@@ -220,6 +249,20 @@ mod tests {
         let account = account(vec![told], 0, 0);
         assert_eq!(account.transfer_ns, (10 + 10 + 5) * MS);
         assert_eq!(account.computing_ns + account.overhead_ns, 75 * MS);
+    }
+
+    #[test]
+    fn no_more_than_all_can_be_saved() {
+        let saving =
+            |persistence_ns, overlap_ns| Account { total_ns: 100, persistence_ns, overlap_ns, ..Account::default() };
+        assert_eq!(saving(40, 10).speed_up(), Some(2.0));
+        for account in [saving(60, 40), saving(200, 0), saving(u64::MAX, 1)] {
+            assert_eq!(account.speed_up(), None);
+        }
+        assert_eq!(Account::default().speed_up(), Some(1.0));
+        let often: Vec<_> = (0..10).map(|number| (number * 5, None, number * 5 + 2)).collect();
+        let ranks = vec![rank(vec![request(OperationKind::SendOnce, 1, &often)])];
+        assert_eq!(account(ranks, 0, u64::MAX / 2).persistence_ns, u64::MAX);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use ropeway_examples::Table;
 use ropeway_proto::event::OperationKind;
 use serde_json::{Value, json};
 
-use super::account::Account;
+use super::account::{Account, has_marks};
 use super::parameters;
 use crate::failure::Failure;
 use crate::history::partners::Partners;
@@ -26,6 +26,8 @@ pub(super) struct Prediction {
     set_up: SetUp,
     /// Ranks of which several threads have used the library.
     threaded: Vec<usize>,
+    /// Ranks that have registered nothing that says where their iterations end.
+    unmarked: Vec<usize>,
 }
 
 /// What setting up a message costs, in nanoseconds, and who says so.
@@ -60,7 +62,8 @@ pub(super) fn recorded(file: &Path, set_up: (Option<Duration>, Option<&Path>)) -
         all.filter(|(_, told)| is_it(told)).map(|(rank, _)| rank).collect::<Vec<_>>()
     };
     let threaded = those(|told| told.thread_count() > 1);
-    Ok(Prediction { header, ranks, lost, set_up, threaded })
+    let unmarked = those(|told| !told.requests.is_empty() && !has_marks(told));
+    Ok(Prediction { header, ranks, lost, set_up, threaded, unmarked })
 }
 
 impl SetUp {
@@ -146,7 +149,7 @@ impl Prediction {
             let savings = [account.persistence_ns, account.overlap_ns];
             let mut row = vec![name, ms(account.total_ns)];
             row.extend(parts.into_iter().chain(savings).map(ms));
-            row.push(format!("{:.2}", account.speed_up()));
+            row.push(account.speed_up().map_or_else(|| "-".to_owned(), |speed_up| format!("{speed_up:.2}")));
             table.push(row);
         }
         table
@@ -160,6 +163,14 @@ impl Prediction {
             "One-shot collectives are left out.".to_owned(),
             "overlap: saved at most if transfer hid behind the computing of its iteration.".to_owned(),
         ];
+        if self.ranks.iter().flatten().any(|account| account.speed_up().is_none()) {
+            let why = "More could be saved than all of the time of a rank without a speed-up, which can't be: messages are not set up so slowly here.";
+            notes.push(why.to_owned());
+        }
+        if !self.unmarked.is_empty() {
+            let why = "nothing is registered, so that an iteration is taken to end where a message like one in it begins. If it has several alike, more can hide.";
+            notes.push(format!("{}: {why}", ranks(&self.unmarked)));
+        }
         if !self.threaded.is_empty() {
             let why = "several threads have used the library, and waiting is only while all of them wait.";
             notes.push(format!("{}: {why}", ranks(&self.threaded)));
