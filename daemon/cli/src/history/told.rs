@@ -34,6 +34,8 @@ struct OnSlot {
 struct Wait {
     slot: Option<Slot>,
     begin_ns: u64,
+    /// Whether the thread has learnt meanwhile of something that ended.
+    has_heard: bool,
 }
 
 /// The history of a rank of a job that took `duration_ns`. `lost`: events it had no room for.
@@ -57,7 +59,7 @@ impl Told {
             EventKind::Init { slot, operation, endpoint, bytes } => self.init(slot, operation, (endpoint, bytes), span),
             EventKind::Start { slot } => self.start(slot, span),
             EventKind::Publish => self.rank.publishes.push(span),
-            EventKind::WaitBegin { slot } => drop(self.waiting.insert(thread, Wait { slot, begin_ns: at_ns })),
+            EventKind::WaitBegin { slot } => self.begin_wait(thread, slot, at_ns),
             EventKind::WaitEnd { .. } => self.end_wait(span),
             EventKind::End { slot, is_ok, peer, tag, .. } => {
                 let wait_ns = self.wait_for(slot, thread);
@@ -87,19 +89,24 @@ impl Told {
         }
     }
 
+    fn begin_wait(&mut self, thread: u16, slot: Option<Slot>, begin_ns: u64) {
+        self.waiting.insert(thread, Wait { slot, begin_ns, has_heard: false });
+    }
+
     fn end_wait(&mut self, span: Span) {
         let Some(wait) = self.waiting.remove(&span.thread) else { return };
         self.rank.waits.push(Span { begin_ns: wait.begin_ns, ..span });
-        if wait.slot.is_none() {
+        if wait.slot.is_none() && !wait.has_heard {
             self.waited.insert(span.thread, wait.begin_ns);
         }
     }
 
     /// Since when the thread that learns of an operation's end has waited for it.
     fn wait_for(&mut self, slot: Slot, thread: u16) -> Option<u64> {
-        match self.waiting.get(&thread) {
+        match self.waiting.get_mut(&thread) {
             Some(wait) if wait.slot.is_none_or(|other| other == slot) => {
                 self.waited.remove(&thread);
+                wait.has_heard = true;
                 Some(wait.begin_ns)
             }
             Some(_) => None,
@@ -289,6 +296,23 @@ mod tests {
             // It is told only afterwards which has ended; the other was over when it was asked for.
             at(21, end(5)),
             at(23, end(4)),
+        ];
+        let rank = rank(&events, 0, 100);
+        assert_eq!((waits(&rank.requests[0]), waits(&rank.requests[1])), (vec![None], vec![Some(10)]));
+    }
+
+    #[test]
+    fn a_wait_that_has_told_what_ended_is_that_of_nothing_else() {
+        let events = [
+            at(1, init(4, OperationKind::Recv, FROM_1)),
+            at(2, init(5, OperationKind::Send, FROM_1)),
+            at(3, EventKind::Start { slot: 4 }),
+            at(4, EventKind::Start { slot: 5 }),
+            at(10, EventKind::WaitBegin { slot: None }),
+            at(19, end(5)),
+            at(20, EventKind::WaitEnd { slot: None }),
+            // Over by itself while the program computed.
+            at(50, end(4)),
         ];
         let rank = rank(&events, 0, 100);
         assert_eq!((waits(&rank.requests[0]), waits(&rank.requests[1])), (vec![None], vec![Some(10)]));
