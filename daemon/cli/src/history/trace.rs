@@ -182,16 +182,24 @@ impl<W: Write> Trace<'_, W> {
     }
 
     fn daemon(&mut self, pid: usize, events: &[Event]) -> io::Result<()> {
+        // On their way, the first to leave first: several may be alike.
+        let mut open: Vec<(Piece, usize)> = Vec::new();
         for (number, event) in events.iter().enumerate() {
-            if let EventKind::Awake { work } = event.kind {
-                let awake = self::event("X", "awake", "duty", pid, event.at_ns);
-                self.push(&TraceEvent { dur: Some(us(event.took_ns)), args: json!({ "work": work }), ..awake })?;
-            } else if let EventKind::PieceBegin(piece) = event.kind {
-                let end_ns = events[number..].iter().find(|other| other.kind == EventKind::PieceEnd(piece));
-                let Some(end_ns) = end_ns.map(|end| end.at_ns) else { continue };
-                let (name, id) = (describe_piece(&piece), Some(format!("{pid}.{number}")));
-                self.push(&TraceEvent { id: id.clone(), ..self::event("b", &name, "piece", pid, event.at_ns) })?;
-                self.push(&TraceEvent { id, ..self::event("e", &name, "piece", pid, end_ns) })?;
+            match event.kind {
+                EventKind::Awake { work } => {
+                    let awake = self::event("X", "awake", "duty", pid, event.at_ns);
+                    self.push(&TraceEvent { dur: Some(us(event.took_ns)), args: json!({ "work": work }), ..awake })?;
+                }
+                EventKind::PieceBegin(piece) => open.push((piece, number)),
+                EventKind::PieceEnd(piece) => {
+                    let Some(first) = open.iter().position(|(other, _)| *other == piece) else { continue };
+                    let (_, number) = open.remove(first);
+                    let (name, id) = (describe_piece(&piece), Some(format!("{pid}.{number}")));
+                    let begin = self::event("b", &name, "piece", pid, events[number].at_ns);
+                    self.push(&TraceEvent { id: id.clone(), ..begin })?;
+                    self.push(&TraceEvent { id, ..self::event("e", &name, "piece", pid, event.at_ns) })?;
+                }
+                _ => {}
             }
         }
         Ok(())
@@ -274,5 +282,46 @@ fn describe_piece(piece: &Piece) -> String {
     match end {
         End::Send => format!("{size} to node {}, {whose}", node.0),
         End::Recv => format!("{size} from node {}, {whose}", node.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ropeway_proto::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn pieces_alike_end_one_after_the_other() {
+        let piece = |bytes| Piece { end: End::Send, of: Some((0, 3)), node: NodeId(1), bytes };
+        let at = |at_ns, kind| Event { at_ns, took_ns: 0, thread: 0, kind };
+        let [begin, end]: [fn(Piece) -> EventKind; 2] = [EventKind::PieceBegin, EventKind::PieceEnd];
+        let events = vec![
+            at(1_000, begin(piece(64))),
+            at(2_000, begin(piece(64))),
+            at(3_000, begin(piece(8))),
+            at(7_000, end(piece(64))),
+            at(8_000, end(piece(64))),
+            at(9_000, end(piece(8))),
+            // The log was full.
+            at(10_000, begin(piece(8))),
+        ];
+        let history = History {
+            first_ranks: vec![0],
+            duration_ns: 10_000,
+            ranks: vec![],
+            daemons: vec![events],
+            lost_by_daemons: vec![0],
+        };
+        let mut text = Vec::new();
+        write(&history, &mut text).unwrap();
+        let trace: Value = serde_json::from_slice(&text).unwrap();
+        let pieces = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["cat"] == "piece");
+        let mut times: std::collections::BTreeMap<_, Vec<f64>> = std::collections::BTreeMap::new();
+        pieces.for_each(|event| {
+            times.entry(event["id"].as_str().unwrap()).or_default().push(event["ts"].as_f64().unwrap())
+        });
+        let times: Vec<_> = times.into_values().collect();
+        assert_eq!(times, [[1.0, 7.0], [2.0, 8.0], [3.0, 9.0]]);
     }
 }
