@@ -114,6 +114,9 @@ fn what_can_not_be_predicted_is_named() {
     refused(&[&program[..], &["/nonexistent"]].concat(), 1, "can't read /nonexistent");
     refused(&["--description", "/nonexistent.toml"], 1, "can't read /nonexistent.toml");
     let folder = tempfile::tempdir().unwrap();
+    let description = folder.path().join("program.toml");
+    fs::write(&description, "compute = \"5ms\"\niterations = 1\n[[message]]\nbytes = \"8\"\ncount = 0\n").unwrap();
+    refused(&["--description", description.to_str().unwrap()], 1, "count of \"8\" has to be at least 1");
     let file = folder.path().join("parameters");
     fs::write(&file, parameters("polling", 0.5)).unwrap();
     let path = file.to_str().unwrap();

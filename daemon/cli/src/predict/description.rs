@@ -30,6 +30,7 @@ fn parse(text: &str) -> Result<Workload, String> {
     let Description { compute, iterations, message } = toml::from_str(text).map_err(|error| error.to_string())?;
     let computation = humantime::parse_duration(&compute).map_err(|error| format!("compute {compute:?}: {error}"))?;
     let messages = |Described { bytes, count }| match bytes.parse::<Size>() {
+        _ if count == 0 => Err(format!("count of {bytes:?} has to be at least 1, or leave this [[message]] out")),
         Ok(Size(bytes)) => Ok(Messages { bytes, count, in_swaps: false }),
         Err(error) => Err(format!("bytes {bytes:?} {error}")),
     };
@@ -78,6 +79,10 @@ mod tests {
         };
         refused("compute = \"5 parsecs\"\niterations = 1\nmessage = []\n", "compute \"5 parsecs\"");
         refused("compute = \"5ms\"\niterations = 1\nmessage = [{ bytes = \"1Q\", count = 1 }]\n", "is not a size");
+        refused(
+            "compute = \"5ms\"\niterations = 1\nmessage = [{ bytes = \"8\", count = 0 }]\n",
+            "count of \"8\" has to be at least 1",
+        );
         refused("compute = \"5ms\"\niterations = 0\nmessage = []\n", "at least 1");
         refused("compute = \"5ms\"\niterations = 1\nmessage = []\n", "add a [[message]]");
         refused("compute = \"5ms\"\nranks = 1\n", "ranks");
