@@ -35,7 +35,7 @@ impl Figure {
 
 /// There is nothing to predict from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there are no figures of {0}; measure them with: ropeway bench boum --json")]
+#[error("there are no figures of {0}")]
 pub struct NotMeasured(&'static str);
 
 /// What messages cost: parameters of some sizes, and straight lines between them. Each figure keeps its own doubts.

@@ -225,6 +225,7 @@ fn what_does_not_fit_is_refused() {
         (&["segments", "--points", "1000"], "use a power of two, at least 128"),
         (&["segments", "--points", "64"], "use a power of two, at least 128"),
         (&["boum", "-n", "8", "--unknowns", "7"], "8 ranks are too many for 7 unknowns: use -n 7 or less"),
+        (&["boum", "-n", "1", "--sizes", "0"], "add a size above 0 to --sizes"),
         (&["boum", "--nodes", "3"], "3 nodes need at least as many ranks: use -n 3"),
     ] {
         let output = bench(args);

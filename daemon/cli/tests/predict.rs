@@ -120,7 +120,17 @@ fn what_can_not_be_predicted_is_named() {
     let file = folder.path().join("parameters");
     fs::write(&file, parameters("polling", 0.5)).unwrap();
     let path = file.to_str().unwrap();
-    refused(&[&program[..], &[path, "--nodes", "2"]].concat(), 1, "there are no figures of o_i; measure them with");
+    refused(
+        &[&program[..], &[path, "--nodes", "2"]].concat(),
+        1,
+        "there are no figures of o_i; measure them with: ropeway bench boum --nodes 2 --json\n",
+    );
+    let blocking = [&program[..], &[path, "--wait", "blocking"]].concat();
+    refused(
+        &blocking,
+        1,
+        "1 node, blocking: there are no figures of o_i; measure them with: ropeway bench boum --wait blocking --json\n",
+    );
     let between = parameters("polling", 0.5).replace("\"nodes\":1", "\"nodes\":2");
     let shaped = between.replace("\"nodes\":2", "\"nodes\":2,\"netns\":true,\"rate\":\"1gbit\"");
     fs::write(&file, between + &shaped).unwrap();
@@ -136,16 +146,6 @@ fn what_can_not_be_predicted_is_named() {
     refused(&[&program[..], &[path]].concat(), 1, "name a file that `ropeway bench boum --json` has printed");
 }
 
-#[test]
-fn a_recording_of_which_nobody_was_part_tells_of_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("recording");
-    let recorded = ropeway(&["run", "-n", "2", "--record"]).arg(&file).args(["--", "true"]).output().unwrap();
-    assert_eq!(recorded.status.code(), Some(0), "{}", stderr(&recorded));
-    let output = ropeway(&["predict"]).arg(&file).output().unwrap();
-    assert_eq!((output.status.code(), stdout(&output)), (Some(1), String::new()));
-    assert!(stderr(&output).contains("no rank of its program called `ropeway::init`"), "{}", stderr(&output));
-}
 #[test]
 fn a_recording_comes_with_what_it_can_not_tell() {
     let folder = tempfile::tempdir().unwrap();
@@ -177,3 +177,13 @@ fn a_recording_comes_with_what_it_can_not_tell() {
     }
 }
 
+#[test]
+fn a_recording_of_which_nobody_was_part_tells_of_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("recording");
+    let recorded = ropeway(&["run", "-n", "2", "--record"]).arg(&file).args(["--", "true"]).output().unwrap();
+    assert_eq!(recorded.status.code(), Some(0), "{}", stderr(&recorded));
+    let output = ropeway(&["predict"]).arg(&file).output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), String::new()));
+    assert!(stderr(&output).contains("no rank of its program called `ropeway::init`"), "{}", stderr(&output));
+}

@@ -36,6 +36,10 @@ fn measure_all(
     let sent = sent.filter(|messages| messages.count > 0);
     let own = sent.map(|messages| messages.bytes);
     let sizes = in_order(own.chain(plan.sizes.iter().map(|size| size.0)));
+    if sizes.iter().all(|size| size.0 == 0) {
+        let why = "empty messages alone say nothing of what bytes cost: add a size above 0 to --sizes";
+        return Err(Failure::Usage(why.to_owned()));
+    }
     for wait in flags.waits(&[WaitMode::Blocking, WaitMode::Polling]) {
         let ranks = flags.nodes.max(2);
         let setting = Setting { wait: wait.to_string(), ranks, ..setting.clone() };

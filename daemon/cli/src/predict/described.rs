@@ -83,7 +83,13 @@ impl Described {
             )));
         }
         let whole = workload.messages.iter().map(|messages| messages.bytes);
-        let sizes = in_order(whole.flat_map(|bytes| [bytes, bytes / 8, bytes / SEGMENTS.1 as usize]));
+        let sizes = whole.flat_map(|bytes| [bytes, bytes / 8, bytes / SEGMENTS.1 as usize]);
+        // Empty messages alone say nothing of what bytes cost.
+        let sizes = if workload.messages.iter().all(|messages| messages.bytes == 0) {
+            in_order([0, 1])
+        } else {
+            in_order(sizes)
+        };
         let (events, progress) = (Events::from_signals()?, Ticker::of_one(self.quiet));
         if !self.quiet {
             self.config.tell()?;

@@ -22,8 +22,14 @@ pub(super) fn read(path: &Path, nodes: u32, wait: Option<WaitMode>) -> Result<Co
         return Err(Failure::Other(why));
     }
     let figures: Vec<_> = chosen.into_iter().map(|record| record.figure.clone()).collect();
-    let setting = [Some(counted_nodes(nodes)), wait].into_iter().flatten().collect::<Vec<_>>().join(", ");
-    Costs::of(&figures).map_err(|error| Failure::Other(format!("{}, {setting}: {error}", path.display())))
+    Costs::of(&figures).map_err(|error| {
+        let setting = [Some(counted_nodes(nodes)), wait.clone()].into_iter().flatten().collect::<Vec<_>>().join(", ");
+        // What was looked for, or the same would be missing again.
+        let nodes = if nodes > 1 { format!(" --nodes {nodes}") } else { String::new() };
+        let wait = wait.map(|wait| format!(" --wait {wait}")).unwrap_or_default();
+        let file = path.display();
+        Failure::Other(format!("{file}, {setting}: {error}; measure them with: ropeway bench boum{nodes}{wait} --json"))
+    })
 }
 
 fn records(path: &Path) -> Result<Vec<Record>, Failure> {
