@@ -105,8 +105,9 @@ impl Operation {
     /// Takes a slot. Its own `memory` is lent to the daemon whenever an operation runs.
     pub(crate) fn new(membership: &Membership, memory: impl Into<Memory>, terms: Terms) -> Result<Self, Error> {
         let Membership { attachment, group } = membership.clone();
-        let begun = attachment.log().begin();
         let (slot, epoch) = attachment.take_slot()?;
+        // Only now: in the log what had the slot before, maybe in another thread, has to be free by then.
+        let begun = attachment.log().begin();
         Ok(Self {
             attachment,
             group,
