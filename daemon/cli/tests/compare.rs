@@ -351,6 +351,35 @@ fn an_interrupt_lets_launchers_clear_up_behind_their_ranks() {
 }
 
 #[test]
+fn what_does_not_build_is_named_and_an_interrupt_is_no_compiler_that_fails() {
+    let prefix = tempfile::tempdir().unwrap();
+    install(prefix.path(), "");
+    let compiler = prefix.path().join("bin/mpicc");
+    fs::write(&compiler, "#!/bin/sh\necho 'no mpi.h' >&2; echo more >&2; exit 1\n").unwrap();
+    let output = compare(prefix.path());
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        stderr(&output).contains("MPICH 9.8.7 is left out, it does not build programs here: no mpi.h\n"),
+        "{output:?}"
+    );
+    let [started, ended] = ["started", "ended"].map(|name| prefix.path().join(name));
+    let (begin, wait) =
+        (format!(": > {}", started.display()), format!("while [ ! -e {} ]; do :; done", ended.display()));
+    fs::write(&compiler, format!("#!/bin/sh\n{begin}; {wait}; exit 1\n")).unwrap();
+    let tools = tools();
+    let mut command = command(&["compare", "--of", "latency", "--quiet"], prefix.path(), tools.path());
+    let mut tool = command.stdout(Stdio::piped()).spawn().unwrap();
+    while !started.exists() {
+        assert_eq!(tool.try_wait().unwrap(), None, "it ended before it was interrupted");
+        std::thread::yield_now();
+    }
+    kill(Pid::from_raw(tool.id() as i32), Signal::SIGINT).unwrap();
+    fs::write(&ended, "").unwrap();
+    let output = tool.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(130), ""));
+}
+
+#[test]
 fn runs_that_were_complete_before_an_interrupt_are_reported() {
     let prefix = tempfile::tempdir().unwrap();
     let [persistent, nonblocking, second] = ["1", "2", "3"].map(|name| prefix.path().join(name));

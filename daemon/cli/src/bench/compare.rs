@@ -24,6 +24,8 @@ use crate::steps::{Seen, Steps, Told};
 
 /// A peer's run must end within this time; a library that spins on too few cores would take for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Our thread that takes signals is as soon there as others of ours.
+const PATIENCE_WITH_SIGNALS: Duration = Duration::from_millis(100);
 
 /// `compare`: messages, collectives, whatever is asked for.
 pub(super) fn measure(flags: &Flags, events: &Events, progress: &Ticker) -> Result<Found, Failure> {
@@ -43,10 +45,12 @@ fn contend(
 ) -> Result<Found, Failure> {
     check(bench, &kinds, flags)?;
     flags.check_network()?;
-    let mut peers = find_peers(flags)?;
+    let peers = find_peers(flags);
+    check_interrupt(events, peers.is_err())?;
+    let mut peers = peers?;
     check_placing(flags)?;
     let folder = tempfile::Builder::new().prefix("ropeway-compare-").tempdir().map_err(Failure::other)?;
-    let programs = build(&mut peers, folder.path())?;
+    let programs = build(&mut peers, folder.path(), events)?;
     let daemons = flags.daemons()?;
     let namespaces = daemons.namespaces();
     // Their launchers are started as jobs of one rank, so that they end as jobs do.
@@ -114,28 +118,44 @@ fn check_placing(flags: &Flags) -> Result<(), Failure> {
 }
 
 /// Builds the other side with every peer. Those that can't are named and left out.
-fn build(peers: &mut Vec<Peer>, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn build(peers: &mut Vec<Peer>, folder: &Path, events: &Events) -> Result<Vec<PathBuf>, Failure> {
     let source = folder.join("contest.c");
     std::fs::write(&source, MPI_CONTEST).map_err(Failure::other)?;
     for (name, header) in MPI_HEADERS {
         std::fs::write(folder.join(name), header).map_err(Failure::other)?;
     }
-    let mut programs = Vec::new();
-    peers.retain(|peer| {
+    let (mut programs, mut able) = (Vec::new(), Vec::new());
+    for peer in std::mem::take(peers) {
         let program = folder.join(format!("contest-{}", programs.len()));
         let built = peer.compile(&source, &program).output();
-        let is_built = built.as_ref().is_ok_and(|output| output.status.success());
-        if is_built {
-            programs.push(program);
-        } else {
-            tell(&format!("ropeway: {} is left out: it does not build programs here", peer.name));
+        let complaint = match built {
+            Ok(output) if output.status.success() => None,
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                Some(said.lines().next().map_or_else(|| output.status.to_string(), str::to_owned))
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        check_interrupt(events, complaint.is_some())?;
+        match complaint {
+            Some(why) => tell(&format!("ropeway: {} is left out, it does not build programs here: {why}", peer.name)),
+            None => {
+                programs.push(program);
+                able.push(peer);
+            }
         }
-        is_built
-    });
+    }
+    *peers = able;
     if peers.is_empty() {
         return Err(Failure::CannotRun("no MPI library builds programs here".to_owned()));
     }
     Ok(programs)
+}
+
+/// Whether the user wants an end. A terminal's interrupt ends also what we have started, and we may learn of that first.
+fn check_interrupt(events: &Events, has_failed: bool) -> Result<(), Failure> {
+    let patience = if has_failed { PATIENCE_WITH_SIGNALS } else { Duration::ZERO };
+    events.interrupted(patience).map_or(Ok(()), |signal| Err(Failure::Job(Outcome::Interrupted(signal))))
 }
 
 /// The figures of one contestant: by size and what is measured of it, by run.
