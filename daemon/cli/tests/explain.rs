@@ -26,6 +26,28 @@ fn the_choice_comes_with_its_reasons_and_steps() {
 }
 
 #[test]
+fn parts_may_be_uneven() {
+    let all = ["gather", "scatter", "allgather", "alltoall", "reduce-scatter"];
+    for operation in all {
+        let args = [operation, "-n", "6", "--nodes", "3", "--bytes", "1K", "--uneven"];
+        let text = stdout(&explain(&args));
+        assert!(text.starts_with(&format!("{operation} of 1K on average (128 elements")), "{text}");
+        let record = &records(&explain(&[&args[..], &["--json"]].concat()))[0];
+        assert_eq!(record["uneven"], true);
+    }
+    // From a node of the last ranks comes more than from the others.
+    let record =
+        &records(&explain(&["gather", "-n", "3", "--bytes", "1K", "--algorithm", "linear", "--uneven", "--json"]))[0];
+    let lengths: Vec<_> = (1..3).map(|rank| record["schedules"][rank][0]["from"]["length"].as_u64().unwrap()).collect();
+    assert_eq!(lengths, [128, 192]);
+    for (operation, why) in [("bcast", "has no part for each rank"), ("neighbor-alltoall", "leave --uneven out of")] {
+        let output = explain(&[operation, "-n", "4", "--uneven"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn an_algorithm_can_be_asked_for_and_its_record_adds_up() {
     let args = ["allreduce", "-n", "8", "--bytes", "1K", "--algorithm", "ring", "--json"];
     let output = explain(&args);

@@ -44,6 +44,10 @@ pub(crate) struct Flags {
     /// Bytes of an element; vectors are cut between elements [default: 8].
     #[arg(long, value_name = "SIZE")]
     element_bytes: Option<Size>,
+    /// Parts of different lengths, as gatherv, scatterv, allgatherv, alltoallv and reduce_scatter are called with: in proportion to 1, 2, 3 …, and
+    /// --bytes on average, as ropeway bench coll --uneven measures.
+    #[arg(long)]
+    uneven: bool,
     /// The rank that sends, or gets the result [default: 0].
     #[arg(long, value_name = "RANK")]
     root: Option<u32>,
@@ -110,6 +114,8 @@ pub(super) struct Job {
     pub(super) places: Vec<u16>,
     /// What was given as bytes.
     pub(super) bytes: u64,
+    /// Whether that is an average.
+    pub(super) is_uneven: bool,
     pub(super) element_bytes: u64,
     pub(super) table: CostTable,
     /// Where the costs come from.
@@ -131,6 +137,7 @@ impl Flags {
             )));
         }
         let call = CollectiveCall { root: self.root.unwrap_or(0), ..CollectiveCall::of(self.operation) };
+        let call = if self.uneven { call.uneven() } else { call };
         let operator = self.operator.unwrap_or(OperatorKind::Predefined);
         let between = between_nodes(call, operator, (self.ranks, nodes), (count, element_bytes));
         let (shape, operands, goes_straight) = between.map_or_else(
@@ -148,6 +155,7 @@ impl Flags {
             ranks: self.ranks,
             nodes,
             bytes,
+            is_uneven: call.is_uneven,
             element_bytes: element_bytes.into(),
             table,
             costs_from,
@@ -204,6 +212,12 @@ impl Flags {
             _ if self.operator.is_some() && !operation.combines() => {
                 refuse(format!("{operation} combines nothing: leave --operator out"))
             }
+            _ if self.uneven && !operation.has_parts() => {
+                refuse(format!("{operation} has no part for each rank: leave --uneven out"))
+            }
+            _ if self.uneven && operation.has_neighbors() => refuse(format!(
+                "channels between neighbours are the same for parts of any length: leave --uneven out of {operation}"
+            )),
             _ if operation == Operation::Barrier && (self.bytes.is_some() || self.element_bytes.is_some()) => {
                 refuse("a barrier has no size: leave --bytes and --element-bytes out".into())
             }
@@ -257,6 +271,7 @@ Examples:
   ropeway explain allgather -n 9 --bytes 1K --algorithm bruck:2 --participant 4
   ropeway explain allgather -n 8 --algorithm standard-exchange:1 --form eager --tasks
   ropeway explain reduce -n 128 --bytes 8M --algorithm radix-k:4,4,8 --json
+  ropeway explain alltoall -n 8 --nodes 4 --bytes 4K --uneven
   ropeway explain neighbor-alltoall -n 16 --nodes 4 --bytes 64K
   ropeway explain allreduce -n 64 --bytes 1M --config ropewayd.toml
 ";

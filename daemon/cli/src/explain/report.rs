@@ -16,6 +16,8 @@ struct Record<'a> {
     ranks: u32,
     participants: u32,
     bytes: u64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    uneven: bool,
     element_bytes: u64,
     algorithm: String,
     is_chosen: bool,
@@ -88,6 +90,7 @@ impl Explanation {
             ranks: self.job.ranks,
             participants: shape.size,
             bytes: self.job.bytes,
+            uneven: self.job.is_uneven,
             element_bytes: self.job.element_bytes,
             algorithm: self.shown.algorithm.to_string(),
             is_chosen: self.is_chosen(),
@@ -200,7 +203,9 @@ impl Explanation {
         let what = if operation == Operation::Barrier {
             operation.to_string()
         } else {
-            format!("{operation} of {size} ({} elements of {} bytes)", job.bytes / job.element_bytes, job.element_bytes)
+            let average = if job.is_uneven { " on average" } else { "" };
+            let count = job.bytes / job.element_bytes;
+            format!("{operation} of {size}{average} ({count} elements of {} bytes)", job.element_bytes)
         };
         let who = if operation.has_neighbors() {
             let lengths: Vec<_> = torus(job.ranks).iter().map(u32::to_string).collect();
