@@ -31,7 +31,8 @@ struct Flags {
     )]
     bits: Vec<u32>,
     /// Algorithms of the allgather between nodes, such as standard-exchange:3, which has three ports; each is a row. `ropeway
-    /// explain allgather` lists them [default: the one that is predicted to be fastest]
+    /// explain allgather` lists them. On one node they change nothing: start it with ropeway run --nodes 4 [default: the one that is
+    /// predicted to be fastest]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     algorithm: Vec<String>,
     /// Sorts of each variant, in turns; the fastest counts.
@@ -179,6 +180,9 @@ fn fastest(runs: &[Run]) -> Run {
 /// A row for each number of keys and each algorithm, a column for each radix.
 fn print_table(flags: &Flags, reports: &[Report]) {
     println!("{} ranks; how much faster than blocking the overlapped sort is, in %:", reports[0].ranks);
+    if !flags.algorithm.is_empty() {
+        println!("allgather: between nodes, by this algorithm; on one node it changes nothing");
+    }
     let columns = flags.bits.iter().map(|bits| format!("{bits} bits"));
     let names = if flags.algorithm.is_empty() { vec!["keys"] } else { vec!["keys", "allgather"] };
     let heading: Vec<String> = names.into_iter().map(str::to_owned).chain(columns).collect();

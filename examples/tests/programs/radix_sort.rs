@@ -31,12 +31,16 @@ fn the_table_has_a_row_for_each_number_of_keys_and_a_column_for_each_radix() {
 
 #[test]
 fn each_algorithm_of_the_allgather_is_a_row() {
-    let args = ["--keys", "1K", "--bits", "8", "--runs", "1", "--algorithm", "ring,standard-exchange:1"];
-    let table = job::run(RADIX_SORT, 2, &args).stdout();
-    let words: Vec<Vec<_>> = table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    let args = ["--keys", "1K", "--bits", "8", "--runs", "1", "--algorithm"];
+    // Within a node there is nothing to choose.
+    let table = job::run_on(2, RADIX_SORT, 2, &[&args[..], &["ring,standard-exchange:1"]].concat()).stdout();
+    assert!(table.contains("\nallgather: between nodes"), "{table}");
+    let words: Vec<Vec<_>> = table.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(words[0], ["keys", "allgather", "8", "bits"]);
     assert_eq!(
         words[1..].iter().map(|row| row[..2].to_vec()).collect::<Vec<_>>(),
         [["1K", "ring"], ["1K", "standard-exchange:1"]]
     );
+    let refused = job::run_on(2, RADIX_SORT, 2, &[&args[..], &["no-such-algorithm"]].concat()).complaint();
+    assert!(refused.contains("no-such-algorithm"), "{refused}");
 }
