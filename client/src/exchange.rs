@@ -9,12 +9,17 @@ use crate::attachment::Attachment;
 use crate::memory::SharedMemory;
 use crate::operation::Operation;
 use crate::request::Persistent;
+use crate::running::{Run, Running, watch_each};
 use crate::set::{ActiveSet, start_idle};
-use crate::{Error, Favor, WaitMode};
+use crate::several::Several;
+use crate::wait::Event;
+use crate::{Communicator, Error, Favor, Status, WaitMode};
 
 /// Sends out of one buffer and receives into another. Both are lent as long as it runs.
 pub(crate) struct Exchange {
     attachment: Arc<Attachment>,
+    /// This rank, among those that its neighbours are of.
+    rank: u32,
     requests: Vec<Persistent>,
     pub(crate) input: SharedMemory,
     pub(crate) output: SharedMemory,
@@ -24,6 +29,8 @@ pub(crate) struct Exchange {
 ///
 /// Dropping it lets the messages travel on; [`NeighborCollective::active`](crate::NeighborCollective::active) finds it again.
 /// Leaking it is no different.
+///
+/// It can be awaited, and waited for [beside others](crate::wait_any).
 #[must_use = "the exchange has to be waited for"]
 pub struct ActiveExchange<'a> {
     exchange: &'a mut Exchange,
@@ -63,40 +70,58 @@ impl ActiveExchange<'_> {
     /// Most steps are not the end: [`test`](Self::test) says so, and then this is to be called again; so it is after a wait in which this
     /// exchange was one of several, since the wait has it wake a thread instead.
     pub fn notify(&mut self) -> Result<(), Error> {
-        if !self.watch(None)? {
+        if !watch_each(self.exchange.running(), None)? {
             self.exchange.attachment.notifier()?.ring();
         }
         Ok(())
     }
+}
 
-    /// Has the notifier told when the exchange gets on, and this task if there is one. False if it has got on already.
-    pub(crate) fn watch(&mut self, waker: Option<&Waker>) -> Result<bool, Error> {
-        let mut is_watched = false;
-        for operation in self.exchange.running() {
-            if !operation.watch(waker)? {
-                return Ok(false);
-            }
-            is_watched = true;
-        }
-        Ok(is_watched)
+impl Running for ActiveExchange<'_> {}
+
+impl Run for ActiveExchange<'_> {
+    fn is_running(&self) -> bool {
+        self.exchange.is_active()
     }
 
-    /// The task that was to be told is gone.
-    pub(crate) fn forget_waker(&self) {
+    fn attachment(&self) -> &Arc<Attachment> {
+        &self.exchange.attachment
+    }
+
+    fn event(&self) -> &dyn Event {
+        self
+    }
+
+    fn take_outcome(&mut self) -> Result<Option<Status>, Error> {
+        let status = Status { source: self.exchange.rank, tag: 0, bytes: 0, count: 0 };
+        Ok(self.test()?.then_some(status))
+    }
+
+    fn watch(&self, waker: &Waker) -> Result<bool, Error> {
+        watch_each(self.exchange.running(), Some(waker))
+    }
+
+    fn forget_waker(&self) {
         self.exchange.requests.iter().for_each(|request| request.operation().forget_waker());
+    }
+}
+
+impl Several for ActiveExchange<'_> {
+    fn each(&self) -> impl Iterator<Item = &(impl Event + ?Sized)> {
+        self.exchange.running()
     }
 }
 
 impl Exchange {
     /// Of requests that use these memories. Receives come first, so that sends find them.
     pub(crate) fn new(
-        attachment: &Arc<Attachment>,
+        among: &Communicator,
         mut requests: Vec<Persistent>,
         input: SharedMemory,
         output: SharedMemory,
     ) -> Self {
         requests.iter_mut().for_each(|request| request.operation_mut().offer());
-        Self { attachment: attachment.clone(), requests, input, output }
+        Self { attachment: among.attachment().clone(), rank: among.rank(), requests, input, output }
     }
 
     pub(crate) fn set_favor(&mut self, favor: Favor) {
@@ -139,18 +164,22 @@ impl Exchange {
         self.input.slot().is_lent()
     }
 
-    fn running(&mut self) -> impl Iterator<Item = &mut Operation> {
+    fn running(&self) -> impl Iterator<Item = &Operation> {
+        self.requests.iter().map(Persistent::operation).filter(|operation| operation.is_active())
+    }
+
+    fn running_mut(&mut self) -> impl Iterator<Item = &mut Operation> {
         self.requests.iter_mut().map(Persistent::operation_mut).filter(|operation| operation.is_active())
     }
 
     /// Waits for all requests, or for the first that fails.
     fn wait(&mut self, mode: WaitMode) -> Result<(), Error> {
-        self.running().for_each(Operation::come_to_wires);
+        self.running_mut().for_each(Operation::come_to_wires);
         if self.take_ended(0)? {
             return Ok(());
         }
         self.attachment.log().begin_wait(None);
-        self.running().for_each(Operation::begin_wait);
+        self.running_mut().for_each(Operation::begin_wait);
         let waited = self.wait_long(mode);
         self.requests.iter_mut().for_each(|request| request.operation_mut().end_wait());
         self.attachment.log().end_wait(None);
@@ -167,7 +196,7 @@ impl Exchange {
     /// Takes what has ended, copying up to `pieces` pieces of each large message. Whether that is all.
     fn take_ended(&mut self, pieces: u32) -> Result<bool, Error> {
         let mut is_over = true;
-        for operation in self.running() {
+        for operation in self.running_mut() {
             match operation.conclude(pieces) {
                 Some(outcome) => drop(outcome?),
                 None => is_over = false,
@@ -179,7 +208,7 @@ impl Exchange {
     /// Whether all requests have ended.
     fn test(&mut self) -> Result<bool, Error> {
         let mut is_over = true;
-        for operation in self.running() {
+        for operation in self.running_mut() {
             is_over &= operation.test()?.is_some();
         }
         Ok(is_over)
@@ -187,7 +216,7 @@ impl Exchange {
 
     /// Ends what still runs after a failure, and takes the memory back.
     fn end(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
-        for operation in self.running() {
+        for operation in self.running_mut() {
             let mode = operation.attachment().wait_mode();
             // The exchange has failed already, and this one may well fail for the same reason.
             let _ = operation.cancel(mode);

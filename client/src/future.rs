@@ -1,283 +1,112 @@
-//! Running operations as futures.
+//! What runs as a future.
 
-use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-use crate::operation::Operation;
-use crate::request::Persistent;
 use crate::{
     Active, ActiveExchange, Buffer, Error, Pending, PendingCollective, PendingNeighborCollective, Plain, Status,
 };
 
+/// Something that runs and is awaited.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct Awaiting<A: sealed::Awaited>(A);
+
 /// An [`Active`] operation that is awaited.
 ///
 /// Dropping it lets the operation run on; [`Request::active`](crate::Request::active) finds it again.
-#[must_use = "futures do nothing unless they are awaited"]
-pub struct ActiveFuture<'a> {
-    request: &'a mut Persistent,
-}
-
-impl<'a> IntoFuture for Active<'a> {
-    type Output = Result<Status, Error>;
-    type IntoFuture = ActiveFuture<'a>;
-
-    fn into_future(self) -> ActiveFuture<'a> {
-        ActiveFuture { request: self.into_request() }
-    }
-}
-
-impl Future for ActiveFuture<'_> {
-    type Output = Result<Status, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        poll(self.request.operation_mut(), context)
-    }
-}
-
-impl Drop for ActiveFuture<'_> {
-    fn drop(&mut self) {
-        self.request.operation().forget_waker();
-    }
-}
+pub type ActiveFuture<'a> = Awaiting<Active<'a>>;
 
 /// An [`ActiveExchange`] that is awaited.
 ///
 /// Dropping it lets the messages travel on; [`NeighborCollective::active`](crate::NeighborCollective::active) finds them again.
-#[must_use = "futures do nothing unless they are awaited"]
-pub struct ExchangeFuture<'a> {
-    exchange: ActiveExchange<'a>,
-}
-
-impl<'a> IntoFuture for ActiveExchange<'a> {
-    type Output = Result<(), Error>;
-    type IntoFuture = ExchangeFuture<'a>;
-
-    fn into_future(self) -> ExchangeFuture<'a> {
-        ExchangeFuture { exchange: self }
-    }
-}
-
-impl Future for ExchangeFuture<'_> {
-    type Output = Result<(), Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        poll(&mut self.exchange, context)
-    }
-}
-
-impl Drop for ExchangeFuture<'_> {
-    fn drop(&mut self) {
-        self.exchange.forget_waker();
-    }
-}
+pub type ExchangeFuture<'a> = Awaiting<ActiveExchange<'a>>;
 
 /// A [`Pending`] operation that is awaited. It gives the buffer back.
 ///
 /// Dropping it withdraws the operation if it has not matched yet.
-#[must_use = "futures do nothing unless they are awaited"]
-pub struct PendingFuture<T: Plain> {
-    pending: Option<Pending<T>>,
-}
-
-impl<T: Plain> IntoFuture for Pending<T> {
-    type Output = Result<(Buffer<T>, Status), Error>;
-    type IntoFuture = PendingFuture<T>;
-
-    fn into_future(self) -> PendingFuture<T> {
-        PendingFuture { pending: Some(self) }
-    }
-}
-
-impl<T: Plain> Future for PendingFuture<T> {
-    type Output = Result<(Buffer<T>, Status), Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let pending = self.pending.as_mut().expect("a future that has ended is not polled again");
-        let ended = match pending.outcome() {
-            Some(status) => Ok(status),
-            None => match poll(pending.operation_mut(), context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(ended) => ended,
-            },
-        };
-        let pending = self.pending.take();
-        Poll::Ready(ended.and_then(|status| Ok(pending.ok_or(Error::Inactive)?.into_ended(status))))
-    }
-}
-
-/// Nothing in it is pinned, whatever the elements are.
-impl<T: Plain> Unpin for PendingFuture<T> {}
-
-impl<T: Plain> Drop for PendingFuture<T> {
-    fn drop(&mut self) {
-        if let Some(pending) = &mut self.pending {
-            pending.operation_mut().forget_waker();
-        }
-    }
-}
+pub type PendingFuture<T> = Awaiting<Pending<T>>;
 
 /// A [`PendingCollective`] that is awaited. It fills the output.
 ///
 /// Dropping it is as good as dropping that: the collective ends by itself, and the output stays as it was.
-#[must_use = "futures do nothing unless they are awaited"]
-pub struct CollectiveFuture<'a, T: Plain> {
-    pending: PendingCollective<'a, T>,
-}
-
-impl<'a, T: Plain> IntoFuture for PendingCollective<'a, T> {
-    type Output = Result<(), Error>;
-    type IntoFuture = CollectiveFuture<'a, T>;
-
-    fn into_future(self) -> CollectiveFuture<'a, T> {
-        CollectiveFuture { pending: self }
-    }
-}
-
-impl<T: Plain> Future for CollectiveFuture<'_, T> {
-    type Output = Result<(), Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        poll(&mut self.pending, context)
-    }
-}
-
-impl<T: Plain> Drop for CollectiveFuture<'_, T> {
-    fn drop(&mut self) {
-        self.pending.forget_waker();
-    }
-}
+pub type CollectiveFuture<'a, T> = Awaiting<PendingCollective<'a, T>>;
 
 /// A [`PendingNeighborCollective`] that is awaited. It fills the output as messages come.
 ///
 /// Dropping it is as good as dropping that: the messages travel on.
-#[must_use = "futures do nothing unless they are awaited"]
-pub struct NeighborCollectiveFuture<'a, T: Plain> {
-    pending: PendingNeighborCollective<'a, T>,
-}
+pub type NeighborCollectiveFuture<'a, T> = Awaiting<PendingNeighborCollective<'a, T>>;
 
-impl<'a, T: Plain> IntoFuture for PendingNeighborCollective<'a, T> {
-    type Output = Result<(), Error>;
-    type IntoFuture = NeighborCollectiveFuture<'a, T>;
+impl<A: sealed::Awaited> Future for Awaiting<A> {
+    type Output = Result<A::Outcome, Error>;
 
-    fn into_future(self) -> NeighborCollectiveFuture<'a, T> {
-        NeighborCollectiveFuture { pending: self }
-    }
-}
-
-impl<T: Plain> Future for NeighborCollectiveFuture<'_, T> {
-    type Output = Result<(), Error>;
-
+    /// Whoever awaits waits: what there is to copy of a large message is copied here.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        poll(&mut self.pending, context)
+        loop {
+            if let Some(ended) = self.0.take().transpose() {
+                return Poll::Ready(ended);
+            }
+            match self.0.seen().0.watch(context.waker()) {
+                Ok(true) => return Poll::Pending,
+                // It has got on meanwhile.
+                Ok(false) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
     }
 }
 
-impl<T: Plain> Drop for NeighborCollectiveFuture<'_, T> {
+/// Nothing in it is pinned, whatever the elements are.
+impl<A: sealed::Awaited> Unpin for Awaiting<A> {}
+
+impl<A: sealed::Awaited> Drop for Awaiting<A> {
     fn drop(&mut self) {
-        self.pending.forget_waker();
+        self.0.seen().0.forget_waker();
     }
 }
 
-/// What a future asks about.
-trait Awaited {
-    type Outcome;
-    /// The outcome, if it has ended.
-    fn test(&mut self) -> Result<Option<Self::Outcome>, Error>;
-    /// Has this task woken when it gets on. False if it has already.
-    fn watch(&mut self, waker: &Waker) -> Result<bool, Error>;
-}
+/// What awaiting these gives, and how it is taken once they have ended.
+macro_rules! awaited {
+    ($([$($of:tt)*] $running:ty => $outcome:ty, $take:expr;)*) => {$(
+        impl<$($of)*> sealed::Awaited for $running {
+            type Outcome = $outcome;
 
-impl Awaited for Operation {
-    type Outcome = Status;
-
-    fn test(&mut self) -> Result<Option<Status>, Error> {
-        self.test()
-    }
-
-    fn watch(&mut self, waker: &Waker) -> Result<bool, Error> {
-        Self::watch(self, Some(waker))
-    }
-}
-
-impl Awaited for ActiveExchange<'_> {
-    type Outcome = ();
-
-    fn test(&mut self) -> Result<Option<()>, Error> {
-        Ok(self.test()?.then_some(()))
-    }
-
-    fn watch(&mut self, waker: &Waker) -> Result<bool, Error> {
-        self.watch(Some(waker))
-    }
-}
-
-impl<T: Plain> Awaited for PendingCollective<'_, T> {
-    type Outcome = ();
-
-    fn test(&mut self) -> Result<Option<()>, Error> {
-        Ok(self.test()?.then_some(()))
-    }
-
-    fn watch(&mut self, waker: &Waker) -> Result<bool, Error> {
-        Self::watch(self, waker)
-    }
-}
-
-impl<T: Plain> Awaited for PendingNeighborCollective<'_, T> {
-    type Outcome = ();
-
-    fn test(&mut self) -> Result<Option<()>, Error> {
-        Ok(self.test()?.then_some(()))
-    }
-
-    fn watch(&mut self, waker: &Waker) -> Result<bool, Error> {
-        Self::watch(self, waker)
-    }
-}
-
-/// Whoever awaits waits: what there is to copy of a large message is copied here.
-fn poll<A: Awaited>(awaited: &mut A, context: &mut Context<'_>) -> Poll<Result<A::Outcome, Error>> {
-    loop {
-        if let Some(ended) = awaited.test().transpose() {
-            return Poll::Ready(ended);
+            fn take(&mut self) -> Result<Option<$outcome>, Error> {
+                let take: fn(&mut Self) -> _ = $take;
+                take(self)
+            }
         }
-        match awaited.watch(context.waker()) {
-            Ok(true) => return Poll::Pending,
-            // It has got on meanwhile.
-            Ok(false) => {}
-            Err(error) => return Poll::Ready(Err(error)),
+
+        impl<$($of)*> IntoFuture for $running {
+            type Output = Result<$outcome, Error>;
+            type IntoFuture = Awaiting<Self>;
+
+            fn into_future(self) -> Awaiting<Self> {
+                Awaiting(self)
+            }
         }
-    }
+    )*};
 }
 
-impl fmt::Debug for ActiveFuture<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ActiveFuture").field(self.request).finish()
-    }
+awaited! {
+    ['a] Active<'a> => Status, |active| active.test();
+    ['a] ActiveExchange<'a> => (), |active| Ok(active.test()?.then_some(()));
+    [T: Plain] Pending<T> => (Buffer<T>, Status), |pending| {
+        Ok(pending.test()?.map(|status| (pending.take_buffer(), status)))
+    };
+    ['a, T: Plain] PendingCollective<'a, T> => (), |pending| Ok(pending.test()?.then_some(()));
+    ['a, T: Plain] PendingNeighborCollective<'a, T> => (), |pending| Ok(pending.test()?.then_some(()));
 }
 
-impl fmt::Debug for ExchangeFuture<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ExchangeFuture").field(&self.exchange).finish()
-    }
-}
+mod sealed {
+    use crate::{Error, Running};
 
-impl<T: Plain> fmt::Debug for CollectiveFuture<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CollectiveFuture").field(&self.pending).finish()
-    }
-}
-
-impl<T: Plain> fmt::Debug for NeighborCollectiveFuture<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("NeighborCollectiveFuture").field(&self.pending).finish()
-    }
-}
-
-impl<T: Plain> fmt::Debug for PendingFuture<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PendingFuture").field(&self.pending).finish()
+    /// What a future asks about.
+    pub trait Awaited: Running {
+        /// What awaiting it gives.
+        type Outcome;
+        /// That, if it has ended.
+        fn take(&mut self) -> Result<Option<Self::Outcome>, Error>;
     }
 }

@@ -107,7 +107,7 @@ pub use collective::{Collective, Combine, Located, Numeric, PendingCollective, R
 pub use communicator::Communicator;
 pub use error::Error;
 pub use exchange::ActiveExchange;
-pub use future::{ActiveFuture, CollectiveFuture, ExchangeFuture, NeighborCollectiveFuture, PendingFuture};
+pub use future::{ActiveFuture, Awaiting, CollectiveFuture, ExchangeFuture, NeighborCollectiveFuture, PendingFuture};
 pub use group::Group;
 pub use neighbor_call::PendingNeighborCollective;
 pub use neighbor_collective::NeighborCollective;

@@ -9,7 +9,7 @@ use crate::attachment::Attachment;
 use crate::neighbor_collective::one_behind_the_other;
 use crate::operation::Operation;
 use crate::pending::Ready;
-use crate::running::{Progress, Run, Running, wait_any_with};
+use crate::running::{Progress, Run, Running, wait_any_with, watch_each};
 use crate::several::Several;
 use crate::topology::Edge;
 use crate::wait::Event;
@@ -211,21 +211,6 @@ impl<T: Plain> PendingNeighborCollective<'_, T> {
         self.progress.is_done()
     }
 
-    /// Has this task woken when a message gets on. False if one has already.
-    pub(crate) fn watch(&self, waker: &Waker) -> Result<bool, Error> {
-        for message in &self.messages {
-            if !message.operation.watch(Some(waker))? {
-                return Ok(false);
-            }
-        }
-        Ok(!self.messages.is_empty())
-    }
-
-    /// The task that was to be woken is gone.
-    pub(crate) fn forget_waker(&self) {
-        self.messages.iter().for_each(|message| message.operation.forget_waker());
-    }
-
     fn finish(mut self, mode: Option<WaitMode>) -> Result<(), Error> {
         if self.progress.is_done()? {
             return Ok(());
@@ -292,6 +277,14 @@ impl<T: Plain> Run for PendingNeighborCollective<'_, T> {
         let taken = self.take_ended().map(|()| self.messages.is_empty().then_some(status));
         self.progress = Progress::after(&taken);
         taken
+    }
+
+    fn watch(&self, waker: &Waker) -> Result<bool, Error> {
+        watch_each(self.messages.iter().map(|message| &message.operation), Some(waker))
+    }
+
+    fn forget_waker(&self) {
+        self.messages.iter().for_each(|message| message.operation.forget_waker());
     }
 }
 

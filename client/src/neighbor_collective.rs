@@ -145,7 +145,7 @@ impl Neighborhood {
                 }
             }
         }
-        let exchange = Exchange::new(self.attachment(), requests, from, to);
+        let exchange = Exchange::new(self, requests, from, to);
         Ok(NeighborCollective { exchange, input, output, element: PhantomData })
     }
 

@@ -95,24 +95,12 @@ impl<T: Plain> Pending<T> {
         Ok((self.take_buffer(), outcome))
     }
 
-    pub(crate) fn outcome(&self) -> Option<Status> {
-        self.outcome
-    }
-
     pub(crate) fn operation(&self) -> &Operation {
         &self.operation
     }
 
-    pub(crate) fn operation_mut(&mut self) -> &mut Operation {
-        &mut self.operation
-    }
-
-    /// What `wait` returns, for an operation that has ended like this.
-    pub(crate) fn into_ended(mut self, status: Status) -> (Buffer<T>, Status) {
-        (self.take_buffer(), status)
-    }
-
-    fn take_buffer(&mut self) -> Buffer<T> {
+    /// The buffer of an operation that has ended, once.
+    pub(crate) fn take_buffer(&mut self) -> Buffer<T> {
         let memory = self.operation.take_memory().expect("the buffer is taken by the call that ends us");
         Buffer::new(memory, self.elements)
     }

@@ -105,11 +105,7 @@ impl Active<'_> {
     }
 }
 
-impl<'a> Active<'a> {
-    pub(crate) fn into_request(self) -> &'a mut Persistent {
-        self.request
-    }
-
+impl Active<'_> {
     pub(crate) fn operation(&self) -> &Operation {
         &self.request.operation
     }

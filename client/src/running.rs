@@ -1,16 +1,18 @@
 //! Waiting for several things that run, of any kind.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use crate::attachment::Attachment;
+use crate::operation::Operation;
 use crate::pending::Pending;
 use crate::several::Several;
 use crate::wait::Event;
 use crate::wires::Reach;
 use crate::{Active, Error, Plain, Status, WaitMode};
 
-/// Something that runs and ends: an [`Active`] request, a [`Pending`] message, a
-/// [`PendingCollective`](crate::PendingCollective).
+/// Something that runs and ends: an [`Active`] request, a [`Pending`] message, a [`PendingCollective`](crate::PendingCollective), and what is
+/// exchanged with neighbours ([`ActiveExchange`](crate::ActiveExchange), [`PendingNeighborCollective`](crate::PendingNeighborCollective)).
 pub trait Running: sealed::Sealed {}
 
 impl Running for Active<'_> {}
@@ -116,6 +118,25 @@ pub(crate) trait Run {
     fn event(&self) -> &dyn Event;
     /// The outcome, if it has ended: once.
     fn take_outcome(&mut self) -> Result<Option<Status>, Error>;
+    /// Has this task woken when it gets on. False if it has already.
+    fn watch(&self, waker: &Waker) -> Result<bool, Error>;
+    /// The task that was to be woken is gone.
+    fn forget_waker(&self);
+}
+
+/// Has the notifier told when any of these gets on, and this task if there is one. False if one has already, or there is none.
+pub(crate) fn watch_each<'a>(
+    operations: impl Iterator<Item = &'a Operation>,
+    waker: Option<&Waker>,
+) -> Result<bool, Error> {
+    let mut is_watched = false;
+    for operation in operations {
+        if !operation.watch(waker)? {
+            return Ok(false);
+        }
+        is_watched = true;
+    }
+    Ok(is_watched)
 }
 
 /// How far a call is that is waited for by a handle of its own.
@@ -164,6 +185,14 @@ impl Run for Active<'_> {
     fn take_outcome(&mut self) -> Result<Option<Status>, Error> {
         self.test()
     }
+
+    fn watch(&self, waker: &Waker) -> Result<bool, Error> {
+        self.operation().watch(Some(waker))
+    }
+
+    fn forget_waker(&self) {
+        self.operation().forget_waker();
+    }
 }
 
 impl<T: Plain> Run for Pending<T> {
@@ -181,6 +210,14 @@ impl<T: Plain> Run for Pending<T> {
 
     fn take_outcome(&mut self) -> Result<Option<Status>, Error> {
         self.test()
+    }
+
+    fn watch(&self, waker: &Waker) -> Result<bool, Error> {
+        self.operation().watch(Some(waker))
+    }
+
+    fn forget_waker(&self) {
+        self.operation().forget_waker();
     }
 }
 

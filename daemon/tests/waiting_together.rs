@@ -22,13 +22,21 @@ fn whatever_ends_first_is_found_first() {
         let mut receiving = zero.irecv(zero.alloc::<u8>(1).unwrap(), 1, 1).unwrap();
         let mut recv = zero.recv_init(zero.alloc::<u8>(1).unwrap(), 1, 2).unwrap();
         let mut registered = recv.start().unwrap();
-        let mut running: [&mut dyn Running; 3] = [&mut registered, &mut summing, &mut receiving];
+        let mut halo = zero.graph(&[1], &[1]).unwrap().neighbor_alltoall_init::<u8>(1).unwrap();
+        let mut exchanging = halo.start().unwrap();
+        let mut running: [&mut dyn Running; 4] = [&mut registered, &mut summing, &mut receiving, &mut exchanging];
         one.send(&[5u8], 0, 1).unwrap();
         let (index, status) = soon(|| wait_any(&mut running).unwrap().expect("all run"));
         assert_eq!((index, status.source, status.count), (2, 1, 1));
         one.iallreduce(&[2], &mut ours, SUM).unwrap().wait().unwrap();
-        let (index, _) = soon(|| wait_any(&mut running).unwrap().expect("two run"));
+        let (index, _) = soon(|| wait_any(&mut running).unwrap().expect("three run"));
         assert_eq!(index, 1);
+        let mut theirs = one.graph(&[0], &[0]).unwrap().neighbor_alltoall_init::<u8>(1).unwrap();
+        theirs.input_mut()[0] = 7;
+        let answering = theirs.start().unwrap();
+        let (index, status) = soon(|| wait_any(&mut running).unwrap().expect("two run"));
+        assert_eq!((index, status.source, status.count), (3, 0, 0));
+        soon(|| answering.wait().unwrap());
         one.send_init(one.alloc::<u8>(1).unwrap(), 0, 2).unwrap().start().unwrap().wait().unwrap();
         let (index, status) = soon(|| wait_any(&mut running).unwrap().expect("one runs"));
         assert_eq!((index, status.source, status.count), (0, 1, 1));
@@ -36,6 +44,7 @@ fn whatever_ends_first_is_found_first() {
         assert_eq!(&*receiving.wait().unwrap().0, [5]);
         summing.wait().unwrap();
         assert_eq!((total, ours), ([3], [3]));
+        assert_eq!(halo.output(), [7]);
     }
 }
 

@@ -61,16 +61,6 @@ impl<T: Plain> PendingCollective<'_, T> {
         tested
     }
 
-    /// Has this task woken when the collective gets on. False if it has already.
-    pub(crate) fn watch(&self, waker: &Waker) -> Result<bool, Error> {
-        self.lane.watch(self.turn, waker)
-    }
-
-    /// The task that was to be woken is gone.
-    pub(crate) fn forget_waker(&self) {
-        self.lane.forget_waker(self.turn);
-    }
-
     fn finish(mut self, mode: Option<WaitMode>) -> Result<(), Error> {
         if self.progress.is_done()? {
             return Ok(());
@@ -107,6 +97,14 @@ impl<T: Plain> Run for PendingCollective<'_, T> {
 
     fn take_outcome(&mut self) -> Result<Option<Status>, Error> {
         self.take_outcome()
+    }
+
+    fn watch(&self, waker: &Waker) -> Result<bool, Error> {
+        self.lane.watch(self.turn, waker)
+    }
+
+    fn forget_waker(&self) {
+        self.lane.forget_waker(self.turn);
     }
 }
 
