@@ -78,7 +78,7 @@ impl Job {
         }
         self.make_sure_of_slot(local_rank, slot).map_err(|error| invalid(&error))?;
         self.engine.register((local_rank, slot), epoch, comm, member).map_err(|error| invalid(&error))?;
-        self.carry_out_channel_work();
+        self.carry_out_local_work();
         Ok(true)
     }
 

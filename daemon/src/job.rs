@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Registry, Token};
 use ropeway_engine::{
-    Arrival, ChannelWork, DirectId, Engine, Place, StashId, StashWork, Statistics, Token as Operation, Violation,
-    Wiring,
+    Arrival, DirectId, Engine, LocalWork, Place, StashId, StashWork, Statistics, Token as Operation, Violation, Wiring,
 };
 use ropeway_proto::command::CommandError;
 use ropeway_proto::control::JobSpec;
@@ -269,7 +268,7 @@ impl Job {
         }
         self.make_sure_of_slot(local_rank, slot)?;
         self.engine.handle_command(local_rank, command)?;
-        self.carry_out_channel_work();
+        self.carry_out_local_work();
         if let Command::Send { endpoint, .. } = command
             && let Some(receiver) = endpoint.peer.and_then(|peer| self.local_rank(peer))
         {
@@ -278,57 +277,57 @@ impl Job {
         Ok(())
     }
 
-    pub(crate) fn carry_out_channel_work(&mut self) {
-        while let Some(work) = self.engine.poll_channel_work() {
+    pub(crate) fn carry_out_local_work(&mut self) {
+        while let Some(work) = self.engine.poll_local_work() {
             match work {
-                ChannelWork::Open { send, recv } => self.open_channel(send, recv),
-                ChannelWork::Start { channel, end, operation } => {
+                LocalWork::Open { send, recv } => self.open_channel(send, recv),
+                LocalWork::Start { channel, end, operation } => {
                     self.channels.start(&self.segment, channel, end);
                     self.engine.handle_started(operation);
                     if let Some((node, _)) = self.wire_of(channel) {
                         self.wires.want(node);
                     }
                 }
-                ChannelWork::Move { channel } => self.channels.wish_move(channel),
-                ChannelWork::Close { channel, end, request, why } => {
+                LocalWork::Move { channel } => self.channels.wish_move(channel),
+                LocalWork::Close { channel, end, request, why } => {
                     let is_closed = self.channels.close(&self.segment, channel, end, request, why);
                     if let Some(request) = request.filter(|_| is_closed) {
                         self.engine.handle_closed(request);
                     }
                 }
-                ChannelWork::OpenWired(wiring) => {
+                LocalWork::OpenWired(wiring) => {
                     let channel = self.open_wired(&wiring);
                     self.engine.handle_wired(&wiring, channel);
                 }
-                ChannelWork::Connect { channel, peer_index, is_orphaned } => {
+                LocalWork::Connect { channel, peer_index, is_orphaned } => {
                     if let Some((node, index)) = self.wire_of(channel) {
                         self.wires.connect((!is_orphaned).then_some(&self.segment), node, index, peer_index);
                     }
                 }
-                ChannelWork::Sever { channel, why } => {
-                    if let Some((node, index)) = self.wire_of(channel) {
-                        self.wires.sever(node, index, why);
-                    }
-                }
-                ChannelWork::DrainWire { node } => self.wires.drain(node),
-                ChannelWork::RelieveWire { node } => self.wires.relieve(node, Instant::now()),
-                ChannelWork::EndWire { node } => self.wires.end(node),
-                ChannelWork::Meet { comm, requests, members } => {
-                    let meeting = self.open_meeting(comm, &requests, members);
-                    self.engine.handle_met(&requests, meeting);
-                }
-                ChannelWork::Renounce { comm, member } => self.renounce(comm, &member),
-                ChannelWork::Arrive { meeting, member, operation } => {
-                    self.meetings.arrive(meeting, member);
-                    self.engine.handle_started(operation);
-                }
-                ChannelWork::Work { meeting } => self.meetings.wish_work(meeting),
-                ChannelWork::Leave { meeting, request, why } => self.leave_meeting(meeting, request, &why),
-                ChannelWork::Discard { channel } => {
+                LocalWork::Discard { channel } => {
                     if let Some((node, index)) = self.wire_of(channel) {
                         self.wires.discard(node, index);
                     }
                 }
+                LocalWork::Sever { channel, why } => {
+                    if let Some((node, index)) = self.wire_of(channel) {
+                        self.wires.sever(node, index, why);
+                    }
+                }
+                LocalWork::DrainWire { node } => self.wires.drain(node),
+                LocalWork::RelieveWire { node } => self.wires.relieve(node, Instant::now()),
+                LocalWork::EndWire { node } => self.wires.end(node),
+                LocalWork::Meet { comm, requests, members } => {
+                    let meeting = self.open_meeting(comm, &requests, members);
+                    self.engine.handle_met(&requests, meeting);
+                }
+                LocalWork::Renounce { comm, member } => self.renounce(comm, &member),
+                LocalWork::Arrive { meeting, member, operation } => {
+                    self.meetings.arrive(meeting, member);
+                    self.engine.handle_started(operation);
+                }
+                LocalWork::Work { meeting } => self.meetings.wish_work(meeting),
+                LocalWork::Leave { meeting, request, why } => self.leave_meeting(meeting, request, &why),
             }
         }
         while let Some(Unwired { node, index, why }) = self.channels.take_unwired() {
@@ -405,7 +404,7 @@ impl Job {
         ended.into_iter().for_each(|id| self.channels.remove_wired(id));
         lost.into_iter().for_each(|node| self.engine.handle_wire_down(node));
         self.wires.complaints(now).for_each(|node| self.engine.handle_wire_full(node));
-        self.carry_out_channel_work();
+        self.carry_out_local_work();
         done
     }
 
@@ -433,7 +432,7 @@ impl Job {
 
     /// Copies what clients want copied while they compute, and frees what is not being copied any more.
     pub(crate) fn progress_channels(&mut self, counters: &Counters) -> usize {
-        self.carry_out_channel_work();
+        self.carry_out_local_work();
         let (pieces, bytes) = self.channels.copy_pieces(&self.segment);
         if pieces > 0 {
             counters.add(Counter::PayloadCopies, pieces);
@@ -478,7 +477,7 @@ impl Job {
 
     pub(crate) fn accept(&mut self, job: JobId, from: NodeId, frame: Frame) -> Result<Inbound, LinkError> {
         let placement = self.engine.handle_frame(from, frame)?;
-        self.carry_out_channel_work();
+        self.carry_out_local_work();
         let piece = self.arriving(placement.arrival);
         self.log.piece_begins(piece);
         let target = match placement.place {

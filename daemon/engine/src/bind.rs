@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use ropeway_proto::{ChannelId, Envelope, Frame, NodeId};
 
 use crate::collective::NodeCollective;
-use crate::direct::ChannelWork;
+use crate::direct::LocalWork;
 use crate::engine::Engine;
 use crate::error::ProtocolError;
 use crate::request::{Kind, Protocol, RecvPhase, SendPhase};
@@ -155,7 +155,7 @@ impl Engine {
     fn bind(&mut self, id: ChannelId, recv: ChannelId) {
         self.statistics.matches += 1;
         if self.can_be_direct(id, recv) {
-            return self.channel_work.push_back(ChannelWork::Open { send: id, recv });
+            return self.local_work.push_back(LocalWork::Open { send: id, recv });
         }
         if self.can_be_wired(id) {
             return self.open_wired(id, recv, self.requests[id].layout.bytes(), None);

@@ -12,20 +12,31 @@ use crate::error::ProtocolError;
 use crate::meeting::MeetingId;
 use crate::request::{Kind, Protocol, Recv, RecvPhase, SendPhase};
 
-/// Something to be done with a direct channel: one between two ranks of this node, who from then on use it by themselves.
+/// Something to be done with what ranks use by themselves from then on: channels within this node, channels over wires, and meetings of
+/// collectives. All of it in one order, for what is said of one may be about another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
-pub enum ChannelWork {
-    /// Set one up, then call [`Engine::handle_opened`] before any other input.
+pub enum LocalWork {
+    // ---- channels, within the node or over a wire
+    /// Set one up within the node, then call [`Engine::handle_opened`] before any other input.
     Open { send: ChannelId, recv: ChannelId },
     /// An end was started before its client knew of the channel: start it there.
     Start { channel: DirectId, end: End, operation: Token },
-    /// Set one up whose other end is on another node, reached over the wire to it; then call [`Engine::handle_wired`] before
+    /// Both ends have started and compute: copy the message.
+    Move { channel: DirectId },
+    /// An end is gone; tell the other. If a `request` is named, its buffer must be out of use first, and then
+    /// [`Engine::handle_closed`] is called.
+    Close { channel: DirectId, end: End, request: Option<ChannelId>, why: Status },
+
+    // ---- wires, and what only channels over them need
+    /// Set a channel up whose other end is on another node, reached over the wire to it; then call [`Engine::handle_wired`] before
     /// any other input.
     OpenWired(Wiring),
     /// The other end of a wired channel calls it `peer_index`: it may be used, and its client told, unless it is orphaned: then its request
     /// is freed, and the slot may be somebody else's.
     Connect { channel: DirectId, peer_index: u16, is_orphaned: bool },
+    /// A wired channel that was never used is not needed.
+    Discard { channel: DirectId },
     /// The other end of a wired channel is lost without a last word.
     Sever { channel: DirectId, why: Status },
     /// The other side has lost the wire to that node: what it had sent is to be taken, then [`Engine::handle_wire_down`] called.
@@ -34,13 +45,13 @@ pub enum ChannelWork {
     RelieveWire { node: NodeId },
     /// The wire to that node is lost on both sides: so are its channels whose requests are gone.
     EndWire { node: NodeId },
-    /// A wired channel that was never used is not needed.
-    Discard { channel: DirectId },
+
+    // ---- meetings
+    /// Set up where the members of a collective meet; then call [`Engine::handle_met`] before any other input.
+    Meet { comm: CommId, requests: Vec<ChannelId>, members: Vec<CollectiveMember> },
     /// A collective with members on other nodes can't take place, as `member` was to: open it and close it, so that the other
     /// nodes learn that.
     Renounce { comm: CommId, member: CollectiveMember },
-    /// Set up where the members of a collective meet; then call [`Engine::handle_met`] before any other input.
-    Meet { comm: CommId, requests: Vec<ChannelId>, members: Vec<CollectiveMember> },
     /// A member had started before its client knew of the meeting: it arrives.
     Arrive { meeting: MeetingId, member: u32, operation: Token },
     /// All members have arrived and compute: do the work.
@@ -48,11 +59,6 @@ pub enum ChannelWork {
     /// A member is gone, as `why` says of whom; tell the others. If a `request` is named, its buffers must be out of use
     /// first, and then [`Engine::handle_closed`] is called.
     Leave { meeting: MeetingId, request: Option<ChannelId>, why: Completion },
-    /// Both ends have started and compute: copy the message.
-    Move { channel: DirectId },
-    /// An end is gone; tell the other. If a `request` is named, its buffer must be out of use first, and then
-    /// [`Engine::handle_closed`] is called.
-    Close { channel: DirectId, end: End, request: Option<ChannelId>, why: Status },
 }
 
 /// What is known of the wire to a node.
@@ -87,9 +93,9 @@ pub struct Wiring {
 pub struct DirectId(pub u32);
 
 impl Engine {
-    /// The next thing to do with a direct channel.
-    pub fn poll_channel_work(&mut self) -> Option<ChannelWork> {
-        self.channel_work.pop_front()
+    /// The next thing to do with a channel, a wire or a meeting.
+    pub fn poll_local_work(&mut self) -> Option<LocalWork> {
+        self.local_work.pop_front()
     }
 
     /// Where a request lives: index of its rank among the node's, slot, buffer. `None` if it is gone.
@@ -125,7 +131,7 @@ impl Engine {
             Kind::Member(_) | Kind::Probe => return,
         };
         if has_started {
-            self.channel_work.push_back(ChannelWork::Start { channel, end, operation });
+            self.local_work.push_back(LocalWork::Start { channel, end, operation });
         }
     }
 
@@ -157,14 +163,14 @@ impl Engine {
     }
 
     pub(crate) fn handle_wire_full_there(&mut self, node: NodeId) {
-        self.channel_work.push_back(ChannelWork::RelieveWire { node });
+        self.local_work.push_back(LocalWork::RelieveWire { node });
     }
 
     pub(crate) fn handle_wire_down_there(&mut self, node: NodeId) {
         let wire = &mut self.wires[usize::from(node.0)];
         wire.is_up = false;
         wire.is_down_there = true;
-        self.channel_work.push_back(ChannelWork::DrainWire { node });
+        self.local_work.push_back(LocalWork::DrainWire { node });
         self.end_wire_if_lost(node);
     }
 
@@ -182,10 +188,10 @@ impl Engine {
             let peer = self.requests[id].peer().expect("channels have no wildcards");
             let why = self.why_gone(peer).map_or(Status::PeerLost, |gone| gone.status);
             if let Some(channel) = self.requests[id].direct() {
-                self.channel_work.push_back(ChannelWork::Sever { channel, why });
+                self.local_work.push_back(LocalWork::Sever { channel, why });
             }
         }
-        self.channel_work.push_back(ChannelWork::EndWire { node });
+        self.local_work.push_back(LocalWork::EndWire { node });
     }
 
     /// Whether the send can go over the wire to its receiver's node.
@@ -203,7 +209,7 @@ impl Engine {
         let (end, node) = (self.end_of(id), request.node);
         let rank = request.peer().expect("channels have no wildcards");
         let wiring = Wiring { request: id, peer, end, node, rank, bytes, peer_index };
-        self.channel_work.push_back(ChannelWork::OpenWired(wiring));
+        self.local_work.push_back(LocalWork::OpenWired(wiring));
     }
 
     /// A wired channel was set up under this name, or could not be.
@@ -242,14 +248,14 @@ impl Engine {
         let channel = request.wiring().ok_or(ProtocolError::ForeignChannel)?;
         let is_orphaned = matches!(&request.kind, Kind::Send(send) if send.phase == SendPhase::Orphaned);
         if let Some(peer_index) = wire {
-            self.channel_work.push_back(ChannelWork::Connect { channel, peer_index, is_orphaned });
+            self.local_work.push_back(LocalWork::Connect { channel, peer_index, is_orphaned });
         } else {
-            self.channel_work.push_back(ChannelWork::Discard { channel });
+            self.local_work.push_back(LocalWork::Discard { channel });
         }
         match (is_orphaned, wire) {
             (true, Some(_)) => {
                 let why = self.why_orphaned(id);
-                self.channel_work.push_back(ChannelWork::Close { channel, end: End::Send, request: None, why });
+                self.local_work.push_back(LocalWork::Close { channel, end: End::Send, request: None, why });
                 self.remove_persistent(id);
             }
             (true, None) => {
@@ -290,7 +296,7 @@ impl Engine {
     /// The receiver will not say it any more.
     pub(crate) fn discard_orphan(&mut self, id: ChannelId) {
         if let Some(channel) = self.requests[id].wiring() {
-            self.channel_work.push_back(ChannelWork::Discard { channel });
+            self.local_work.push_back(LocalWork::Discard { channel });
         }
         self.remove_persistent(id);
     }
@@ -327,7 +333,7 @@ impl Engine {
 
     pub(crate) fn start_direct(&mut self, id: ChannelId, channel: DirectId) {
         let (end, operation) = (self.end_of(id), self.token(id));
-        self.channel_work.push_back(ChannelWork::Start { channel, end, operation });
+        self.local_work.push_back(LocalWork::Start { channel, end, operation });
     }
 
     /// A client asks for a copy. If the channel is gone meanwhile, so is the wish.
@@ -335,21 +341,21 @@ impl Engine {
         let state = *self.slot_state(local_rank, slot);
         let Some(id) = self.request_of(state) else { return };
         match self.requests[id].direct() {
-            Some(channel) => self.channel_work.push_back(ChannelWork::Move { channel }),
+            Some(channel) => self.local_work.push_back(LocalWork::Move { channel }),
             None => self.work_member(id),
         }
     }
 
     pub(crate) fn close_direct(&mut self, id: ChannelId, channel: DirectId) {
         let end = self.end_of(id);
-        self.channel_work.push_back(ChannelWork::Close { channel, end, request: Some(id), why: Status::PeerFreed });
+        self.local_work.push_back(LocalWork::Close { channel, end, request: Some(id), why: Status::PeerFreed });
     }
 
     /// The process of this end is gone.
     pub(crate) fn abandon_direct(&mut self, id: ChannelId, why: Status) {
         if let Some(channel) = self.requests[id].direct() {
             let end = self.end_of(id);
-            self.channel_work.push_back(ChannelWork::Close { channel, end, request: None, why });
+            self.local_work.push_back(LocalWork::Close { channel, end, request: None, why });
         }
     }
 

@@ -8,7 +8,7 @@
 //!   frame headers         ── handle_frame ─────►│   Engine   ├── poll_transmit ────► devices
 //!   payload has arrived   ── handle_arrived ───►│            │
 //!   payload has left      ── handle_transmitted►│            ├── poll_stash_work ──► copies out of the stash
-//!   a copy is done        ── handle_copied ────►│            ├── poll_channel_work ► channels between ranks of this node
+//!   a copy is done        ── handle_copied ────►│            ├── poll_local_work ──► channels, wires and meetings of this node
 //!   a channel is set up   ── handle_opened ────►│            │
 //!   a link is lost        ── handle_link_down ─►┤            │
 //!   a collective's ranks  ── start_collective ─►┤            ├── poll_collective_work ► copies, combinations, rounds that
@@ -27,7 +27,7 @@ use ropeway_proto::{
 use crate::agreement::Agreements;
 use crate::bind::Bindings;
 use crate::collective::Collectives;
-use crate::direct::{ChannelWork, WireState};
+use crate::direct::{LocalWork, WireState};
 use crate::error::{ProtocolError, Violation};
 use crate::matching::{PairReceived, Pattern, Posted, Unexpected};
 use crate::meeting::Gatherings;
@@ -50,7 +50,7 @@ pub struct Config {
     pub pair_credits: u32,
     /// Piece in which large messages travel.
     pub chunk_bytes: u64,
-    /// Whether channels within the node are handed to their ends ([`ChannelWork`]).
+    /// Whether channels within the node are handed to their ends ([`LocalWork`]).
     pub has_direct_channels: bool,
 }
 
@@ -218,7 +218,7 @@ pub struct Engine {
     pub(crate) pair_received: HashMap<(Rank, Rank), PairReceived>,
     pub(crate) completions: VecDeque<CompletionOf>,
     pub(crate) stash_work: VecDeque<StashWork>,
-    pub(crate) channel_work: VecDeque<ChannelWork>,
+    pub(crate) local_work: VecDeque<LocalWork>,
     pub(crate) collectives: Collectives,
     pub(crate) agreements: Agreements,
     pub(crate) statistics: Statistics,
@@ -245,7 +245,7 @@ impl Engine {
             pair_received: HashMap::new(),
             completions: VecDeque::new(),
             stash_work: VecDeque::new(),
-            channel_work: VecDeque::new(),
+            local_work: VecDeque::new(),
             collectives: Collectives::default(),
             agreements: Agreements::default(),
             statistics: Statistics::default(),

@@ -40,7 +40,7 @@ mod slots;
 mod stash;
 
 pub use collective::{CollectiveId, CollectiveStep, CollectiveWork, NodeCollective};
-pub use direct::{ChannelWork, DirectId, Wiring};
+pub use direct::{DirectId, LocalWork, Wiring};
 pub use engine::{
     Arrival, CompletionOf, Config, Engine, Leftovers, Place, Placement, RankState, StashId, StashWork, Statistics,
     Token, Transmit,

@@ -11,7 +11,7 @@ use ropeway_proto::collective::{CollectiveMember, CollectiveShape, ShapeError};
 use ropeway_proto::{ChannelId, CommId, Completion, Endpoint, Epoch, Layout, NodeId, Rank, Slot, Status};
 
 use crate::collective::NodeCollective;
-use crate::direct::ChannelWork;
+use crate::direct::LocalWork;
 use crate::engine::{Engine, RankState};
 use crate::error::Violation;
 use crate::request::Kind;
@@ -198,7 +198,7 @@ impl Engine {
         if gathering.missing == 0 && gathering.failure.is_none() {
             let gathering = self.gatherings.remove(key).expect("it was just there");
             let (requests, members) = gathering.members.into_values().unzip();
-            self.channel_work.push_back(ChannelWork::Meet { comm: key.0, requests, members });
+            self.local_work.push_back(LocalWork::Meet { comm: key.0, requests, members });
         }
     }
 
@@ -211,7 +211,7 @@ impl Engine {
             let (rank, was_active) = (member.rank, std::mem::take(&mut member.is_active));
             match meeting {
                 Ok(meeting) if was_active => {
-                    self.channel_work.push_back(ChannelWork::Arrive { meeting, member: rank, operation });
+                    self.local_work.push_back(LocalWork::Arrive { meeting, member: rank, operation });
                 }
                 Err(bytes) if was_active => self.complete(id, no_memory(bytes)),
                 _ => {}
@@ -226,7 +226,7 @@ impl Engine {
         let why = match member.meeting {
             Place::At(meeting) => {
                 let member = member.rank;
-                return self.channel_work.push_back(ChannelWork::Arrive { meeting, member, operation });
+                return self.local_work.push_back(LocalWork::Arrive { meeting, member, operation });
             }
             Place::Nowhere { bytes } => Some(no_memory(bytes)),
             Place::Unknown => {
@@ -246,7 +246,7 @@ impl Engine {
         if let Kind::Member(member) = &self.requests[id].kind
             && let Place::At(meeting) = member.meeting
         {
-            self.channel_work.push_back(ChannelWork::Work { meeting });
+            self.local_work.push_back(LocalWork::Work { meeting });
         }
     }
 
@@ -256,7 +256,7 @@ impl Engine {
         let why = Completion { source: rank, ..Completion::bare(Status::PeerFreed) };
         let Kind::Member(member) = &self.requests[id].kind else { return false };
         if let Place::At(meeting) = member.meeting {
-            self.channel_work.push_back(ChannelWork::Leave { meeting, request: Some(id), why });
+            self.local_work.push_back(LocalWork::Leave { meeting, request: Some(id), why });
             return true;
         }
         let key = self.key_of(id);
@@ -274,7 +274,7 @@ impl Engine {
             // It leaves already, as soon as nobody uses its buffers.
             Place::At(_) if self.requests[id].is_freeing => {}
             Place::At(meeting) => {
-                self.channel_work.push_back(ChannelWork::Leave { meeting, request: None, why });
+                self.local_work.push_back(LocalWork::Leave { meeting, request: None, why });
             }
             Place::Unknown | Place::Nowhere { .. } => {
                 let key = self.key_of(id);
@@ -308,7 +308,7 @@ impl Engine {
         match (first, failure) {
             (None, _) => {}
             (Some(member), Failure::Gone(_)) => {
-                self.channel_work.push_back(ChannelWork::Renounce { comm: key.0, member });
+                self.local_work.push_back(LocalWork::Renounce { comm: key.0, member });
             }
             (Some(member), Failure::Dispute(statement)) => {
                 let number = NodeCollective::number(key.0, key.1).expect("it was checked when they registered");

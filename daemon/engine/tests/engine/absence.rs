@@ -1,6 +1,6 @@
 //! Collectives to which a node does not come any more because its members have left.
 
-use ropeway_engine::{ChannelWork, MeetingId};
+use ropeway_engine::{LocalWork, MeetingId};
 use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape};
 use ropeway_proto::{CommId, Command, Completion, Status};
 use ropeway_schedule::{Collective, Order, Shape, build};
@@ -93,9 +93,9 @@ fn who_registers_after_a_member_has_left_tells_the_other_nodes() {
     cluster.settle();
     let member = of_barrier(3, 2);
     cluster.engines[1].register((1, 0), 1, CommId::WORLD, member.clone()).unwrap();
-    let work = cluster.engines[1].poll_channel_work();
-    assert_eq!(work, Some(ChannelWork::Renounce { comm: CommId::WORLD, member }));
-    assert_eq!(cluster.engines[1].poll_channel_work(), None);
+    let work = cluster.engines[1].poll_local_work();
+    assert_eq!(work, Some(LocalWork::Renounce { comm: CommId::WORLD, member }));
+    assert_eq!(cluster.engines[1].poll_local_work(), None);
 }
 
 #[test]
@@ -105,17 +105,17 @@ fn who_frees_a_collective_and_is_gone_before_its_buffers_are_free_leaves_once() 
     for rank in 0..2 {
         engine.register((rank, 0), 1, CommId::WORLD, of_barrier(2, rank)).unwrap();
     }
-    let Some(ChannelWork::Meet { requests, .. }) = engine.poll_channel_work() else { panic!("nobody meets") };
+    let Some(LocalWork::Meet { requests, .. }) = engine.poll_local_work() else { panic!("nobody meets") };
     engine.handle_met(&requests, Ok(MeetingId(3)));
     engine.handle_command(0, Command::Free { slot: 0, epoch: 2 }).unwrap();
-    let work = engine.poll_channel_work();
-    assert!(matches!(work, Some(ChannelWork::Leave { meeting: MeetingId(3), request: Some(_), .. })), "{work:?}");
+    let work = engine.poll_local_work();
+    assert!(matches!(work, Some(LocalWork::Leave { meeting: MeetingId(3), request: Some(_), .. })), "{work:?}");
     engine.handle_client_gone(0, true);
-    assert_eq!(engine.poll_channel_work(), None);
+    assert_eq!(engine.poll_local_work(), None);
     // Who had not freed it leaves with its process.
     engine.handle_client_gone(1, true);
-    let work = engine.poll_channel_work();
-    assert!(matches!(work, Some(ChannelWork::Leave { meeting: MeetingId(3), request: None, .. })), "{work:?}");
+    let work = engine.poll_local_work();
+    assert!(matches!(work, Some(LocalWork::Leave { meeting: MeetingId(3), request: None, .. })), "{work:?}");
 }
 
 #[test]
@@ -125,17 +125,17 @@ fn who_has_come_to_its_meeting_has_not_withdrawn() {
     for rank in 0..2 {
         engine.register((rank, 0), 1, CommId::WORLD, of_barrier(2, rank)).unwrap();
     }
-    let Some(ChannelWork::Meet { requests, .. }) = engine.poll_channel_work() else { panic!("nobody meets") };
+    let Some(LocalWork::Meet { requests, .. }) = engine.poll_local_work() else { panic!("nobody meets") };
     // Before there is a meeting a start can be withdrawn.
     engine.handle_command(0, Command::Start { slot: 0, epoch: 2 }).unwrap();
     engine.handle_command(0, Command::Cancel { slot: 0, epoch: 2 }).unwrap();
     while engine.poll_completion().is_some_and(|ended| ended.completion.status != Status::Cancelled) {}
     engine.handle_met(&requests, Ok(MeetingId(3)));
-    assert_eq!(engine.poll_channel_work(), None);
+    assert_eq!(engine.poll_local_work(), None);
     engine.handle_command(0, Command::Start { slot: 0, epoch: 3 }).unwrap();
     engine.handle_command(0, Command::Cancel { slot: 0, epoch: 3 }).unwrap();
-    let work = engine.poll_channel_work();
-    assert!(matches!(work, Some(ChannelWork::Arrive { meeting: MeetingId(3), member: 0, .. })), "{work:?}");
+    let work = engine.poll_local_work();
+    assert!(matches!(work, Some(LocalWork::Arrive { meeting: MeetingId(3), member: 0, .. })), "{work:?}");
     assert_eq!(engine.poll_completion(), None);
 }
 

@@ -211,7 +211,7 @@ fn members_of_one_node_who_differ_are_told_and_so_are_all_nodes() {
     };
     register(&mut cluster, 0, 0);
     register(&mut cluster, 1, 2);
-    assert_eq!(cluster.engines[0].poll_channel_work(), None);
+    assert_eq!(cluster.engines[0].poll_local_work(), None);
     for local_rank in 0..2 {
         cluster.engines[0].handle_command(local_rank, Command::Start { slot: 0, epoch: 2 }).unwrap();
     }

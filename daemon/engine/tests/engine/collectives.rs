@@ -291,7 +291,7 @@ fn wires_and_direct_channels_are_for_ranks() {
     cluster.engines[1].handle_wire_up(NodeId(0));
     let group = cluster.open(0, &allreduce(2, SMALL), &"linear".parse().unwrap(), compose);
     cluster.round(&group, 0);
-    assert!(cluster.engines.iter_mut().all(|engine| engine.poll_channel_work().is_none()));
+    assert!(cluster.engines.iter_mut().all(|engine| engine.poll_local_work().is_none()));
 }
 
 #[test]

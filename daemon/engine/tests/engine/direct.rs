@@ -1,6 +1,6 @@
 //! Channels between two ranks of one node are handed over: the engine says what is to be done with them, and no more.
 
-use ropeway_engine::{ChannelWork, DirectId};
+use ropeway_engine::{DirectId, LocalWork};
 use ropeway_proto::{Command, Completion, End, Status};
 
 use crate::cluster::{Cluster, TAG};
@@ -13,13 +13,13 @@ fn node() -> Cluster {
     Cluster::configured(&[2], |config| config.has_direct_channels = true)
 }
 
-fn work(cluster: &mut Cluster) -> Option<ChannelWork> {
-    cluster.engines[0].poll_channel_work()
+fn work(cluster: &mut Cluster) -> Option<LocalWork> {
+    cluster.engines[0].poll_local_work()
 }
 
 /// Answers the wish for a channel.
 fn open(cluster: &mut Cluster, channel: Option<DirectId>) {
-    let Some(ChannelWork::Open { send, recv }) = work(cluster) else { panic!("no channel to be opened") };
+    let Some(LocalWork::Open { send, recv }) = work(cluster) else { panic!("no channel to be opened") };
     assert_eq!(cluster.engines[0].place_of(send).unwrap().0, 0);
     assert_eq!(cluster.engines[0].place_of(recv).unwrap().0, 1);
     cluster.engines[0].handle_opened(send, recv, channel);
@@ -35,7 +35,7 @@ fn a_bound_channel_is_handed_over_and_then_left_alone() {
     assert_eq!(work(&mut cluster), None);
     assert!(cluster.sent.is_empty(), "both ends are told through their slots");
     cluster.command(0, Command::Move { slot: 0 }).unwrap();
-    assert_eq!(work(&mut cluster), Some(ChannelWork::Move { channel: CHANNEL }));
+    assert_eq!(work(&mut cluster), Some(LocalWork::Move { channel: CHANNEL }));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn what_was_started_before_is_started_on_the_channel_the_receive_first() {
     cluster.settle();
     open(&mut cluster, Some(CHANNEL));
     for (end, rank) in [(End::Recv, 1), (End::Send, 0)] {
-        let Some(ChannelWork::Start { channel: CHANNEL, end: found, operation }) = work(&mut cluster) else {
+        let Some(LocalWork::Start { channel: CHANNEL, end: found, operation }) = work(&mut cluster) else {
             panic!("nothing is started")
         };
         assert_eq!(found, end);
@@ -66,7 +66,7 @@ fn a_start_that_was_under_way_is_started_on_the_channel() {
     cluster.channel(BYTES);
     open(&mut cluster, Some(CHANNEL));
     cluster.start(0, 0);
-    assert!(matches!(work(&mut cluster), Some(ChannelWork::Start { channel: CHANNEL, end: End::Send, .. })));
+    assert!(matches!(work(&mut cluster), Some(LocalWork::Start { channel: CHANNEL, end: End::Send, .. })));
     // Too late to be cancelled here: the client is told to go on there, and cancels there.
     cluster.cancel(0, 0);
     assert_eq!(cluster.outcome(0, 0), None);
@@ -107,7 +107,7 @@ fn a_freed_end_is_free_when_its_buffer_is() {
     open(&mut cluster, Some(CHANNEL));
     for (rank, end) in [(0, End::Send), (1, End::Recv)] {
         cluster.free(rank, 0);
-        let Some(ChannelWork::Close { channel: CHANNEL, end: found, request: Some(request), why }) = work(&mut cluster)
+        let Some(LocalWork::Close { channel: CHANNEL, end: found, request: Some(request), why }) = work(&mut cluster)
         else {
             panic!("nothing is closed")
         };
@@ -128,7 +128,7 @@ fn a_process_that_ends_closes_its_ends() {
         cluster.channel(BYTES);
         open(&mut cluster, Some(CHANNEL));
         cluster.end_client(1, has_failed);
-        let closed = ChannelWork::Close { channel: CHANNEL, end: End::Recv, request: None, why: expected };
+        let closed = LocalWork::Close { channel: CHANNEL, end: End::Recv, request: None, why: expected };
         assert_eq!(work(&mut cluster), Some(closed));
         cluster.settle();
         // The other end stays until it is freed.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use ropeway_engine::{ChannelWork, DirectId, Leftovers, Wiring};
+use ropeway_engine::{DirectId, Leftovers, LocalWork, Wiring};
 use ropeway_proto::{ChannelId, End, NodeId, Rank, Slot, Status};
 
 use crate::cluster::{Cluster, EAGER_BYTES};
@@ -247,7 +247,7 @@ impl Trial {
     /// Does what engines want done with channels, each time before anything else happens to them.
     fn work(&mut self) {
         for node in [0, 1] {
-            while let Some(work) = self.cluster.engines[node].poll_channel_work() {
+            while let Some(work) = self.cluster.engines[node].poll_local_work() {
                 self.carry_out(node, work);
                 self.cluster.collect(node as u16);
             }
@@ -257,29 +257,29 @@ impl Trial {
         requests.retain(|&(rank, slot), &mut request| request != Request::Freeing || !freed(cluster, rank, slot));
     }
 
-    fn carry_out(&mut self, node: usize, work: ChannelWork) {
+    fn carry_out(&mut self, node: usize, work: LocalWork) {
         match work {
-            ChannelWork::Open { send, recv } => self.open(node, send, recv),
-            ChannelWork::OpenWired(wiring) => self.open_wired(node, &wiring),
-            ChannelWork::Start { channel, end, operation } => {
+            LocalWork::Open { send, recv } => self.open(node, send, recv),
+            LocalWork::OpenWired(wiring) => self.open_wired(node, &wiring),
+            LocalWork::Start { channel, end, operation } => {
                 let side = self.side(node, channel, end);
                 assert!(matches!(side.state, State::Open), "{side:?} is started");
                 self.cluster.engines[node].handle_started(operation);
             }
-            ChannelWork::Connect { channel, peer_index, .. } => {
+            LocalWork::Connect { channel, peer_index, .. } => {
                 let side = self.side(node, channel, End::Send);
                 assert_eq!((side.state, side.peer), (State::Proposed, None), "{side:?} is connected");
                 (side.state, side.peer) = (State::Open, Some(peer_index.into()));
                 let other = self.sides[&(1 - node, peer_index.into(), true)];
                 assert_eq!(other.peer, Some(channel.0), "{other:?} belongs to another one");
             }
-            ChannelWork::Discard { channel } => {
+            LocalWork::Discard { channel } => {
                 let side = self.side(node, channel, End::Send);
                 assert_eq!(side.state, State::Proposed, "{side:?} is discarded");
                 side.state = State::Discarded;
             }
-            ChannelWork::Close { channel, end, request, .. } => self.close(node, (channel, end), request),
-            ChannelWork::Sever { channel, .. } => {
+            LocalWork::Close { channel, end, request, .. } => self.close(node, (channel, end), request),
+            LocalWork::Sever { channel, .. } => {
                 assert!(self.is_wire_lost(node), "a wire is severed that is there");
                 let found = [End::Send, End::Recv].map(|end| (node, channel.0, end == End::Recv));
                 let key = found.into_iter().find(|key| self.sides.contains_key(key)).expect("it was opened");
@@ -287,8 +287,8 @@ impl Trial {
                 assert!(matches!(side.state, State::Open | State::Closing(_)), "{side:?} is severed");
                 side.is_severed = true;
             }
-            ChannelWork::DrainWire { .. } => self.draining[node] |= !self.wire_down[node],
-            ChannelWork::EndWire { .. } => {
+            LocalWork::DrainWire { .. } => self.draining[node] |= !self.wire_down[node],
+            LocalWork::EndWire { .. } => {
                 assert!(self.is_wire_lost(node), "a wire is ended that is there");
                 self.wire_ended[node] = true;
                 let here = self.sides.iter_mut().filter(|((own, ..), side)| *own == node && side.is_wired);

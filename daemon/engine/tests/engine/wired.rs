@@ -1,6 +1,6 @@
 //! Channels over a wire: the two nodes agree on one, whatever happens meanwhile.
 
-use ropeway_engine::{ChannelWork, DirectId, Wiring};
+use ropeway_engine::{DirectId, LocalWork, Wiring};
 use ropeway_proto::limits::WIRE_BYTES_MAX;
 use ropeway_proto::{Command, Completion, End, Frame, Layout, NodeId, Status};
 
@@ -18,13 +18,13 @@ fn pair() -> Cluster {
     cluster
 }
 
-fn work(cluster: &mut Cluster, node: usize) -> Option<ChannelWork> {
-    cluster.engines[node].poll_channel_work()
+fn work(cluster: &mut Cluster, node: usize) -> Option<LocalWork> {
+    cluster.engines[node].poll_local_work()
 }
 
 /// Answers a node's wish for a channel, with its usual name or with none.
 fn open(cluster: &mut Cluster, node: usize, is_possible: bool) -> Wiring {
-    let Some(ChannelWork::OpenWired(wiring)) = work(cluster, node) else { panic!("no channel to be opened") };
+    let Some(LocalWork::OpenWired(wiring)) = work(cluster, node) else { panic!("no channel to be opened") };
     cluster.engines[node].handle_wired(&wiring, is_possible.then_some(NAMES[node]));
     wiring
 }
@@ -50,8 +50,8 @@ fn proposed() -> Cluster {
     cluster
 }
 
-fn is_closed_with(work: Option<ChannelWork>, expected: Status) -> bool {
-    matches!(work, Some(ChannelWork::Close { channel, end: End::Send, request: None, why })
+fn is_closed_with(work: Option<LocalWork>, expected: Status) -> bool {
+    matches!(work, Some(LocalWork::Close { channel, end: End::Send, request: None, why })
         if channel == NAMES[0].0 && why == expected)
 }
 
@@ -66,7 +66,7 @@ fn both_nodes_set_the_channel_up_and_tell_each_other_its_name() {
     assert_eq!((wiring.end, wiring.node, wiring.rank, wiring.bytes), (End::Recv, NodeId(0), 0, BYTES));
     assert_eq!(wiring.peer_index, Some(NAMES[0].1));
     cluster.settle();
-    let connect = ChannelWork::Connect { channel: NAMES[0].0, peer_index: NAMES[1].1, is_orphaned: false };
+    let connect = LocalWork::Connect { channel: NAMES[0].0, peer_index: NAMES[1].1, is_orphaned: false };
     assert_eq!(work(&mut cluster, 0), Some(connect));
     assert_eq!((work(&mut cluster, 0), work(&mut cluster, 1)), (None, None));
 }
@@ -80,9 +80,9 @@ fn what_was_started_before_is_started_on_the_channel() {
     cluster.settle();
     open(&mut cluster, 1, true);
     cluster.settle();
-    assert!(matches!(work(&mut cluster, 0), Some(ChannelWork::Connect { .. })));
+    assert!(matches!(work(&mut cluster, 0), Some(LocalWork::Connect { .. })));
     for (node, end) in [(0, End::Send), (1, End::Recv)] {
-        let Some(ChannelWork::Start { channel, end: found, operation }) = work(&mut cluster, node) else {
+        let Some(LocalWork::Start { channel, end: found, operation }) = work(&mut cluster, node) else {
             panic!("nothing is started")
         };
         assert_eq!((channel, found), (NAMES[node].0, end));
@@ -103,7 +103,7 @@ fn if_either_node_can_not_the_link_carries_the_messages() {
         if unable == 1 {
             open(&mut cluster, 1, false);
             cluster.settle();
-            assert_eq!(work(&mut cluster, 0), Some(ChannelWork::Discard { channel: NAMES[0].0 }));
+            assert_eq!(work(&mut cluster, 0), Some(LocalWork::Discard { channel: NAMES[0].0 }));
         }
         cluster.start(1, 0);
         cluster.settle();
@@ -139,7 +139,7 @@ fn a_send_that_is_freed_before_the_answer_stays_to_hear_it() {
     open(&mut cluster, 1, true);
     cluster.settle();
     // Its slot may be another request's by now.
-    assert!(matches!(work(&mut cluster, 0), Some(ChannelWork::Connect { is_orphaned: true, .. })));
+    assert!(matches!(work(&mut cluster, 0), Some(LocalWork::Connect { is_orphaned: true, .. })));
     assert!(is_closed_with(work(&mut cluster, 0), Status::PeerFreed));
     assert_eq!(cluster.engines[0].leftovers().requests, 0);
 }
@@ -150,7 +150,7 @@ fn a_send_that_is_freed_before_a_refusal_tells_its_receiver_over_the_link() {
     cluster.free(0, 0);
     open(&mut cluster, 1, false);
     cluster.settle();
-    assert_eq!(work(&mut cluster, 0), Some(ChannelWork::Discard { channel: NAMES[0].0 }));
+    assert_eq!(work(&mut cluster, 0), Some(LocalWork::Discard { channel: NAMES[0].0 }));
     assert_eq!(cluster.engines[0].leftovers().requests, 0);
     cluster.start(1, 0);
     cluster.settle();
@@ -165,7 +165,7 @@ fn a_sender_that_ends_before_the_answer_is_reported_over_the_wire() {
         cluster.end_client(0, has_failed);
         open(&mut cluster, 1, true);
         cluster.settle();
-        assert!(matches!(work(&mut cluster, 0), Some(ChannelWork::Connect { .. })));
+        assert!(matches!(work(&mut cluster, 0), Some(LocalWork::Connect { .. })));
         assert!(is_closed_with(work(&mut cluster, 0), why));
         assert_eq!(cluster.engines[0].leftovers().requests, 0);
     }
@@ -184,7 +184,7 @@ fn a_receive_that_is_freed_before_the_proposal_refuses_it() {
     assert_eq!(work(&mut cluster, 1), None);
     assert_eq!(cluster.status(0, 0), Some(Status::PeerFreed));
     cluster.free(0, 0);
-    assert_eq!(work(&mut cluster, 0), Some(ChannelWork::Discard { channel: NAMES[0].0 }));
+    assert_eq!(work(&mut cluster, 0), Some(LocalWork::Discard { channel: NAMES[0].0 }));
     cluster.settle();
     cluster.assert_nothing_left();
 }
@@ -208,7 +208,7 @@ fn a_receiver_that_ends_before_the_answer_fails_the_send_and_leaves_nothing() {
             assert_eq!(cluster.status(0, 0), Some(Status::RankFailed));
             cluster.free(0, 0);
         }
-        assert_eq!(work(&mut cluster, 0), Some(ChannelWork::Discard { channel: NAMES[0].0 }));
+        assert_eq!(work(&mut cluster, 0), Some(LocalWork::Discard { channel: NAMES[0].0 }));
         cluster.settle();
         assert_eq!(cluster.engines[0].leftovers().requests, 0);
     }
@@ -226,14 +226,14 @@ fn connected() -> Cluster {
     let mut cluster = proposed();
     open(&mut cluster, 1, true);
     cluster.settle();
-    assert!(matches!(work(&mut cluster, 0), Some(ChannelWork::Connect { .. })));
+    assert!(matches!(work(&mut cluster, 0), Some(LocalWork::Connect { .. })));
     cluster
 }
 
 fn assert_ended(cluster: &mut Cluster, node: usize, why: Status) {
     let (channel, other) = (NAMES[node].0, NodeId(1 - node as u16));
-    assert_eq!(work(cluster, node), Some(ChannelWork::Sever { channel, why }));
-    assert_eq!(work(cluster, node), Some(ChannelWork::EndWire { node: other }));
+    assert_eq!(work(cluster, node), Some(LocalWork::Sever { channel, why }));
+    assert_eq!(work(cluster, node), Some(LocalWork::EndWire { node: other }));
 }
 
 #[test]
@@ -243,12 +243,12 @@ fn a_lost_wire_ends_its_channels_once_both_sides_have_lost_it() {
     assert_eq!(work(&mut cluster, 0), None);
     cluster.settle();
     // What node 0 had sent may be on its way yet.
-    assert_eq!(work(&mut cluster, 1), Some(ChannelWork::DrainWire { node: NodeId(0) }));
+    assert_eq!(work(&mut cluster, 1), Some(LocalWork::DrainWire { node: NodeId(0) }));
     assert_eq!(work(&mut cluster, 1), None);
     cluster.engines[1].handle_wire_down(NodeId(0));
     assert_ended(&mut cluster, 1, Status::PeerLost);
     cluster.settle();
-    assert_eq!(work(&mut cluster, 0), Some(ChannelWork::DrainWire { node: NodeId(1) }));
+    assert_eq!(work(&mut cluster, 0), Some(LocalWork::DrainWire { node: NodeId(1) }));
     assert_ended(&mut cluster, 0, Status::PeerLost);
 }
 
@@ -257,10 +257,10 @@ fn a_node_that_finds_no_room_on_its_wire_has_the_other_read() {
     let mut cluster = connected();
     cluster.engines[0].handle_wire_full(NodeId(1));
     cluster.settle();
-    assert_eq!(work(&mut cluster, 1), Some(ChannelWork::RelieveWire { node: NodeId(0) }));
+    assert_eq!(work(&mut cluster, 1), Some(LocalWork::RelieveWire { node: NodeId(0) }));
     cluster.engines[0].handle_wire_down(NodeId(1));
     cluster.settle();
-    assert!(matches!(work(&mut cluster, 1), Some(ChannelWork::DrainWire { .. })));
+    assert!(matches!(work(&mut cluster, 1), Some(LocalWork::DrainWire { .. })));
     cluster.engines[0].handle_wire_full(NodeId(1));
     cluster.settle();
     assert_eq!(work(&mut cluster, 1), None, "there is none any more");
@@ -272,7 +272,7 @@ fn a_rank_that_takes_the_wire_along_is_named() {
     cluster.end_client(1, true);
     cluster.engines[1].handle_wire_down(NodeId(0));
     cluster.settle();
-    assert_eq!(work(&mut cluster, 0), Some(ChannelWork::DrainWire { node: NodeId(1) }));
+    assert_eq!(work(&mut cluster, 0), Some(LocalWork::DrainWire { node: NodeId(1) }));
     assert_eq!(work(&mut cluster, 0), None);
     cluster.engines[0].handle_wire_down(NodeId(1));
     assert_ended(&mut cluster, 0, Status::RankFailed);
