@@ -307,12 +307,12 @@ impl Attachment {
     /// Sends a one-shot message without the daemon. False if that can't be.
     pub(crate) fn send(&self, endpoint: &Endpoint, message: &[u8]) -> Result<bool, Error> {
         self.check()?;
-        Ok(!self.log.is_kept() && self.post.send(endpoint, message, self.waiting.looks()))
+        Ok(!self.log.is_on() && self.post.send(endpoint, message, self.waiting.looks()))
     }
 
     /// Waits for a one-shot message and receives it or, without memory, only finds it. `None` if the daemon is to be asked.
     pub(crate) fn recv(&self, endpoint: &Endpoint, mut into: Option<&mut [u8]>) -> Result<Option<Completion>, Error> {
-        if self.log.is_kept() {
+        if self.log.is_on() {
             return Ok(None);
         }
         loop {

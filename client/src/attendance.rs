@@ -6,8 +6,8 @@ use ropeway_proto::Completion;
 use ropeway_shm::{Arrival, JobSegment, Meeting};
 
 use crate::collective::Function;
+use crate::core_mates::CoreMates;
 use crate::direct::Started;
-use crate::neighbourhood::Neighbourhood;
 use crate::presence::{Favor, Habit, Moment, Presence};
 
 /// A member of a collective.
@@ -30,7 +30,7 @@ pub(crate) struct Attendance {
     /// Why it did not come for this round.
     refused: Option<Completion>,
     /// Who shares its core, if that can be known.
-    neighbourhood: Option<Neighbourhood>,
+    core_mates: Option<CoreMates>,
 }
 
 impl Attendance {
@@ -38,10 +38,10 @@ impl Attendance {
     pub(crate) fn open(job: &Arc<JobSegment>, block: u64, member: &Member) -> Option<Self> {
         let meeting = Meeting::read(job, block, member.function.as_ref().map(Function::prepare))?;
         let member = member.number;
-        let neighbourhood = Neighbourhood::of(&meeting, member);
+        let core_mates = CoreMates::of(&meeting, member);
         let habit = Habit::default();
         let (has_passed, is_watching, refused) = Default::default();
-        Some(Self { meeting, member, round: 0, habit, neighbourhood, has_passed, is_watching, refused })
+        Some(Self { meeting, member, round: 0, habit, core_mates, has_passed, is_watching, refused })
     }
 
     /// Arrives for the next round. `Err` says why there will never be one.
@@ -50,8 +50,8 @@ impl Attendance {
         if let Some(why) = self.refused {
             return Err(why);
         }
-        if let Some(neighbourhood) = &mut self.neighbourhood {
-            neighbourhood.note(&self.meeting, self.round);
+        if let Some(core_mates) = &mut self.core_mates {
+            core_mates.note(&self.meeting, self.round);
         }
         let arrival = self.meeting.arrive(self.member, self.round);
         match arrival {
@@ -87,7 +87,7 @@ impl Attendance {
 
     /// Whether nobody else on this core has anything to do before the round is over.
     pub(crate) fn is_last_on_core(&self) -> bool {
-        self.neighbourhood.as_ref().is_some_and(|neighbourhood| neighbourhood.has_come(&self.meeting, self.round))
+        self.core_mates.as_ref().is_some_and(|core_mates| core_mates.has_come(&self.meeting, self.round))
     }
 
     /// Whether the round is over, after up to `pieces` pieces of its work.

@@ -26,7 +26,7 @@ impl Log {
     }
 
     #[inline]
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
 

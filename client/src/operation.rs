@@ -50,7 +50,7 @@ pub(crate) struct Operation {
     /// From which rank of the node it waits for a message, and the number of the next one to come, while it is kept.
     awaited: (u32, u64),
     terms: Terms,
-    run: Run,
+    phase: Phase,
     /// Which end of a channel the request is, if it is one.
     end: Option<(End, Endpoint)>,
     direct: Option<DirectEnd>,
@@ -82,7 +82,7 @@ pub(crate) struct Operation {
 
 /// Where the running operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Run {
+enum Phase {
     /// Nowhere: none runs.
     Inactive,
     /// With the daemon.
@@ -118,7 +118,7 @@ impl Operation {
             posted: None,
             awaited: (0, 0),
             terms,
-            run: Run::Inactive,
+            phase: Phase::Inactive,
             end: None,
             direct: None,
             is_short: false,
@@ -202,7 +202,7 @@ impl Operation {
     }
 
     pub(crate) fn is_active(&self) -> bool {
-        self.run != Run::Inactive
+        self.phase != Phase::Inactive
     }
 
     /// The other end of the channel, if it is one.
@@ -212,7 +212,7 @@ impl Operation {
 
     /// How many bytes at most the daemon has to move for it yet. `None` if it has nothing to do for it.
     pub(crate) fn bytes_by_daemon(&self) -> Option<u64> {
-        (self.run == Run::Daemon).then(|| self.terms.capacity())
+        (self.phase == Phase::Daemon).then(|| self.terms.capacity())
     }
 
     pub(crate) fn terms(&self) -> &Terms {
@@ -235,12 +235,12 @@ impl Operation {
     /// The outcome of an operation that nobody else has to be asked about, if it is over and all went well: the way most waits end.
     #[inline]
     pub(crate) fn take_at_once(&mut self) -> Option<Status> {
-        match self.run {
+        match self.phase {
             _ if self.is_short => self.take_short(),
-            _ if self.attachment.log().is_kept() || self.attachment.wires().has_begun() => None,
-            Run::Ended(completion::Status::Success) if self.attendance.is_some() => self.take_met(),
-            Run::Direct => self.take_moved(),
-            Run::Daemon => self.take_done(),
+            _ if self.attachment.log().is_on() || self.attachment.wires().has_begun() => None,
+            Phase::Ended(completion::Status::Success) if self.attendance.is_some() => self.take_met(),
+            Phase::Direct => self.take_moved(),
+            Phase::Daemon => self.take_done(),
             _ => None,
         }
     }
@@ -290,9 +290,9 @@ impl Operation {
     /// The same of a short operation.
     #[inline]
     fn take_short(&mut self) -> Option<Status> {
-        let is_over = match self.run {
-            Run::Ended(status) => status == completion::Status::Success,
-            Run::Direct => self.direct.as_mut()?.has_ended(0),
+        let is_over = match self.phase {
+            Phase::Ended(status) => status == completion::Status::Success,
+            Phase::Direct => self.direct.as_mut()?.has_ended(0),
             _ => false,
         };
         if !is_over {
@@ -366,7 +366,7 @@ impl Operation {
     /// The outcome, if the operation has ended, for the program. Copies up to `pieces` pieces of a large message on the way.
     #[inline]
     pub(crate) fn conclude(&mut self, pieces: u32) -> Option<Result<Status, Error>> {
-        if self.attachment.log().is_kept() { self.conclude_logged(pieces) } else { self.take_outcome(pieces) }
+        if self.attachment.log().is_on() { self.conclude_logged(pieces) } else { self.take_outcome(pieces) }
     }
 
     #[cold]
@@ -379,21 +379,21 @@ impl Operation {
     /// As [`conclude`](Self::conclude), without a word in the log.
     #[inline]
     pub(crate) fn take_outcome(&mut self, pieces: u32) -> Option<Result<Status, Error>> {
-        match self.run {
-            Run::Inactive => None,
-            Run::Ended(status) => Some(self.end_direct(status)),
-            Run::Posted => Some(self.take_posted()),
-            Run::Kept => self.take_kept(),
-            Run::Direct => {
+        match self.phase {
+            Phase::Inactive => None,
+            Phase::Ended(status) => Some(self.end_direct(status)),
+            Phase::Posted => Some(self.take_posted()),
+            Phase::Kept => self.take_kept(),
+            Phase::Direct => {
                 let ended = self.direct.as_mut()?.poll(pieces)?;
                 if self.wire.is_some() {
                     self.note_taken();
                 }
                 Some(self.end_direct(ended.err().unwrap_or(completion::Status::Success)))
             }
-            Run::Meeting => self.take_result(pieces),
-            Run::Crossing => self.take_crossed(),
-            Run::Daemon => self.take_completion(),
+            Phase::Meeting => self.take_result(pieces),
+            Phase::Crossing => self.take_crossed(),
+            Phase::Daemon => self.take_completion(),
         }
     }
 
@@ -437,14 +437,14 @@ impl Operation {
     /// The daemon has started the operation on the channel it has set up meanwhile.
     fn go_direct(&mut self) -> Option<Result<Status, Error>> {
         if self.member.is_some() && self.finds_meeting() {
-            self.run = Run::Meeting;
+            self.phase = Phase::Meeting;
             return self.take_outcome(0);
         }
         if !self.finds_channel() {
             self.retract();
             return Some(Err(Error::BadReply { what: "a direct channel that is none".into() }));
         }
-        self.run = Run::Direct;
+        self.phase = Phase::Direct;
         let number = self.attachment.request_slot(self.slot).channel().map_or(0, |(_, number)| number);
         if number > 0 { Some(self.end_direct(completion::Status::Success)) } else { self.take_outcome(0) }
     }
@@ -509,7 +509,7 @@ impl Operation {
         if let Some(outcome) = self.withdraw_kept() {
             return outcome;
         }
-        if self.run == Run::Daemon {
+        if self.phase == Phase::Daemon {
             self.withdraw();
             if let Err(error) = self.attachment.wait(self, mode) {
                 self.retract();
@@ -523,13 +523,13 @@ impl Operation {
             }
         }
         loop {
-            if self.run == Run::Direct && self.take_back() {
+            if self.phase == Phase::Direct && self.take_back() {
                 self.retract();
                 self.attachment.log().ended(self.slot, &Err(Error::Cancelled), &self.group);
                 return Ok(None);
             }
             // Who works a wire may have the buffer for a moment, for a message that does not come.
-            if self.wire.is_none() || self.run != Run::Direct {
+            if self.wire.is_none() || self.phase != Phase::Direct {
                 return self.wait(mode).map(Some);
             }
             if let Some(outcome) = self.test()? {
@@ -545,10 +545,10 @@ impl Operation {
 
     /// Asks for the operation to be withdrawn, if the daemon has it.
     pub(crate) fn withdraw(&mut self) {
-        if self.run == Run::Kept {
+        if self.phase == Phase::Kept {
             self.forget_kept();
         }
-        if self.run == Run::Daemon {
+        if self.phase == Phase::Daemon {
             // Without a daemon there is nothing to withdraw, and waiting will tell.
             let _ = self.attachment.publish_one(Command::Cancel { slot: self.slot, epoch: self.epoch });
         }
@@ -556,7 +556,7 @@ impl Operation {
 
     /// Gives the registration up. Slot and buffer are free for others when the daemon has let go of them.
     pub(crate) fn free(&mut self) {
-        if self.run == Run::Direct {
+        if self.phase == Phase::Direct {
             self.direct.iter_mut().for_each(DirectEnd::leave);
         }
         if self.member.as_ref().is_some_and(|member| member.function.is_some())

@@ -37,10 +37,10 @@ impl Place {
     }
 
     /// The rank goes to sleep. Where there is a core for each rank, and it had to look for one lately, it wakes up on this one.
-    pub(crate) fn leave_to_sleep(&self) -> Option<Kept> {
+    pub(crate) fn leave_to_sleep(&self) -> Option<Pinned> {
         self.clear();
         let has_enough = self.job.geometry().local_ranks <= self.job.cores();
-        if has_enough && self.has_tried_lately(now_ns()) { Kept::here() } else { None }
+        if has_enough && self.has_tried_lately(now_ns()) { Pinned::here() } else { None }
     }
 
     fn has_tried_lately(&self, now_ns: u64) -> bool {
@@ -85,12 +85,12 @@ impl Drop for Place {
 }
 
 /// A core on which the thread stays, until this is dropped: for as long as it sleeps, because threads that it starts would stay there too.
-pub(crate) struct Kept {
+pub(crate) struct Pinned {
     allowed: CpuSet,
     only: CpuSet,
 }
 
-impl Kept {
+impl Pinned {
     fn here() -> Option<Self> {
         let allowed = sched_getaffinity(THIS_THREAD).ok()?;
         let mut only = CpuSet::new();
@@ -100,7 +100,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for Pinned {
     fn drop(&mut self) {
         // Unless somebody else has decided in the meantime where it may run. It was allowed these before.
         if sched_getaffinity(THIS_THREAD) == Ok(self.only) {
@@ -165,10 +165,10 @@ mod tests {
         job.add_cores([0, 1]);
         assert!(place.leave_to_sleep().is_none(), "it has not left");
         place.leave(now_ns());
-        let kept = place.leave_to_sleep();
+        let pinned = place.leave_to_sleep();
         let only = (0..CpuSet::count()).filter(|&core| allowed().is_set(core).unwrap()).collect::<Vec<_>>();
-        assert_eq!((kept.is_some(), only), (true, vec![sched_getcpu().unwrap()]));
-        drop(kept);
+        assert_eq!((pinned.is_some(), only), (true, vec![sched_getcpu().unwrap()]));
+        drop(pinned);
         assert_eq!(allowed(), before);
         let now = now_ns();
         assert!(place.has_tried_lately(now) && !place.has_tried_lately(now + LATELY.as_nanos() as u64));
@@ -186,14 +186,14 @@ mod tests {
     #[test]
     fn where_somebody_else_has_put_it_a_thread_stays() {
         let allowed = sched_getaffinity(THIS_THREAD).unwrap();
-        let kept = Kept::here().unwrap();
+        let pinned = Pinned::here().unwrap();
         // With a single core there is nothing to decide.
         let other =
-            (0..CpuSet::count()).find(|&core| allowed.is_set(core).unwrap() && !kept.only.is_set(core).unwrap());
+            (0..CpuSet::count()).find(|&core| allowed.is_set(core).unwrap() && !pinned.only.is_set(core).unwrap());
         let mut decided = CpuSet::new();
         decided.set(other.unwrap_or(sched_getcpu().unwrap())).unwrap();
         sched_setaffinity(THIS_THREAD, &decided).unwrap();
-        drop(kept);
+        drop(pinned);
         assert_eq!(sched_getaffinity(THIS_THREAD).unwrap(), if other.is_some() { decided } else { allowed });
     }
 

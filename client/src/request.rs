@@ -163,7 +163,7 @@ impl Persistent {
         let mut operation = Operation::new(membership, memory, Terms::Collective)?.with_member(role, crossed);
         let combiner =
             function.map(|function| Ok((membership.attachment.combiner()?, function.clone()))).transpose()?;
-        let logged = membership.attachment.log().is_kept().then(|| member.clone());
+        let logged = membership.attachment.log().is_on().then(|| member.clone());
         let place = operation.begin_registration();
         let registered = membership.attachment.register(place, comm, member);
         if matches!(registered, Err(Error::Refused(_))) {

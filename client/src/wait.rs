@@ -160,7 +160,7 @@ impl WaitingRoom {
     }
 
     /// For how long that is better.
-    fn kept(&self) -> Duration {
+    fn core_kept_for(&self) -> Duration {
         if self.outnumbers_cores() { KEPT_AMONG_MANY } else { KEPT }
     }
 
@@ -266,7 +266,7 @@ impl WaitingRoom {
             if limit.is_some_and(|limit| waited >= limit) {
                 return Ok(None);
             }
-            if waited < self.kept() && self.keeps_core(event) && self.has_made_room() {
+            if waited < self.core_kept_for() && self.keeps_core(event) && self.has_made_room() {
                 (0..DIRECT_SPINS).take_while(|_| !event.has_happened()).for_each(|_| hint::spin_loop());
                 waited = begin.elapsed();
                 continue;
@@ -318,11 +318,11 @@ impl WaitingRoom {
             self.wires.work(reach);
             let ended = has_ended(event, watch);
             if matches!(ended, Ok(false)) {
-                let kept = self.place.leave_to_sleep();
+                let pinned = self.place.leave_to_sleep();
                 self.job.count_sleeper(true);
                 doorbell.sleep(seen, event.sleeps_for());
                 self.job.count_sleeper(false);
-                drop(kept);
+                drop(pinned);
             }
             self.wires.end_sleep(reach, wires);
             if !matches!(ended, Ok(false)) {

@@ -460,7 +460,7 @@ impl Job {
 
     pub(crate) fn poll_transmit(&mut self, job: JobId, to: NodeId) -> Option<Outbound> {
         let transmit = self.engine.poll_transmit(to)?;
-        if let Some(operation) = transmit.token.filter(|_| self.log.is_kept()) {
+        if let Some(operation) = transmit.token.filter(|_| self.log.is_on()) {
             self.log.piece_begins(self.engine.piece_of(operation, transmit.frame.payload_bytes().into()));
         }
         let payload = transmit.payload.map(|(layout, at)| (Arc::clone(&self.segment), layout, at));
@@ -469,7 +469,7 @@ impl Job {
 
     /// The device is done with so many bytes of an operation's payload.
     pub(crate) fn transmitted(&mut self, operation: Operation, bytes: u64) {
-        if self.log.is_kept() {
+        if self.log.is_on() {
             self.log.piece_ends(self.engine.piece_of(operation, bytes));
         }
         self.engine.handle_transmitted(operation, bytes);
@@ -504,7 +504,7 @@ impl Job {
     /// The piece that arrives in a rank's buffer, if that is logged.
     fn arriving(&mut self, arrival: Arrival) -> Option<Piece> {
         match arrival {
-            Arrival::Message { operation, bytes } if self.log.is_kept() => self.engine.piece_of(operation, bytes),
+            Arrival::Message { operation, bytes } if self.log.is_on() => self.engine.piece_of(operation, bytes),
             _ => None,
         }
     }

@@ -20,7 +20,7 @@ pub(crate) struct Awake {
 }
 
 impl Log {
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
@@ -68,7 +68,7 @@ impl Awake {
 
     /// It has slept.
     pub(crate) fn resume(&mut self) {
-        if self.log.is_kept() {
+        if self.log.is_on() {
             self.since_ns = EventLog::now_ns();
         }
     }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use super::{Operation, Run};
+use super::{Operation, Phase};
 use crate::patience::Patience;
 use crate::wait::{Event, WaitMode};
 use crate::wires::Reach;
@@ -56,7 +56,7 @@ impl Operation {
     }
 
     fn wait_long(&mut self, others: &mut impl Others, mode: WaitMode) -> Result<Status, Error> {
-        if self.run == Run::Inactive {
+        if self.phase == Phase::Inactive {
             return Err(Error::Inactive);
         }
         self.attachment.log().begin_wait(Some(self.slot));

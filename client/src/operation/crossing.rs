@@ -14,7 +14,7 @@ use std::task::Waker;
 use ropeway_proto::limits::CROSSING_MEMBERS_MAX;
 use ropeway_proto::{Command, Completion, End, Layout, completion};
 
-use super::{Operation, Run};
+use super::{Operation, Phase};
 use crate::attachment::Attachment;
 use crate::attendance::Attendance;
 use crate::collective::{Crossing, Part};
@@ -178,7 +178,7 @@ impl Operation {
         if !std::mem::replace(&mut crossed.is_begun, true) || self.attendance.is_none() {
             return false;
         }
-        self.enter(Run::Crossing);
+        self.enter(Phase::Crossing);
         let closed = self.why_closed();
         if let Some(crossed) = &mut self.crossed {
             match closed {

@@ -1,6 +1,6 @@
 //! An operation as something to wait for.
 
-use super::{Operation, Run};
+use super::{Operation, Phase};
 use crate::attendance::Attendance;
 use crate::patience::Patience;
 use crate::wait::Event;
@@ -9,36 +9,36 @@ use crate::wires::Reach;
 impl Event for Operation {
     #[inline]
     fn has_happened(&self) -> bool {
-        match self.run {
-            Run::Inactive | Run::Ended(_) | Run::Posted => true,
-            Run::Daemon => self.attachment.request_slot(self.slot).is_done(self.epoch),
-            Run::Kept => {
+        match self.phase {
+            Phase::Inactive | Phase::Ended(_) | Phase::Posted => true,
+            Phase::Daemon => self.attachment.request_slot(self.slot).is_done(self.epoch),
+            Phase::Kept => {
                 let (source, next) = self.awaited;
                 let entrusted = self.epoch.wrapping_add(1);
                 self.attachment.post().news(source, next).has_happened()
                     || self.attachment.request_slot(self.slot).is_done(entrusted)
             }
-            Run::Direct => self.direct.as_ref().is_some_and(|direct| direct.is_due()),
-            Run::Meeting => self.attendance.as_ref().is_some_and(|attendance| attendance.is_due()),
-            Run::Crossing => self.has_crossed(),
+            Phase::Direct => self.direct.as_ref().is_some_and(|direct| direct.is_due()),
+            Phase::Meeting => self.attendance.as_ref().is_some_and(|attendance| attendance.is_due()),
+            Phase::Crossing => self.has_crossed(),
         }
     }
 
     fn is_direct(&self) -> bool {
-        match self.run {
-            Run::Meeting => !self.attendance.as_ref().is_some_and(Attendance::is_spanning),
-            Run::Direct | Run::Kept => true,
+        match self.phase {
+            Phase::Meeting => !self.attendance.as_ref().is_some_and(Attendance::is_spanning),
+            Phase::Direct | Phase::Kept => true,
             _ => false,
         }
     }
 
     fn is_last_on_core(&self) -> bool {
-        self.run == Run::Meeting && self.attendance.as_ref().is_some_and(Attendance::is_last_on_core)
+        self.phase == Phase::Meeting && self.attendance.as_ref().is_some_and(Attendance::is_last_on_core)
     }
 
     fn reach(&self) -> Reach<'_> {
         match &self.wire {
-            Some(wire) if self.run == Run::Direct => Reach::One(wire),
+            Some(wire) if self.phase == Phase::Direct => Reach::One(wire),
             _ => self.crossed.as_ref().map_or(Reach::Nowhere, |crossed| crossed.reach()),
         }
     }
@@ -48,10 +48,10 @@ impl Event for Operation {
     }
 
     fn needs_daemon(&self) -> bool {
-        match self.run {
-            Run::Meeting => self.attendance.as_ref().is_some_and(Attendance::is_spanning),
-            Run::Direct => self.wire.is_none(),
-            Run::Crossing => self.crossed.as_ref().is_some_and(|crossed| crossed.needs_daemon()),
+        match self.phase {
+            Phase::Meeting => self.attendance.as_ref().is_some_and(Attendance::is_spanning),
+            Phase::Direct => self.wire.is_none(),
+            Phase::Crossing => self.crossed.as_ref().is_some_and(|crossed| crossed.needs_daemon()),
             _ => true,
         }
     }
@@ -62,7 +62,7 @@ impl Event for Operation {
 
     fn arm(&self, doorbell: u32) {
         // Another thread may give a kept receive to the daemon.
-        if self.run == Run::Kept {
+        if self.phase == Phase::Kept {
             let (source, next) = self.awaited;
             self.attachment.post().news(source, next).arm(doorbell);
         }

@@ -4,7 +4,7 @@ use ropeway_proto::limits::POST_BYTES_MAX;
 use ropeway_proto::{Command, Completion, Endpoint, Layout};
 use ropeway_shm::shelf::ShelvedRecv;
 
-use super::{Operation, Run};
+use super::{Operation, Phase};
 use crate::post::{Look, Stage};
 use crate::wait::Event;
 use crate::{Error, Status};
@@ -25,7 +25,7 @@ impl Operation {
 
     /// Begins an operation that has ended already, in a post lane.
     pub(crate) fn end_at_once(&mut self, completion: Completion) {
-        self.run = self.found(completion);
+        self.phase = self.found(completion);
     }
 
     /// The outcome of an operation that is over in a post lane.
@@ -40,23 +40,23 @@ impl Operation {
     pub(crate) fn begin_recv(&mut self, endpoint: Endpoint, layout: Layout) -> Result<(), Error> {
         let mut memory = self.take_memory().expect("a receive that does not wait has a buffer");
         let into = &mut memory.as_bytes_mut()[..layout.bytes() as usize];
-        let run = match self.keep(endpoint, layout, into) {
+        let phase = match self.keep(endpoint, layout, into) {
             None => self.post(&endpoint, Some(into)).map(|found| self.found(found)),
             kept => kept,
         };
         self.memory = memory.into();
-        match run {
+        match phase {
             None => self.begin(|slot, epoch| Command::Recv { slot, epoch, endpoint, layout }),
-            Some(run) => {
-                self.enter(run);
+            Some(phase) => {
+                self.enter(phase);
                 Ok(())
             }
         }
     }
 
     /// Where a receive is that needs no daemon. Large messages go by the daemon, which is better told at once.
-    fn keep(&mut self, endpoint: Endpoint, layout: Layout, into: &mut [u8]) -> Option<Run> {
-        if into.len() > POST_BYTES_MAX || self.attachment.log().is_kept() {
+    fn keep(&mut self, endpoint: Endpoint, layout: Layout, into: &mut [u8]) -> Option<Phase> {
+        if into.len() > POST_BYTES_MAX || self.attachment.log().is_on() {
             return None;
         }
         let recv = ShelvedRecv { slot: self.slot, epoch: self.epoch.wrapping_add(1), endpoint, layout };
@@ -64,15 +64,15 @@ impl Operation {
             Look::Found(found) => Some(self.found(found)),
             Look::NotYet(news) => {
                 self.awaited = news.place();
-                Some(Run::Kept)
+                Some(Phase::Kept)
             }
             Look::AskDaemon => None,
         }
     }
 
-    fn found(&mut self, completion: Completion) -> Run {
+    fn found(&mut self, completion: Completion) -> Phase {
         self.posted = Some(completion);
-        Run::Posted
+        Phase::Posted
     }
 
     /// The outcome of a kept receive, if it has ended.
@@ -87,7 +87,7 @@ impl Operation {
                 self.awaited = (source, next);
                 return None;
             }
-            Stage::Ended(completion) => self.run = self.found(completion),
+            Stage::Ended(completion) => self.phase = self.found(completion),
             Stage::Entrusted => self.entrusted(),
         }
         self.take_outcome(0)
@@ -95,18 +95,18 @@ impl Operation {
 
     /// Takes a kept receive back, or its outcome. `None` if it is not kept, or no more.
     pub(super) fn withdraw_kept(&mut self) -> Option<Result<Option<Status>, Error>> {
-        if self.run != Run::Kept {
+        if self.phase != Phase::Kept {
             return None;
         }
         if let Some(outcome) = self.take_kept() {
             return Some(outcome.map(Some));
         }
-        if self.run == Run::Kept
+        if self.phase == Phase::Kept
             && let Some(completion) = self.forget_kept()
         {
             return Some(self.judge(Some(completion)).map(Some));
         }
-        (self.run == Run::Inactive).then_some(Ok(None))
+        (self.phase == Phase::Inactive).then_some(Ok(None))
     }
 
     /// Lets a kept receive be, unless the daemon has it. Its message, if another thread has received it meanwhile.
@@ -132,6 +132,6 @@ impl Operation {
     fn entrusted(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.detour = Some(self.attachment.post().detour_kept(self.awaited.0, self.slot));
-        self.run = Run::Daemon;
+        self.phase = Phase::Daemon;
     }
 }

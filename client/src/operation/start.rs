@@ -3,7 +3,7 @@
 use ropeway_proto::{Command, Completion, End, Epoch, EventKind, Slot, completion};
 use ropeway_shm::ArenaSlot;
 
-use super::{Operation, Run};
+use super::{Operation, Phase};
 use crate::Error;
 use crate::attendance::Attendance;
 use crate::commands::Entry;
@@ -16,7 +16,7 @@ use crate::terms::Terms;
 impl Operation {
     /// Begins an operation and returns the entry that tells the daemon. The caller publishes it, or calls `retract`.
     pub(crate) fn stage(&mut self, command: impl FnOnce(Slot, Epoch) -> Command) -> Entry {
-        self.enter(Run::Daemon);
+        self.enter(Phase::Daemon);
         self.note_start();
         self.epoch = self.epoch.wrapping_add(1);
         let command = command(self.slot, self.epoch);
@@ -62,7 +62,7 @@ impl Operation {
         if !self.is_short {
             return false;
         }
-        self.enter(Run::Direct);
+        self.enter(Phase::Direct);
         if let Some(direct) = &mut self.direct {
             let started = direct.start_small();
             self.note_started(started);
@@ -76,7 +76,7 @@ impl Operation {
         if !self.is_only_offered {
             return false;
         }
-        self.enter(Run::Direct);
+        self.enter(Phase::Direct);
         if let Some(direct) = &mut self.direct {
             let started = direct.start_offered(self.attachment.presence(), self.favor, moment);
             self.note_started(started);
@@ -92,7 +92,7 @@ impl Operation {
     }
 
     fn start_direct(&mut self, moment: &Moment) -> Option<Entry> {
-        self.enter(Run::Direct);
+        self.enter(Phase::Direct);
         let started = self.direct.as_mut()?.start(self.attachment.presence(), self.favor, moment);
         self.note_started(started);
         (started == Ok(Started::NeedsCopy)).then(|| Command::Move { slot: self.slot }.encode())
@@ -101,8 +101,8 @@ impl Operation {
     #[inline]
     fn note_started(&mut self, started: Result<Started, completion::Status>) {
         match started {
-            Ok(Started::Done) => self.run = Run::Ended(completion::Status::Success),
-            Err(why) => self.run = Run::Ended(why),
+            Ok(Started::Done) => self.phase = Phase::Ended(completion::Status::Success),
+            Err(why) => self.phase = Phase::Ended(why),
             Ok(Started::Pending | Started::NeedsCopy) => {}
         }
     }
@@ -111,7 +111,7 @@ impl Operation {
     /// meanwhile.
     #[inline(never)]
     pub(crate) fn start_elsewhere(&mut self, moment: &Moment) -> Option<Entry> {
-        if self.attachment.log().is_kept() { self.start_logged(moment) } else { self.start_where_it_goes(moment) }
+        if self.attachment.log().is_on() { self.start_logged(moment) } else { self.start_where_it_goes(moment) }
     }
 
     #[cold]
@@ -139,7 +139,7 @@ impl Operation {
         if self.direct.is_none() && !self.finds_channel() {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
         }
-        self.enter(Run::Direct);
+        self.enter(Phase::Direct);
         let started = self.direct.as_mut()?.start_small();
         self.note_started(started);
         self.leave_to_wire(sender)
@@ -154,14 +154,14 @@ impl Operation {
         if self.attendance.is_none() {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
         }
-        self.enter(Run::Meeting);
+        self.enter(Phase::Meeting);
         match self.attendance.as_mut()?.start(self.attachment.presence(), self.favor) {
             Ok(Started::Pending) => {}
             Ok(Started::NeedsCopy) => {
                 self.note_start();
                 return Some(Command::Move { slot: self.slot }.encode());
             }
-            Ok(Started::Done) => self.run = Run::Ended(completion::Status::Success),
+            Ok(Started::Done) => self.phase = Phase::Ended(completion::Status::Success),
             // `take_outcome` finds out why.
             Err(_) => {}
         }
@@ -184,7 +184,7 @@ impl Operation {
         let (presence, favor) = (self.attachment.presence(), self.favor);
         let direct = self.direct.as_mut()?;
         let is_recv = matches!(self.end, Some((End::Recv, _)));
-        let announces = is_recv && self.run == Run::Direct && direct.announces_receive();
+        let announces = is_recv && self.phase == Phase::Direct && direct.announces_receive();
         let sender = if !is_recv || announces { direct.begin_on_wire(presence, favor, moment) } else { Sender::Waiter };
         let entry = if announces { self.announce_receive(sender) } else { self.leave_to_wire(sender) };
         if sender != Sender::Waiter {
@@ -215,7 +215,7 @@ impl Operation {
         let (wire, direct) = (self.wire.as_ref()?, self.direct.as_ref()?);
         let command = match self.end? {
             (End::Send, _) => self.attachment.wires().begin(wire, direct.bytes(), sender),
-            (End::Recv, _) if self.run == Run::Direct => None,
+            (End::Recv, _) if self.phase == Phase::Direct => None,
             (End::Recv, _) => self.credit(),
         };
         command.map(|command| command.encode())
@@ -227,12 +227,12 @@ impl Operation {
         if direct.owes_credit() { self.attachment.wires().owe(wire) } else { None }
     }
 
-    pub(super) fn enter(&mut self, run: Run) {
+    pub(super) fn enter(&mut self, phase: Phase) {
         debug_assert!(!self.is_active(), "one operation at a time");
         if let Some(memory) = self.memory.own_mut() {
             memory.lend();
         }
-        self.run = run;
+        self.phase = phase;
     }
 
     /// Looks whether the daemon has set up a channel meanwhile.
@@ -249,7 +249,7 @@ impl Operation {
             }
             let wired = self.direct.as_ref().and_then(|direct| direct.wired());
             let is_small = self.direct.as_ref().is_some_and(DirectEnd::is_small);
-            let is_logged = self.attachment.log().is_kept();
+            let is_logged = self.attachment.log().is_on();
             self.arrived = self.direct_outcome(completion::Status::Success).ok();
             // Messages that do not fit are an error each, and take the long way.
             let fits = self.arrived.is_some();
@@ -263,7 +263,7 @@ impl Operation {
     /// The operation is over, or the daemon never heard of it.
     #[inline]
     pub(crate) fn retract(&mut self) {
-        if self.run == Run::Kept {
+        if self.phase == Phase::Kept {
             self.forget_kept();
         }
         if let Some(crossed) = &mut self.crossed {
@@ -284,6 +284,6 @@ impl Operation {
     #[inline]
     pub(super) fn let_go_short(&mut self) {
         self.memory.reclaim();
-        self.run = Run::Inactive;
+        self.phase = Phase::Inactive;
     }
 }

@@ -21,7 +21,7 @@ use ropeway_shm::Meeting;
 use crate::place::{STAY, go_to_one_of};
 
 /// What a member knows of its core. Nothing but time depends on it.
-pub(crate) struct Neighbourhood {
+pub(crate) struct CoreMates {
     /// The member's among those of the node.
     place: usize,
     /// Where it came last; `None` while ranks have cores of their own.
@@ -36,7 +36,7 @@ pub(crate) struct Neighbourhood {
     tried: Option<Instant>,
 }
 
-impl Neighbourhood {
+impl CoreMates {
     /// `None` if others than the members may be on their cores too, who may have their turn at any time.
     pub(crate) fn of(meeting: &Meeting, member: u32) -> Option<Self> {
         let place = meeting.index(member).filter(|_| meeting.is_of_whole_node())?;
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn who_comes_last_of_those_on_its_core_has_nobody_to_wait_for_there() {
         let meeting = meeting(3, 3);
-        let mut third = Neighbourhood::of(&meeting, 2).unwrap();
+        let mut third = CoreMates::of(&meeting, 2).unwrap();
         let here = sched_getcpu().unwrap() as u32;
         // Wherever the kernel has this thread run, the others are on no core of the machine until they come.
         third.note(&meeting, 0);
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn others_on_a_core_are_looked_for_again_when_one_has_moved() {
         let meeting = meeting(3, 3);
-        let mut first = Neighbourhood::of(&meeting, 0).unwrap();
+        let mut first = CoreMates::of(&meeting, 0).unwrap();
         first.note(&meeting, 0);
         let here = first.core.unwrap();
         meeting.note_core(1, 0, here);
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_core_is_left_for_one_with_two_fewer() {
         let meeting = meeting(5, 5);
-        let mut last = Neighbourhood::of(&meeting, 4).unwrap();
+        let mut last = CoreMates::of(&meeting, 4).unwrap();
         for (cores, better) in [([0, 0, 0, 0, 0], Some(1)), ([0, 1, 0, 0, 0], Some(1)), ([0, 1, 1, 0, 0], None)] {
             (0..).zip(cores).for_each(|(place, core)| meeting.note_core(place, 0, core));
             last.members = meeting.on_core(0).collect();
@@ -166,9 +166,9 @@ mod tests {
 
     #[test]
     fn nothing_is_known_of_cores_that_others_may_be_on_or_that_each_rank_has_for_itself() {
-        assert!(Neighbourhood::of(&meeting(3, 2), 0).is_none());
+        assert!(CoreMates::of(&meeting(3, 2), 0).is_none());
         let meeting = meeting(2, 2);
-        let mut first = Neighbourhood::of(&meeting, 0).unwrap();
+        let mut first = CoreMates::of(&meeting, 0).unwrap();
         first.note(&meeting, 0);
         assert!(!first.has_come(&meeting, 0));
     }
