@@ -27,6 +27,6 @@ pub fn check(cluster: &Cluster) -> Result<(), String> {
     truthful::check_collectives(history, cluster.nodes(), cluster.collectives())?;
     agreement::check(history, cluster.collectives())?;
     undisturbed::check(history, cluster)?;
-    message_count::check(cluster)?;
-    nothing_left_over::check(cluster)
+    message_count::check(cluster, cluster.messages_sent())?;
+    nothing_left_over::check(cluster.has_faults(), cluster.leftovers(), cluster.stashes())
 }
