@@ -32,7 +32,7 @@ use crate::wait::{Event, WaitMode};
 use crate::wires::Wire;
 use crate::{Error, Group, Status, notifier};
 
-pub(crate) use crossing::Crossed;
+pub(crate) use crossing::{Crossed, Prepared};
 
 /// A request slot, the buffer its operations use, and whether one runs.
 pub(crate) struct Operation {
@@ -143,11 +143,15 @@ impl Operation {
         self
     }
 
-    /// A member of a collective, whose messages go straight from rank to rank if it has `crossed`.
-    pub(crate) fn with_member(mut self, member: Member, crossed: Option<Crossed>) -> Self {
+    /// A member of a collective.
+    pub(crate) fn with_member(mut self, member: Member) -> Self {
         self.member = Some(member);
-        self.crossed = crossed.map(Box::new);
         self
+    }
+
+    /// The collective's messages go straight from rank to rank.
+    pub(crate) fn cross(&mut self, crossed: Crossed) {
+        self.crossed = Some(Box::new(crossed));
     }
 
     /// A part of a collective, which is logged as a whole. Its messages stay in its buffer until they leave: nobody wants to write there

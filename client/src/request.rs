@@ -10,7 +10,7 @@ use crate::attendance::Member;
 use crate::collective::Function;
 use crate::communicator::Membership;
 use crate::memory::Memory;
-use crate::operation::{Crossed, Operation};
+use crate::operation::{Operation, Prepared};
 use crate::presence::Moment;
 use crate::terms::Terms;
 use crate::wait::WaitMode;
@@ -149,18 +149,19 @@ impl Persistent {
     }
 
     /// Registers a collective with the daemon, which checks it. `function` combines, if the operator is the program's;
-    /// `crossed` if its messages go straight from rank to rank.
+    /// `channels` if its messages go straight from rank to rank. The others hear of these last, when nothing can be missing any more: they
+    /// would find what is left of a part the next time.
     pub(crate) fn register(
         membership: &Membership,
         memory: ArenaSlot,
         comm: CommId,
         member: CollectiveMember,
         function: Option<&Function>,
-        crossed: Option<Crossed>,
+        channels: Option<Prepared>,
     ) -> Result<Self, Error> {
         let number = member.rank;
         let role = Member { number, function: function.cloned() };
-        let mut operation = Operation::new(membership, memory, Terms::Collective)?.with_member(role, crossed);
+        let mut operation = Operation::new(membership, memory, Terms::Collective)?.with_member(role);
         let combiner =
             function.map(|function| Ok((membership.attachment.combiner()?, function.clone()))).transpose()?;
         let logged = membership.attachment.log().is_on().then(|| member.clone());
@@ -175,6 +176,9 @@ impl Persistent {
         }
         if let Some(member) = logged {
             operation.note_member(comm, &member);
+        }
+        if let Some(channels) = channels {
+            operation.cross(channels.begin()?);
         }
         Ok(Self { operation })
     }

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-use common::{Cluster, config, everybody_of, kill_amid, pair, soon};
+use common::{Cluster, all_requests_but, config, everybody_of, kill_amid, pair, soon, unmet_request};
 use nix::sys::signal::{Signal, raise};
 use ropeway::{Collective, Communicator, Error, Favor, Operator, WaitMode, start_all};
 use ropeway_daemon::Config;
@@ -269,4 +269,28 @@ fn a_rank_that_is_killed_is_named_also_by_those_it_sends_nothing() {
             assert!(matches!(error, Error::RankFailed { rank: 2 }), "{error}");
         });
     }
+}
+
+/// Each of its messages needs a request, and the collective one more.
+#[test]
+fn a_collective_that_is_refused_for_want_of_a_request_leaves_nothing_for_the_next_one() {
+    let has_been_refused = Barrier::new(3);
+    everybody_of(&Cluster::start(3, 3), 3, |world| {
+        if world.rank() == 0 {
+            let mut others = all_requests_but(4, &world);
+            for left in (0..=4).rev() {
+                let refused = world.allreduce_init::<u64>(8, Operator::Sum);
+                assert!(matches!(refused, Err(Error::TooManyRequests)), "{left} requests left");
+                others.extend((left > 0).then(|| unmet_request(&world, left - 1)));
+            }
+        }
+        has_been_refused.wait();
+        let mut sum = loop {
+            match world.allreduce_init(8, Operator::Sum) {
+                Err(Error::TooManyRequests) => yield_now(),
+                sum => break sum.unwrap(),
+            }
+        };
+        (0..5).for_each(|round| add_up(&world, &mut sum, round));
+    });
 }

@@ -11,7 +11,7 @@ use ropeway_proto::limits::{BUFFER_ALIGN, CONTROL_BYTES_MAX};
 use super::call::{Call, Counts};
 use super::crossing::{self, Crossing, Places};
 use super::operator::Function;
-use crate::operation::Crossed;
+use crate::operation::Prepared;
 use crate::request::Persistent;
 use crate::{Collective, Combine, Communicator, Error, Plain};
 
@@ -308,9 +308,10 @@ impl Communicator {
         let shape = Arc::new(shape);
         let number = self.collectives().next_number();
         let member = CollectiveMember { shape, number, rank, input: place.input, output: place.output };
-        let crossed = crossing.map(|crossing| Crossed::new(self, number, crossing)).transpose();
-        let registered = crossed
-            .and_then(|crossed| Persistent::register(self.membership(), memory, self.id(), member, function, crossed));
+        let channels = crossing.map(|crossing| Prepared::new(self, number, crossing)).transpose();
+        let registered = channels.and_then(|channels| {
+            Persistent::register(self.membership(), memory, self.id(), member, function, channels)
+        });
         if let Err(Error::TooManyRequests) = registered {
             self.collectives().take_back_number(number);
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use ropeway_proto::limits::CROSSING_MEMBERS_MAX;
-use ropeway_proto::{Command, Completion, End, Layout, completion};
+use ropeway_proto::{Command, Completion, End, Endpoint, Layout, completion};
 
 use super::{Operation, Phase};
 use crate::attachment::Attachment;
@@ -26,6 +26,21 @@ use crate::several::Several;
 use crate::terms::Terms;
 use crate::wait::Event;
 use crate::{Communicator, Error, Group, Status};
+
+/// The channels of a collective of which nobody was told yet: all that could be missing is there.
+pub(crate) struct Prepared {
+    sends: Vec<Channel>,
+    receives: Vec<Channel>,
+    crossing: Crossing,
+    shelf: Arc<Shelf>,
+}
+
+/// One of them: its request, its other end, and the part of the memory that goes there or comes from there.
+struct Channel {
+    operation: Operation,
+    endpoint: Endpoint,
+    layout: Layout,
+}
 
 /// The channels of a collective, and where it stands.
 pub(crate) struct Crossed {
@@ -44,31 +59,43 @@ pub(crate) struct Crossed {
     failure: Option<Completion>,
 }
 
-impl Crossed {
-    /// Registers the channels of a communicator's `number`-th collective.
+impl Prepared {
+    /// Takes what the channels of a communicator's `number`-th collective need.
     pub(crate) fn new(communicator: &Communicator, number: u32, crossing: Crossing) -> Result<Self, Error> {
         let shelf = Arc::<Shelf>::default();
-        let request = |end: End, &(member, part): &(u32, Part)| {
+        let channel = |end: End, &(member, part): &(u32, Part)| {
             let endpoint = communicator.of_collective(member, number);
-            let layout = Layout::contiguous(part.at, part.bytes);
             let (source, tag) = (communicator.rank(), endpoint.tag.unwrap_or_default());
             let terms = match end {
                 End::Send => Terms::Send { source, tag, bytes: part.bytes, element_bytes: 1 },
                 End::Recv => Terms::Recv { capacity: part.bytes, element_bytes: 1 },
             };
             let operation = Operation::new(communicator.membership(), shelf.share(), terms)?.into_part();
+            Ok(Channel { operation, endpoint, layout: Layout::contiguous(part.at, part.bytes) })
+        };
+        let receives = crossing.received.iter().map(|part| channel(End::Recv, part)).collect::<Result<_, Error>>()?;
+        let sends = crossing.sent.iter().map(|part| channel(End::Send, part)).collect::<Result<_, Error>>()?;
+        Ok(Self { sends, receives, crossing, shelf })
+    }
+
+    /// Registers the channels. Only the end of the session can be in the way.
+    pub(crate) fn begin(self) -> Result<Crossed, Error> {
+        let Self { sends, receives, crossing, shelf } = self;
+        let register = |end: End, Channel { operation, endpoint, layout }| {
             Persistent::begin_init(operation, (end, endpoint), |slot, epoch| match end {
                 End::Send => Command::InitSend { slot, epoch, endpoint, layout },
                 End::Recv => Command::InitRecv { slot, epoch, endpoint, layout },
             })
         };
-        let receives = crossing.received.iter().map(|part| request(End::Recv, part)).collect::<Result<_, _>>()?;
-        let sends = crossing.sent.iter().map(|part| request(End::Send, part)).collect::<Result<_, _>>()?;
+        let receives = receives.into_iter().map(|channel| register(End::Recv, channel)).collect::<Result<_, _>>()?;
+        let sends = sends.into_iter().map(|channel| register(End::Send, channel)).collect::<Result<_, _>>()?;
         let (habit, favor) = Default::default();
         let (is_receiving, is_begun, failure) = (false, false, None);
-        Ok(Self { sends, receives, is_receiving, crossing, habit, favor, shelf, is_begun, failure })
+        Ok(Crossed { sends, receives, is_receiving, crossing, habit, favor, shelf, is_begun, failure })
     }
+}
 
+impl Crossed {
     pub(super) fn shelf(&self) -> &Arc<Shelf> {
         &self.shelf
     }

@@ -22,6 +22,7 @@ use ropeway::{Communicator, Error, RecvRequest, SendRequest, Session};
 use ropeway_daemon::{Config, Daemon};
 use ropeway_proto::control::{DaemonAddress, JobSpec};
 use ropeway_proto::hello::ClusterKey;
+use ropeway_proto::limits::SLOTS_PER_RANK;
 use ropeway_proto::{JobId, NodeId};
 
 /// What a failure may take to be noticed.
@@ -250,6 +251,18 @@ pub(crate) fn channel(from: &Communicator, to: &Communicator, bytes: usize) -> (
     let recv = to.recv_init(to.alloc(bytes).unwrap(), from.rank(), 1).unwrap();
     (send, recv)
 }
+
+/// Requests that nobody meets, as many as a rank can have but `left`.
+pub(crate) fn all_requests_but(left: u32, world: &Communicator) -> Vec<SendRequest<u8>> {
+    (left..SLOTS_PER_RANK).map(|number| unmet_request(world, number)).collect()
+}
+
+/// A request that nobody meets.
+pub(crate) fn unmet_request(world: &Communicator, number: u32) -> SendRequest<u8> {
+    world.send_init(world.alloc(0).unwrap(), (world.rank() + 1) % world.size(), TAGS_OF_NOBODY + number as i32).unwrap()
+}
+
+const TAGS_OF_NOBODY: i32 = 1 << 20;
 
 /// A cable between two daemons that can be cut, or just stop carrying anything.
 pub(crate) struct Cable {
