@@ -24,7 +24,7 @@ use crate::notifier::Notifier;
 use crate::post::{Detour, Look, PostOffice};
 use crate::presence::{Moment, Presence};
 use crate::private_daemon::PrivateDaemon;
-use crate::slots::{SlotTable, Taken};
+use crate::slots::{SlotTable, Stay, Taken};
 use crate::wait::{Event, WaitMode, WaitingRoom};
 use crate::watch::{Calls, ControlLine};
 use crate::wires::{Reach, Wires};
@@ -310,6 +310,11 @@ impl Attachment {
         Ok(!self.log.is_on() && self.post.send(endpoint, message, self.waiting.looks()))
     }
 
+    /// Whether the daemon has to be asked for a message, wherever it is.
+    pub(crate) fn must_ask_for(&self, endpoint: &Endpoint) -> bool {
+        self.log.is_on() || !self.post.has_lane_from(endpoint)
+    }
+
     /// Waits for a one-shot message and receives it or, without memory, only finds it. `None` if the daemon is to be asked.
     pub(crate) fn recv(&self, endpoint: &Endpoint, mut into: Option<&mut [u8]>) -> Result<Option<Completion>, Error> {
         if self.log.is_on() {
@@ -377,11 +382,11 @@ impl Attachment {
     }
 
     /// A request slot, and the epoch of its last operation.
-    pub(crate) fn take_slot(&self) -> Result<(Slot, Epoch), Error> {
+    pub(crate) fn take_slot(&self, stay: Stay) -> Result<(Slot, Epoch), Error> {
         let mut slots = self.lock_slots();
         slots.reap(REAP_STEP, |slot, epoch| self.is_done(slot, epoch));
         loop {
-            match slots.take() {
+            match slots.take(stay) {
                 Taken::Slot(slot, epoch) => return Ok((slot, epoch)),
                 Taken::NeedsReserve(more) => {
                     let reserved = self.job.reserve_slots(self.attached.local_index, more.clone());
@@ -390,7 +395,7 @@ impl Attachment {
                 }
                 Taken::Full => {
                     slots.reap(usize::MAX, |slot, epoch| self.is_done(slot, epoch));
-                    match slots.take() {
+                    match slots.take(stay) {
                         Taken::Slot(slot, epoch) => return Ok((slot, epoch)),
                         _ => return Err(Error::TooManyRequests),
                     }

@@ -38,7 +38,16 @@ pub(crate) fn recv<T: Plain>(membership: &Membership, into: &mut [T], endpoint: 
     if let Some(found) = membership.attachment.recv(&endpoint, Some(into.as_mut_bytes()))? {
         return recv_terms(into).judge(Some(found), &membership.group);
     }
-    let (layout, mut recv) = arrival(membership, into)?;
+    recv_there(membership, arrival(membership, into)?, into, endpoint)
+}
+
+/// Receives a message by what [`arrival`] has given.
+fn recv_there<T: Plain>(
+    membership: &Membership,
+    (layout, mut recv): (Layout, Operation),
+    into: &mut [T],
+    endpoint: Endpoint,
+) -> Result<Status, Error> {
     if let Some(found) = recv.post(&endpoint, Some(into.as_mut_bytes())) {
         return recv.judge(Some(found));
     }
@@ -55,12 +64,17 @@ pub(crate) fn sendrecv<T: Plain, U: Plain>(
     into: &mut [U],
     source: Endpoint,
 ) -> Result<Status, Error> {
+    // Once the message has left there is no way back for want of memory.
+    let arriving = membership.attachment.must_ask_for(&source).then(|| arrival(membership, into)).transpose()?;
     if membership.attachment.send(&dest, message.as_bytes())? {
-        return recv(membership, into, source);
+        return match arriving {
+            Some(arriving) => recv_there(membership, arriving, into, source),
+            None => recv(membership, into, source),
+        };
     }
     let mode = membership.attachment.wait_mode();
     let (send_layout, mut send) = departure(membership, message, terms)?;
-    let (recv_layout, mut recv) = arrival(membership, into)?;
+    let (recv_layout, mut recv) = arriving.map_or_else(|| arrival(membership, into), Ok)?;
     if let Some(found) = recv.post(&source, Some(into.as_mut_bytes())) {
         send.begin(|slot, epoch| Command::Send { slot, epoch, endpoint: dest, layout: send_layout })?;
         send.wait(mode)?;
@@ -107,7 +121,7 @@ pub(crate) fn probe(membership: &Membership, endpoint: Endpoint) -> Result<Statu
     if let Some(found) = membership.attachment.recv(&endpoint, None)? {
         return Terms::Probe.judge(Some(found), &membership.group);
     }
-    let mut probe = Operation::new(membership, None, Terms::Probe)?;
+    let mut probe = Operation::passing(membership, Terms::Probe)?;
     if let Some(found) = probe.post(&endpoint, None) {
         return probe.judge(Some(found));
     }
@@ -122,7 +136,7 @@ pub(crate) fn iprobe(membership: &Membership, endpoint: Endpoint) -> Result<Opti
         Look::NotYet(_) => return attachment.look_in_vain().map(|()| None),
         Look::AskDaemon => {}
     }
-    let mut probe = Operation::new(membership, None, Terms::Probe)?;
+    let mut probe = Operation::passing(membership, Terms::Probe)?;
     if let Some(found) = probe.post(&endpoint, None) {
         return probe.judge(Some(found)).map(Some);
     }
@@ -137,7 +151,7 @@ pub(crate) fn iprobe(membership: &Membership, endpoint: Endpoint) -> Result<Opti
 fn departure<T: Plain>(membership: &Membership, message: &[T], terms: Terms) -> Result<(Layout, Operation), Error> {
     let bytes = message.as_bytes();
     let layout = |offset| Layout::contiguous(offset, bytes.len() as u64);
-    let send = Operation::new(membership, None, terms)?;
+    let send = Operation::passing(membership, terms)?;
     if let Some(offset) = in_place(&membership.attachment, bytes) {
         return Ok((layout(offset), send));
     }
@@ -149,7 +163,7 @@ fn departure<T: Plain>(membership: &Membership, message: &[T], terms: Terms) -> 
 /// Where the daemon puts the message: in place if that is in the arena, else where [`deliver`] finds it.
 fn arrival<T: Plain>(membership: &Membership, into: &mut [T]) -> Result<(Layout, Operation), Error> {
     let bytes = size_of_val(into) as u64;
-    let recv = Operation::new(membership, None, recv_terms(into))?;
+    let recv = Operation::passing(membership, recv_terms(into))?;
     if let Some(offset) = in_place(&membership.attachment, into.as_bytes()) {
         return Ok((Layout::contiguous(offset, bytes), recv));
     }

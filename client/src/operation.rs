@@ -27,6 +27,7 @@ use crate::memory::Memory;
 use crate::patience::Patience;
 use crate::post::Detour;
 use crate::presence::Favor;
+use crate::slots::Stay;
 use crate::terms::Terms;
 use crate::wait::{Event, WaitMode};
 use crate::wires::Wire;
@@ -104,8 +105,17 @@ enum Phase {
 impl Operation {
     /// Takes a slot. Its own `memory` is lent to the daemon whenever an operation runs.
     pub(crate) fn new(membership: &Membership, memory: impl Into<Memory>, terms: Terms) -> Result<Self, Error> {
+        Self::of_stay(membership, memory.into(), terms, Stay::Lasting)
+    }
+
+    /// The same, for a call that gives the slot back before it returns. Its memory is the caller's until it is told otherwise.
+    pub(crate) fn passing(membership: &Membership, terms: Terms) -> Result<Self, Error> {
+        Self::of_stay(membership, Memory::Borrowed, terms, Stay::Passing)
+    }
+
+    fn of_stay(membership: &Membership, memory: Memory, terms: Terms, stay: Stay) -> Result<Self, Error> {
         let Membership { attachment, group } = membership.clone();
-        let (slot, epoch) = attachment.take_slot()?;
+        let (slot, epoch) = attachment.take_slot(stay)?;
         // Only now: in the log what had the slot before, maybe in another thread, has to be free by then.
         let begun = attachment.log().begin();
         Ok(Self {
@@ -113,7 +123,7 @@ impl Operation {
             group,
             slot,
             epoch,
-            memory: memory.into(),
+            memory,
             detour: None,
             posted: None,
             awaited: (0, 0),

@@ -156,6 +156,11 @@ impl PostOffice {
         Some(Detour::new(self, slot, Errand::Send(dest)))
     }
 
+    /// Whether messages come from there in a lane, as a rule.
+    pub(crate) fn has_lane_from(&self, endpoint: &Endpoint) -> bool {
+        self.neighbour(endpoint.peer).is_some()
+    }
+
     /// Looks for a message from a neighbour, which is received if there is memory for it, else left where it is.
     pub(crate) fn look(&self, endpoint: &Endpoint, into: Option<&mut [u8]>) -> Look<'_> {
         self.look_into(&mut self.lock_inbox(), endpoint, into)

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use ropeway_proto::limits::SLOTS_PER_RANK;
+use ropeway_proto::limits::{PASSING_SLOTS, SLOTS_PER_RANK};
 use ropeway_proto::{Epoch, Slot};
 
 use crate::memory::Memory;
@@ -28,6 +28,15 @@ struct Retired {
     detour: Option<Detour>,
 }
 
+/// How long a slot is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stay {
+    /// As long as the program likes.
+    Lasting,
+    /// Until the call returns.
+    Passing,
+}
+
 /// What asking for a slot gives.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
@@ -40,7 +49,11 @@ pub(crate) enum Taken {
 }
 
 impl SlotTable {
-    pub(crate) fn take(&mut self) -> Taken {
+    pub(crate) fn take(&mut self, stay: Stay) -> Taken {
+        let left = self.free.len() + (SLOTS_PER_RANK - self.touched) as usize;
+        if stay == Stay::Lasting && left <= PASSING_SLOTS as usize {
+            return Taken::Full;
+        }
         if let Some((slot, epoch)) = self.free.pop() {
             return Taken::Slot(slot, epoch);
         }
@@ -99,47 +112,59 @@ mod tests {
     #[test]
     fn the_table_grows_in_steps_up_to_its_limit() {
         let mut table = SlotTable::default();
-        assert_eq!(table.take(), Taken::NeedsReserve(0..SLOTS_STEP));
+        assert_eq!(table.take(Stay::Lasting), Taken::NeedsReserve(0..SLOTS_STEP));
         table.set_reserved(SLOTS_PER_RANK);
-        for slot in 0..SLOTS_PER_RANK {
-            assert_eq!(table.take(), Taken::Slot(slot, 0));
+        for slot in 0..SLOTS_PER_RANK - PASSING_SLOTS {
+            assert_eq!(table.take(Stay::Lasting), Taken::Slot(slot, 0));
         }
-        assert_eq!(table.take(), Taken::Full);
+        assert_eq!(table.take(Stay::Lasting), Taken::Full);
         table.release(7, 3);
-        assert_eq!(table.take(), Taken::Slot(7, 3));
+        assert_eq!(table.take(Stay::Lasting), Taken::Slot(7, 3));
+    }
+
+    #[test]
+    fn the_last_slots_are_for_calls_that_give_them_back() {
+        let mut table = table(SLOTS_PER_RANK);
+        while table.take(Stay::Lasting) != Taken::Full {}
+        let mut passing: Vec<_> = (0..PASSING_SLOTS).map(|_| table.take(Stay::Passing)).collect();
+        assert_eq!(table.take(Stay::Passing), Taken::Full);
+        let Some(Taken::Slot(slot, epoch)) = passing.pop() else { unreachable!() };
+        table.release(slot, epoch);
+        assert_eq!(table.take(Stay::Lasting), Taken::Full);
+        assert_eq!(table.take(Stay::Passing), Taken::Slot(slot, epoch));
     }
 
     #[test]
     fn a_slot_is_reused_with_its_epoch() {
         let mut table = table(2);
-        assert_eq!(table.take(), Taken::Slot(0, 0));
+        assert_eq!(table.take(Stay::Lasting), Taken::Slot(0, 0));
         table.release(0, 41);
-        assert_eq!(table.take(), Taken::Slot(0, 41));
+        assert_eq!(table.take(Stay::Lasting), Taken::Slot(0, 41));
     }
 
     #[test]
     fn a_retired_slot_is_free_only_when_its_operation_has_ended() {
         let mut table = table(2);
-        assert_eq!((table.take(), table.take()), (Taken::Slot(0, 0), Taken::Slot(1, 0)));
+        assert_eq!((table.take(Stay::Lasting), table.take(Stay::Lasting)), (Taken::Slot(0, 0), Taken::Slot(1, 0)));
         table.retire(0, 5, Memory::Borrowed, None);
         table.retire(1, 6, Memory::Borrowed, None);
         table.reap(usize::MAX, |slot, epoch| (slot, epoch) == (1, 6));
-        assert_eq!(table.take(), Taken::Slot(1, 6));
-        assert_eq!(table.take(), Taken::NeedsReserve(2..2 + SLOTS_STEP));
+        assert_eq!(table.take(Stay::Lasting), Taken::Slot(1, 6));
+        assert_eq!(table.take(Stay::Lasting), Taken::NeedsReserve(2..2 + SLOTS_STEP));
         table.reap(usize::MAX, |_, _| true);
-        assert_eq!(table.take(), Taken::Slot(0, 5));
+        assert_eq!(table.take(Stay::Lasting), Taken::Slot(0, 5));
     }
 
     #[test]
     fn reaping_is_bounded_and_fair() {
         let mut table = table(3);
         for _ in 0..3 {
-            table.take();
+            table.take(Stay::Lasting);
         }
         (0..3).for_each(|slot| table.retire(slot, 1, Memory::Borrowed, None));
         table.reap(2, |slot, _| slot == 2);
-        assert_eq!(table.take(), Taken::NeedsReserve(3..3 + SLOTS_STEP));
+        assert_eq!(table.take(Stay::Lasting), Taken::NeedsReserve(3..3 + SLOTS_STEP));
         table.reap(1, |slot, _| slot == 2);
-        assert_eq!(table.take(), Taken::Slot(2, 1));
+        assert_eq!(table.take(Stay::Lasting), Taken::Slot(2, 1));
     }
 }

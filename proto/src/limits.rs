@@ -6,6 +6,10 @@ pub const RING_ENTRIES: usize = 4096;
 /// Request slots of one rank: how many requests it may hold at once.
 pub const SLOTS_PER_RANK: u32 = 1 << 16;
 
+/// How many of these are left to calls that give theirs back before they return, such as a send that waits: two for each thread that can sleep.
+/// Who has registered or begun too much can then still do what others wait for.
+pub const PASSING_SLOTS: u32 = 2 * DOORBELLS as u32;
+
 /// Doorbells in a control segment. Threads beyond that share one, and wake up together.
 pub const DOORBELLS: usize = 64;
 
@@ -125,4 +129,5 @@ const _: () = assert!(RING_ENTRIES.is_power_of_two() && RING_ENTRIES < u32::MAX 
 const _: () = assert!(CHANNEL_CREDITS >= 2 && PAIR_CREDITS >= 2);
 // A waiter's doorbell is stored as index + 1 in a u32, those of several waiters as bits of a u64.
 const _: () = assert!(DOORBELLS <= u64::BITS as usize);
+const _: () = assert!(PASSING_SLOTS < SLOTS_PER_RANK);
 const _: () = assert!(BUFFER_ALIGN.is_power_of_two());

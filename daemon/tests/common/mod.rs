@@ -22,7 +22,7 @@ use ropeway::{Communicator, Error, RecvRequest, SendRequest, Session};
 use ropeway_daemon::{Config, Daemon};
 use ropeway_proto::control::{DaemonAddress, JobSpec};
 use ropeway_proto::hello::ClusterKey;
-use ropeway_proto::limits::SLOTS_PER_RANK;
+use ropeway_proto::limits::{PASSING_SLOTS, SLOTS_PER_RANK};
 use ropeway_proto::{JobId, NodeId};
 
 /// What a failure may take to be noticed.
@@ -254,7 +254,7 @@ pub(crate) fn channel(from: &Communicator, to: &Communicator, bytes: usize) -> (
 
 /// Requests that nobody meets, as many as a rank can have but `left`.
 pub(crate) fn all_requests_but(left: u32, world: &Communicator) -> Vec<SendRequest<u8>> {
-    (left..SLOTS_PER_RANK).map(|number| unmet_request(world, number)).collect()
+    (left..SLOTS_PER_RANK - PASSING_SLOTS).map(|number| unmet_request(world, number)).collect()
 }
 
 /// A request that nobody meets.
