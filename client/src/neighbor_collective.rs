@@ -4,11 +4,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use ropeway_proto::{Command, End};
+use ropeway_proto::{Command, End, Endpoint, Layout};
 
 use crate::buffer;
 use crate::exchange::{ActiveExchange, Exchange};
 use crate::memory::SharedMemory;
+use crate::operation::Operation;
 use crate::plain::element_bytes;
 use crate::request::Persistent;
 use crate::terms::Terms;
@@ -135,16 +136,18 @@ impl Neighborhood {
         self.check_blocks(sent.len(), received.len())?;
         let memory = |elements| Ok::<_, Error>(SharedMemory::new(self.alloc::<T>(elements)?.into_memory()));
         let (from, to) = (memory(input)?, memory(output)?);
-        let mut requests = Vec::new();
+        // Whoever has told a neighbour of its message could not go back: so everything that may be missing is taken first.
+        let mut messages = Vec::new();
         for (end, memory, edges, blocks) in
             [(End::Recv, &to, self.edges_in(), &received[..]), (End::Send, &from, self.edges_out(), sent)]
         {
             for (edge, block) in edges.iter().zip(blocks) {
                 if let Some(edge) = edge {
-                    requests.push(self.edge_init::<T>(end, edge, memory, block)?);
+                    messages.push(self.message_of::<T>(end, edge, memory, block)?);
                 }
             }
         }
+        let requests = messages.into_iter().map(EdgeMessage::init).collect::<Result<_, _>>()?;
         let exchange = Exchange::new(self, requests, from, to);
         Ok(NeighborCollective { exchange, input, output, element: PhantomData })
     }
@@ -161,22 +164,38 @@ impl Neighborhood {
         Ok(())
     }
 
-    /// Registers the messages of one edge.
-    fn edge_init<T: Plain>(
+    /// What the messages of one edge need.
+    fn message_of<T: Plain>(
         &self,
         end: End,
         edge: &Edge,
         memory: &SharedMemory,
         block: &Range<usize>,
-    ) -> Result<Persistent, Error> {
+    ) -> Result<EdgeMessage, Error> {
         let part = Strided { first: block.start, blocks: 1, block_len: block.len(), stride: block.len() };
         let layout = part.layout(memory.slot().offset(), block.end, element_bytes::<T>())?;
-        let endpoint = self.internal(edge.rank, edge.tag);
         let terms = match end {
             End::Send => self.send_terms::<T>(edge.tag, layout.bytes()),
             End::Recv => Terms::Recv { capacity: layout.bytes(), element_bytes: element_bytes::<T>() },
         };
-        Persistent::init(self.membership(), memory.share(), terms, (end, endpoint), |slot, epoch| match end {
+        let operation = Operation::new(self.membership(), memory.share(), terms)?;
+        Ok(EdgeMessage { end, operation, endpoint: self.internal(edge.rank, edge.tag), layout })
+    }
+}
+
+/// A message of an exchange that has all it needs and of which the neighbour does not know.
+struct EdgeMessage {
+    end: End,
+    operation: Operation,
+    endpoint: Endpoint,
+    layout: Layout,
+}
+
+impl EdgeMessage {
+    /// Registers it. Only the end of the session can be in the way.
+    fn init(self) -> Result<Persistent, Error> {
+        let Self { end, operation, endpoint, layout } = self;
+        Persistent::begin_init(operation, (end, endpoint), |slot, epoch| match end {
             End::Send => Command::InitSend { slot, epoch, endpoint, layout },
             End::Recv => Command::InitRecv { slot, epoch, endpoint, layout },
         })
