@@ -147,8 +147,12 @@ pub(crate) fn iprobe(membership: &Membership, endpoint: Endpoint) -> Result<Opti
     }
 }
 
-/// Where the message lies for the daemon: in place if that is in the arena, else in a copy.
-fn departure<T: Plain>(membership: &Membership, message: &[T], terms: Terms) -> Result<(Layout, Operation), Error> {
+/// Where the message lies for the daemon: in place if that is in the arena, else in a copy. The caller waits for the end.
+pub(crate) fn departure<T: Plain>(
+    membership: &Membership,
+    message: &[T],
+    terms: Terms,
+) -> Result<(Layout, Operation), Error> {
     let bytes = message.as_bytes();
     let layout = |offset| Layout::contiguous(offset, bytes.len() as u64);
     let send = Operation::passing(membership, terms)?;

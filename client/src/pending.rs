@@ -144,7 +144,7 @@ impl Ready {
 }
 
 /// Begins to send the whole buffer, which the operation owns from now on. A message that has left can't be called back for want of a slot.
-pub(crate) fn begin_send<T: Plain>(
+fn begin_send<T: Plain>(
     membership: &Membership,
     buffer: Buffer<T>,
     endpoint: Endpoint,
@@ -154,11 +154,7 @@ pub(crate) fn begin_send<T: Plain>(
 }
 
 /// Begins to receive into the whole buffer, which the operation owns from now on.
-pub(crate) fn begin_recv<T: Plain>(
-    membership: &Membership,
-    buffer: Buffer<T>,
-    endpoint: Endpoint,
-) -> Result<Operation, Error> {
+fn begin_recv<T: Plain>(membership: &Membership, buffer: Buffer<T>, endpoint: Endpoint) -> Result<Operation, Error> {
     Ready::to_receive(membership, buffer)?.receive(endpoint)
 }
 

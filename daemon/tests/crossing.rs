@@ -274,7 +274,7 @@ fn a_rank_that_is_killed_is_named_also_by_those_it_sends_nothing() {
 /// Each of its messages needs a request, and the collective one more.
 #[test]
 fn a_collective_that_is_refused_for_want_of_a_request_leaves_nothing_for_the_next_one() {
-    let has_been_refused = Barrier::new(3);
+    let together = Barrier::new(3);
     everybody_of(&Cluster::start(3, 3), 3, |world| {
         if world.rank() == 0 {
             let mut others = all_requests_but(4, &world);
@@ -284,13 +284,14 @@ fn a_collective_that_is_refused_for_want_of_a_request_leaves_nothing_for_the_nex
                 others.extend((left > 0).then(|| unmet_request(&world, left - 1)));
             }
         }
-        has_been_refused.wait();
+        together.wait();
         let mut sum = loop {
             match world.allreduce_init(8, Operator::Sum) {
                 Err(Error::TooManyRequests) => yield_now(),
                 sum => break sum.unwrap(),
             }
         };
+        together.wait();
         (0..5).for_each(|round| add_up(&world, &mut sum, round));
     });
 }

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::numbered::{EDGES, LARGE, SMALL, assert_is, message};
-use common::{Cluster, everybody, everywhere, pair, soon};
+use common::{Cluster, all_requests_but, everybody, everywhere, pair, soon};
 use fastrand::Rng;
 use ropeway::{ANY_SOURCE, ANY_TAG, Buffer, Communicator, Error, Status, WaitMode};
-use ropeway_proto::limits::SLOTS_PER_RANK;
 
 const MANY: u32 = 100;
 /// More than a lane holds.
@@ -425,8 +424,7 @@ fn a_send_that_is_refused_for_want_of_requests_sends_nothing() {
     let cluster = Cluster::start(1, 2);
     let (zero, one) = pair(&cluster);
     let (zero, one) = (zero.world(), one.world());
-    let init = |tag| zero.send_init(zero.alloc::<u8>(0).unwrap(), 1, tag as i32).unwrap();
-    let all: Vec<_> = (0..SLOTS_PER_RANK).map(init).collect();
+    let all = all_requests_but(0, &zero);
     let isend = |number: u8| {
         let mut buffer = zero.alloc(1)?;
         buffer[0] = number;

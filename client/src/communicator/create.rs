@@ -3,12 +3,11 @@
 //! The founder of a new communicator, its first member, gives it a block of contexts; what it takes for that is told to the
 //! others in one exchange on the parent's private context. A duplicate needs none: see [`Context::take_part`].
 
-use ropeway_proto::{Endpoint, Tag};
+use ropeway_proto::{Command, Endpoint, Tag};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{AGREEMENT, Block, Communicator, Membership, dissemination};
 use crate::operation::Operation;
-use crate::pending::begin_send;
 use crate::{Error, Group, Plain, Status, one_shot};
 
 /// What a rank says in a split.
@@ -163,7 +162,7 @@ impl Communicator {
                 Ok(sending) => (sending, None),
                 Err(error) => (self.tell::<T>(&[], (to, tag)).unwrap_or_default(), Some(error)),
             };
-            let received = one_shot::recv(&self.membership, &mut heard, from);
+            let received = self.hear(&mut heard, from);
             let sent = sending.map_or(Ok(()), |mut sending| sending.wait(self.attachment().wait_mode()).map(drop));
             missing = missing.or(sent.err());
             match received {
@@ -180,14 +179,24 @@ impl Communicator {
         Ok((0..size).map(|other| known[((number + size - other) % size) as usize]).collect())
     }
 
-    /// Begins to send; `None` if that is done. Within a node it takes neither memory nor a request, which may be what somebody lacks.
-    fn tell<T: Plain>(&self, told: &[T], (to, tag): (Endpoint, Tag)) -> Result<Option<Operation>, Error> {
-        if self.attachment().send(&to, told.as_bytes())? {
+    /// Begins to send; `None` if that is done. Without anything in it a message takes nothing that somebody may lack.
+    fn tell<T: Plain>(&self, told: &[T], (endpoint, tag): (Endpoint, Tag)) -> Result<Option<Operation>, Error> {
+        if self.attachment().send(&endpoint, told.as_bytes())? {
             return Ok(None);
         }
-        let mut buffer = self.alloc(told.len())?;
-        buffer.copy_from_slice(told);
-        let terms = self.send_terms::<T>(tag, buffer.bytes());
-        begin_send(&self.membership, buffer, to, terms).map(Some)
+        let terms = self.send_terms::<T>(tag, size_of_val(told) as u64);
+        let (layout, mut sending) = one_shot::departure(&self.membership, told, terms)?;
+        sending.begin(|slot, epoch| Command::Send { slot, epoch, endpoint, layout })?;
+        Ok(Some(sending))
+    }
+
+    /// Receives. What there is no memory for is received all the same, and lost: it would be taken for a part of what comes next.
+    fn hear<T: Plain>(&self, heard: &mut [T], from: Endpoint) -> Result<Status, Error> {
+        let received = one_shot::recv(&self.membership, heard, from);
+        if matches!(received, Err(Error::OutOfMemory { .. })) {
+            // Cut off, or without anything in it: either way it has come.
+            let _ = one_shot::recv::<T>(&self.membership, &mut [], from);
+        }
+        received
     }
 }
