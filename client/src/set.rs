@@ -239,6 +239,12 @@ impl<R: Request> Others for Rest<'_, R> {
         requests.any(|request| request.persistent().operation().is_active())
     }
 
+    fn reach(&self) -> Reach<'_> {
+        let operations = self.0.iter().flat_map(|part| part.iter()).map(|request| request.persistent().operation());
+        let active = operations.filter(|operation| operation.is_active());
+        active.map(Event::reach).fold(Reach::Nowhere, Reach::and)
+    }
+
     fn have_news(&self) -> bool {
         let operations = self.0.iter().flat_map(|part| part.iter()).map(|request| request.persistent().operation());
         operations.filter(|operation| operation.is_active()).any(Event::has_happened)

@@ -77,6 +77,15 @@ impl Reach<'_> {
         }
     }
 
+    /// Whether who works these wires works the others.
+    pub(crate) fn covers(self, others: Self) -> bool {
+        match (self, others) {
+            (_, Reach::Nowhere) | (Reach::All, _) => true,
+            (Reach::One(one), Reach::One(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
     /// What two events need together.
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {

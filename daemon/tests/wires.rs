@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use common::{Cluster, asleep_in, channel, config, pair, soon};
-use ropeway::{Error, Favor, RecvRequest, SendRequest, Session, WaitMode};
+use ropeway::{Error, Favor, RecvRequest, SendRequest, Session, WaitMode, start_all};
 use ropeway_daemon::Config;
 use ropeway_proto::limits::{WIRE_BYTES_MAX, WIRE_CHANNELS, WIRE_EAGER_BYTES_MAX};
 
@@ -392,4 +392,24 @@ fn who_waits_for_the_link_gives_and_gets_credit_on_wires() {
         times[1] += answered((&mut send, &mut recv), (&mut linked, &mut of_linked));
     }
     assert!(times[0] < times[1] * 2, "over wires {:?}, over the link {:?}", times[0], times[1]);
+}
+
+#[test]
+fn who_waits_for_all_hears_of_a_failure_over_another_wire() {
+    let cluster = Cluster::start(3, 3);
+    let (zero, one, two) = (cluster.attach(0), cluster.attach(1), cluster.attach(2));
+    let (mut never, from_one) = channel(&one.world(), &zero.world(), 8);
+    let (mut freed, from_two) = channel(&two.world(), &zero.world(), 8);
+    let mut receives = [from_one, from_two];
+    for send in [&mut never, &mut freed] {
+        send.start().unwrap().wait().unwrap();
+    }
+    soon(|| start_all(&mut receives).unwrap().wait_all().unwrap());
+    std::thread::scope(|scope| {
+        let waiting = asleep_in(scope, || start_all(&mut receives).unwrap().wait_all());
+        drop(freed);
+        let error = soon(|| waiting.join().unwrap().unwrap_err());
+        assert!(matches!(error, Error::PeerFreed { rank: 2 }), "{error}");
+    });
+    drop(never);
 }

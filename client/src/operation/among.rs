@@ -15,6 +15,8 @@ pub(crate) trait Others {
     const ARE_ANY: bool;
     /// Whether there are any left.
     fn are_left(&self) -> bool;
+    /// Over which wires they come.
+    fn reach(&self) -> Reach<'_>;
     /// Whether one of them gets on if it is looked at.
     fn have_news(&self) -> bool;
     /// Takes what has ended, and gets the others on. An error if one has failed.
@@ -29,6 +31,10 @@ impl Others for Nobody {
 
     fn are_left(&self) -> bool {
         false
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::Nowhere
     }
 
     fn have_news(&self) -> bool {
@@ -104,7 +110,15 @@ impl<'a, O: Others> Among<'a, O> {
     fn have_news(&self) -> bool {
         let left = self.looks.get() - 1;
         self.looks.set(if left == 0 { LOOKS } else { left });
-        left == 0 && self.others.have_news()
+        if left > 0 {
+            return false;
+        }
+        // Nobody reads the wires for us that only the others need.
+        let others = self.others.reach();
+        if !self.operation.reach().covers(others) {
+            self.operation.attachment.wires().work(others);
+        }
+        self.others.have_news()
     }
 }
 
