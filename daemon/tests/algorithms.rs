@@ -137,3 +137,17 @@ fn what_is_refused_takes_no_memory() {
         assert_eq!(round(sum, |index| index as u64)[9], 18);
     });
 }
+
+#[test]
+fn who_is_refused_alone_is_in_step_with_the_others_afterwards() {
+    for nodes in [1, 2] {
+        everybody((nodes, 2), |world| {
+            if world.rank() == 0 {
+                let refused = world.with_algorithm("rng").allreduce_init::<u64>(10, Operator::Sum);
+                assert!(matches!(refused, Err(Error::Refused(_))));
+            }
+            let sum = world.allreduce_init::<u64>(10, Operator::Sum).unwrap();
+            assert_eq!(round(sum, |index| index as u64)[9], 18);
+        });
+    }
+}

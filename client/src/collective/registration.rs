@@ -312,7 +312,8 @@ impl Communicator {
         let registered = channels.and_then(|channels| {
             Persistent::register(self.membership(), memory, self.id(), member, function, channels)
         });
-        if let Err(Error::TooManyRequests) = registered {
+        // Unless the session is over.
+        if registered.is_err() && self.attachment().check().is_ok() {
             self.collectives().take_back_number(number);
         }
         Ok(Collective { persistent: registered?, input, output, element: PhantomData })
