@@ -200,3 +200,30 @@ const COMPUTATION_MIN: Duration = Duration::from_micros(500);
 const BATCH_S: f64 = 10e-3;
 const ROUNDS_MIN: u64 = 3;
 const ROUNDS_MAX: u64 = 3000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_by_itself_is_what_a_computation_in_between_saves() {
+        let mut batches = Batches::default();
+        // Alone 10 µs; of 8 before the computation and 0 after it, of 2 and 3, of 1 and 19.
+        batches.add(&[[[4.0, 6.0], [8.0, 0.0]]; 3]);
+        batches.add(&[[[1.0, 9.0], [2.0, 3.0]]]);
+        batches.add(&[[[1.0, 9.0], [1.0, 19.0]]]);
+        assert_eq!(batches.d_a, [1.0 - 0.8, 0.5, -1.0]);
+        assert_eq!((&batches.t_comm, &batches.t_async), (&vec![10.0; 3], &vec![8.0, 5.0, 20.0]));
+        assert_eq!(batches.t_start, [8.0, 2.0, 1.0]);
+    }
+
+    #[test]
+    fn a_batch_is_as_its_medians() {
+        let mut batches = Batches::default();
+        // The rounds of one kind need not be those of the other.
+        batches.add(&[[[1.0, 9.0], [5.0, 0.0]], [[1.0, 19.0], [1.0, 1.0]], [[1.0, 1.0], [2.0, 8.0]]]);
+        let metrics = batches.metrics().map(|(name, unit, samples)| (name, unit, samples.to_vec()));
+        let expected = [("d_a", "ratio", 0.5), ("t_comm", "us", 10.0), ("t_async", "us", 5.0), ("t_start", "us", 2.0)];
+        assert_eq!(metrics, expected.map(|(name, unit, sample)| (name, unit, vec![sample])));
+    }
+}
