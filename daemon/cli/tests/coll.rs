@@ -5,24 +5,15 @@ mod tool;
 use std::collections::BTreeSet;
 use std::process::Output;
 
+use ropeway_bench::Operation;
 use serde_json::Value;
+use tool::shares::{assert_overlap_adds_up, product, rows};
 use tool::{records, ropeway, stderr, stdout, table_rows};
 
-const OPERATIONS: [&str; 13] = [
-    "barrier",
-    "bcast",
-    "reduce",
-    "allreduce",
-    "reduce-scatter",
-    "scan",
-    "exscan",
-    "gather",
-    "scatter",
-    "allgather",
-    "alltoall",
-    "neighbor-allgather",
-    "neighbor-alltoall",
-];
+/// All of them, by name.
+fn operations() -> impl Iterator<Item = &'static str> {
+    Operation::ALL.into_iter().map(Operation::name)
+}
 
 const OPERATORS: [&str; 12] =
     ["sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor", "and", "or", "xor", "min-loc", "max-loc"];
@@ -50,7 +41,7 @@ fn words(records: &[Value], key: &str) -> Vec<String> {
 
 #[test]
 fn every_collective_is_measured_and_right_on_one_and_two_nodes() {
-    for (operation, nodes) in OPERATIONS.into_iter().flat_map(|operation| [(operation, "1"), (operation, "2")]) {
+    for (operation, nodes) in operations().flat_map(|operation| [(operation, "1"), (operation, "2")]) {
         let records = coll(operation, &[&["-n", "3", "--nodes", nodes], sizes(operation, &["--sizes", "24"])].concat());
         // Persistent, then one-shot.
         let both = [("latency", ""), ("d_o", "busy"), ("d_o", "sleep")];
@@ -85,13 +76,10 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// Those that have a part for each rank.
-const OF_PARTS: [&str; 7] =
-    ["reduce-scatter", "gather", "scatter", "allgather", "alltoall", "neighbor-allgather", "neighbor-alltoall"];
-
 #[test]
 fn uneven_parts_are_measured_and_right_on_one_and_two_nodes() {
-    for (operation, nodes) in OF_PARTS.into_iter().flat_map(|operation| [(operation, "1"), (operation, "2")]) {
+    let of_parts = Operation::ALL.into_iter().filter(|operation| operation.has_parts()).map(Operation::name);
+    for (operation, nodes) in of_parts.flat_map(|operation| [(operation, "1"), (operation, "2")]) {
         let records = coll(operation, &["-n", "3", "--nodes", nodes, "--sizes", "24", "--uneven"]);
         assert_eq!(words(&records, "mode"), owned(&[&["persistent"; 5][..], &["oneshot"; 3]].concat()));
         for record in &records {
@@ -162,15 +150,13 @@ fn overlap_of_collectives_is_measured_with_both_kinds_of_computation() {
     let output = bench(&["overlap", "--of", "bcast,allreduce,barrier", "-n", "3", "--sizes", "8,64K", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let records = records(&output);
-    let keys = ["mode", "op", "metric", "compute", "bytes"];
-    let rows: BTreeSet<_> = records.iter().map(|record| keys.map(|key| record[key].to_string())).collect();
-    // Five metrics, two kinds of computation and of calls, for two collectives of two sizes and a barrier.
-    assert_eq!((rows.len(), records.len()), (5 * 2 * 2 * (2 * 2 + 1), rows.len()));
-    for record in records {
-        let median = record["median"].as_f64().unwrap();
-        assert!(record["unit"] != "us" || median > 0.0, "{record}");
-        assert!(record.get("side").is_none(), "{record}");
-    }
+    let metrics = ["d_o", "t_x", "t_y", "t_o", "availability"];
+    let each: [&[&str]; 3] = [&metrics, &["persistent", "oneshot"], &["busy", "sleep"]];
+    let mut expected = product(&[&each[..], &[&["bcast", "allreduce"], &["8", "65536"]]].concat());
+    expected.extend(product(&[&each[..], &[&["barrier"], &["null"]]].concat()));
+    assert_eq!(rows(&records, &["metric", "mode", "compute", "op", "bytes"]), expected);
+    assert_overlap_adds_up(&records);
+    assert!(records.iter().all(|record| record.get("side").is_none()), "{records:?}");
     let output = bench(&["overlap", "--of", "scan,bcast", "--root", "1", "--sizes", "8", "--mode", "oneshot"]);
     let table = stdout(&output);
     assert_eq!(table_rows(&table), 4, "{table}");
@@ -218,7 +204,7 @@ fn divisions_are_compared_in_one_run() {
 
 #[test]
 fn every_collective_is_measured_flat_and_right() {
-    for operation in OPERATIONS {
+    for operation in operations() {
         let flat = ["-n", "3", "--division", "flat"];
         let records = coll(operation, &[&flat, sizes(operation, &["--sizes", "24"])].concat());
         assert_eq!(words(&records, "metric"), owned(&["latency", "d_o", "d_o"]));

@@ -5,17 +5,18 @@ mod tool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Output};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, geteuid};
+use nix::sys::signal::Signal;
+use nix::unistd::geteuid;
 use serde_json::Value;
-use tool::{has_namespaces, records, ropeway, stderr, stdout, table_rows};
+use tool::shares::{assert_asynchrony_adds_up, assert_overlap_adds_up, product, rows};
+use tool::{Running, has_namespaces, records, ropeway, stderr, stdout, table_rows};
 
-/// A benchmark that does not take long.
+/// A benchmark that does not take long, of one batch.
 fn bench(args: &[&str]) -> Output {
-    let short = ["--json", "--quiet", "--runs", "1", "--iters", "4", "--warmup", "1"];
+    let short = ["--json", "--quiet", "--runs", "1", "--iters", "3", "--warmup", "1"];
     ropeway(&["bench"]).args(args).args(short).output().unwrap()
 }
 
@@ -24,18 +25,15 @@ fn overlap_is_measured_on_all_sides_with_both_kinds_of_computation() {
     let output = bench(&["overlap", "--nodes", "2", "--sizes", "1,64K", "-n", "3"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let records = records(&output);
-    let keys = ["metric", "mode", "side", "compute", "bytes"];
-    let rows: BTreeSet<_> = records.iter().map(|record| keys.map(|key| record[key].to_string())).collect();
-    assert_eq!((rows.len(), records.len()), (5 * 2 * 3 * 2 * 2, rows.len()));
-    for record in records {
-        let median = record["median"].as_f64().unwrap();
-        match record["metric"].as_str().unwrap() {
-            "t_x" | "t_y" | "t_o" => assert!(median > 0.0),
-            _ => assert!(median < 10.0),
-        }
-        assert!(record["samples"].as_u64().unwrap() >= 1);
-    }
+    let expected: [&[&str]; 5] = [&OVERLAP, &MODES, &["send", "recv", "both"], &COMPUTE, &["1", "65536"]];
+    assert_eq!(rows(&records, &["metric", "mode", "side", "compute", "bytes"]), product(&expected));
+    assert_overlap_adds_up(&records);
 }
+
+const OVERLAP: [&str; 5] = ["d_o", "t_x", "t_y", "t_o", "availability"];
+const ASYNCHRONY: [&str; 4] = ["d_a", "t_comm", "t_async", "t_start"];
+const MODES: [&str; 2] = ["persistent", "oneshot"];
+const COMPUTE: [&str; 2] = ["busy", "sleep"];
 
 /// Whether a record is of a metric that sockets and threads have too.
 fn is_share(record: &Value) -> bool {
@@ -93,10 +91,11 @@ fn asynchrony_is_measured_on_one_and_two_nodes() {
     for (nodes, floor) in [("1", "a flag each way and a copy"), ("2", "sockets and threads")] {
         let output = bench(&["asynchrony", "--nodes", nodes, "--sizes", "8,64K"]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        assert_eq!(records(&output).len(), 4 * 2 * 2 * 2);
-        for record in records(&output) {
-            let median = record["median"].as_f64().unwrap();
-            assert!(if record["metric"] == "d_a" { median < 1.0 } else { median > 0.0 }, "{record}");
+        let records = records(&output);
+        let expected: [&[&str]; 4] = [&ASYNCHRONY, &MODES, &COMPUTE, &["8", "65536"]];
+        assert_eq!(rows(&records, &["metric", "mode", "compute", "bytes"]), product(&expected));
+        assert_asynchrony_adds_up(&records);
+        for record in records {
             assert_eq!(record["unit"], if record["metric"] == "d_a" { "ratio" } else { "us" });
             let is_floored = record["floor"].as_f64().is_some_and(|d_a| d_a < 1.0) && record["floor_name"] == floor;
             assert_eq!(is_floored, record["metric"] == "d_a", "{record}");
@@ -106,12 +105,19 @@ fn asynchrony_is_measured_on_one_and_two_nodes() {
 
 #[test]
 fn progress_of_the_client_is_measured_beside_that_of_daemons() {
-    for (bench_name, metrics) in [("asynchrony", 4), ("overlap", 5 * 3)] {
+    let both: [(&str, &[&str], &[&str]); 2] =
+        [("asynchrony", &ASYNCHRONY, &["recv"]), ("overlap", &OVERLAP, &["send", "recv", "both"])];
+    for (bench_name, metrics, sides) in both {
         let args = [bench_name, "--nodes", "2", "--sizes", "8,128K", "--mode", "persistent", "--wait", "blocking"];
         let output = bench(&[&args[..], &["--progress", "both"]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let progress = |wanted: &str| records(&output).iter().filter(|record| record["progress"] == wanted).count();
-        assert_eq!((progress("independent"), progress("client")), (metrics * 2 * 2, metrics * 2 * 2));
+        let records = records(&output);
+        let expected = [metrics, sides, &["independent", "client"], &COMPUTE, &["8", "131072"]];
+        assert_eq!(rows(&records, &["metric", "side", "progress", "compute", "bytes"]), product(&expected));
+        match bench_name {
+            "overlap" => assert_overlap_adds_up(&records),
+            _ => assert_asynchrony_adds_up(&records),
+        }
     }
     let args =
         ["bench", "asynchrony", "--sizes", "8", "--runs", "1", "--iters", "1", "--quiet", "--progress", "client"];
@@ -255,15 +261,16 @@ fn no_namespace_outlives_a_tool_that_was_killed() {
 fn end_by(signal: Signal) -> Option<i32> {
     let (names, interfaces) = (named_namespaces(), interfaces());
     let endless = ["--netns", "--rate", "1gbit", "--iters", "1000000000", "--quiet"];
-    let mut tool = ropeway(&["bench", "overlap", "--nodes", "3", "-n", "3"]).args(endless).spawn().unwrap();
-    let ranks = ranks_of(&tool);
+    let mut tool = Running::start(ropeway(&["bench", "overlap", "--nodes", "3", "-n", "3"]).args(endless));
+    // While the network is made it has one child at a time.
+    let ranks = tool.until_children(|ranks| ranks.len() == 3 && ranks.iter().all(|rank| is_bound(rank)));
     let namespaces: BTreeSet<_> = ranks.iter().filter_map(|rank| namespace_of(rank)).collect();
     assert_eq!(namespaces.len(), 3);
     assert!(!namespaces.contains(&namespace_of("self").unwrap()));
-    kill(Pid::from_raw(tool.id() as i32), signal).unwrap();
+    tool.signal(signal);
     let status = tool.wait().unwrap().code();
     // Whoever adopts the ranks of a tool that was killed reaps them in its own time.
-    let give_up = Instant::now() + Duration::from_secs(5);
+    let give_up = Instant::now() + Duration::from_secs(60);
     while processes().iter().filter_map(|process| namespace_of(process)).any(|found| namespaces.contains(&found)) {
         assert!(Instant::now() < give_up, "somebody is still in a namespace of the tool");
         std::thread::yield_now();
@@ -273,19 +280,9 @@ fn end_by(signal: Signal) -> Option<i32> {
     status
 }
 
-/// The processes of all three ranks. While the network is made the tool has one child at a time.
-fn ranks_of(tool: &Child) -> Vec<String> {
-    let children = format!("/proc/{0}/task/{0}/children", tool.id());
-    loop {
-        let ranks: Vec<_> = fs::read_to_string(&children).unwrap().split_whitespace().map(str::to_owned).collect();
-        // Once all talk to their daemons they die with the tool.
-        let is_bound =
-            |rank: &String| fs::read_to_string(format!("/proc/{rank}/maps")).is_ok_and(|maps| maps.contains("memfd"));
-        if ranks.len() == 3 && ranks.iter().all(is_bound) {
-            return ranks;
-        }
-        std::thread::yield_now();
-    }
+/// Whether a rank talks to its daemon: from then on it dies with the tool.
+fn is_bound(rank: &str) -> bool {
+    fs::read_to_string(format!("/proc/{rank}/maps")).is_ok_and(|maps| maps.contains("memfd"))
 }
 
 fn namespace_of(process: &str) -> Option<PathBuf> {
