@@ -8,11 +8,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
 use browser::Browser;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use roxmltree::{Document, Node};
 use tempfile::TempDir;
-use tool::{ropeway, stderr, stdout};
+use tool::{Running, ropeway, stderr, stdout};
 
 /// Of a machine, in a few benchmarks.
 const MEASURED: &str = include_str!("report/records.jsonl");
@@ -407,15 +406,16 @@ fn what_was_measured_before_an_interrupt_is_on_the_page() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     let mut command = ropeway(&["bench", "report", "--quick", "--quiet", "--output"]);
-    let mut tool = command.arg(&page).spawn().unwrap();
-    // The ranks of the first part.
-    let children = format!("/proc/{0}/task/{0}/children", tool.id());
-    while fs::read_to_string(&children).unwrap().split_whitespace().count() < 2 {
-        std::thread::yield_now();
-    }
-    kill(Pid::from_raw(tool.id() as i32), Signal::SIGINT).unwrap();
+    let mut tool = Running::start(command.arg(&page));
+    // The first part is over when others than its ranks are there.
+    let first = tool.until_children(|ranks| ranks.len() == 2);
+    tool.until_children(|ranks| ranks.len() == 2 && ranks.iter().all(|rank| !first.contains(rank)));
+    tool.signal(Signal::SIGINT);
     assert_eq!(tool.wait().unwrap().code(), Some(130));
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("Machine and versions") && html.contains("ended by SIGINT"));
+    // All of the first part, or as much as there was time for.
+    let (_, count) = html.split_once("comes from ").expect("it is said how many records there are");
+    assert!(count.split(' ').next().unwrap().parse::<u32>().unwrap() > 0 && html.contains("<svg class=\"plot\""));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
