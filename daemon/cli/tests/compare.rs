@@ -8,10 +8,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
-use tool::{has_namespaces, records, ropeway, stderr, stdout};
+use tool::{Running, has_namespaces, records, ropeway, stderr, stdout};
 
 /// A library in `prefix`. Its compiler makes a program that does what `program` says, and its launcher runs that.
 fn install(prefix: &Path, program: &str) {
@@ -337,13 +336,13 @@ fn an_interrupt_lets_launchers_clear_up_behind_their_ranks() {
         install_with(prefix.path(), &rank, &launcher);
         let tools = tools();
         let mut command = command(&["compare", "--of", "latency", "--quiet"], prefix.path(), tools.path());
-        let mut tool = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut tool = Running::start(command.stdout(Stdio::piped()));
         while !(segment.exists() && started.exists()) {
             assert_eq!(tool.try_wait().unwrap(), None, "it ended before it was interrupted");
             std::thread::yield_now();
         }
-        kill(Pid::from_raw(tool.id() as i32), signal).unwrap();
-        let output = tool.wait_with_output().unwrap();
+        tool.signal(signal);
+        let output = tool.output();
         // No table of nothing.
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(status), ""));
         assert!(!segment.exists(), "a segment was left behind by {signal}");
@@ -368,14 +367,14 @@ fn what_does_not_build_is_named_and_an_interrupt_is_no_compiler_that_fails() {
     fs::write(&compiler, format!("#!/bin/sh\n{begin}; {wait}; exit 1\n")).unwrap();
     let tools = tools();
     let mut command = command(&["compare", "--of", "latency", "--quiet"], prefix.path(), tools.path());
-    let mut tool = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut tool = Running::start(command.stdout(Stdio::piped()));
     while !started.exists() {
         assert_eq!(tool.try_wait().unwrap(), None, "it ended before it was interrupted");
         std::thread::yield_now();
     }
-    kill(Pid::from_raw(tool.id() as i32), Signal::SIGINT).unwrap();
+    tool.signal(Signal::SIGINT);
     fs::write(&ended, "").unwrap();
-    let output = tool.wait_with_output().unwrap();
+    let output = tool.output();
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(130), ""));
 }
 
@@ -394,13 +393,13 @@ fn runs_that_were_complete_before_an_interrupt_are_reported() {
     install(prefix.path(), &program);
     let tools = tools();
     let mut command = command(&["compare", "--of", "bandwidth", "--json", "--quiet"], prefix.path(), tools.path());
-    let mut tool = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut tool = Running::start(command.stdout(Stdio::piped()));
     while !second.exists() {
         assert_eq!(tool.try_wait().unwrap(), None, "it ended before it was interrupted");
         std::thread::yield_now();
     }
-    kill(Pid::from_raw(tool.id() as i32), Signal::SIGINT).unwrap();
-    let output = tool.wait_with_output().unwrap();
+    tool.signal(Signal::SIGINT);
+    let output = tool.output();
     assert_eq!(output.status.code(), Some(130));
     let runs: Vec<_> = records(&output).iter().map(|record| record["runs"].as_u64().unwrap()).collect();
     assert_eq!(runs, [1; 4]);

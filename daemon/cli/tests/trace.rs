@@ -12,13 +12,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, fcntl};
-use nix::sys::signal::{Signal, kill, raise};
+use nix::sys::signal::{Signal, raise};
 use nix::sys::stat::Mode;
-use nix::unistd::Pid;
 use ropeway::{Communicator, Error, Operator, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tool::{ropeway, stderr};
+use tool::{Running, ropeway, stderr};
 
 // ---- what ranks do
 
@@ -332,11 +331,11 @@ fn registering_repeated_messages_saves_their_set_up() {
 #[test]
 fn an_interrupted_job_is_written_down() {
     let kept = Kept::new();
-    let mut tool = kept.command("lonely", 1).stdout(Stdio::piped()).spawn().unwrap();
+    let mut tool = Running::start(kept.command("lonely", 1).stdout(Stdio::piped()));
     let lines = BufReader::new(tool.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut waiting = lines.filter(|line| line == "waiting");
     assert!(waiting.next().is_some() && waiting.next().is_some());
-    kill(Pid::from_raw(tool.id() as i32), Signal::SIGINT).unwrap();
+    tool.signal(Signal::SIGINT);
     assert_eq!(tool.wait().unwrap().code(), Some(130));
     let trace = kept.trace();
     let ends = of_kind(&trace, "e", "message");
@@ -434,7 +433,7 @@ fn signals_end_the_tool_while_it_opens_and_writes_files() {
         let mut command = ropeway(&["run", "-n", "2", "--trace"]);
         command.arg(pipe).arg("--").arg(std::env::current_exe().unwrap());
         command.args(["--exact", "rank_role"]).env("TEST_ROLE", "exchange");
-        command.stdout(Stdio::null()).spawn().unwrap()
+        Running::start(command.stdout(Stdio::null()))
     };
     // Nobody reads, so that opening waits.
     let mut tool = start(&pipe);
@@ -442,15 +441,14 @@ fn signals_end_the_tool_while_it_opens_and_writes_files() {
         assert!(tool.try_wait().unwrap().is_none());
         std::thread::yield_now();
     }
-    let process = |tool: &std::process::Child| Pid::from_raw(tool.id() as i32);
-    kill(process(&tool), Signal::SIGTERM).unwrap();
+    tool.signal(Signal::SIGTERM);
     assert_eq!(tool.wait().unwrap().signal(), Some(15));
     // Now the reader takes only the beginning, and the rest does not fit into the pipe.
     let mut tool = start(&pipe);
     let mut reader = fs::File::open(&pipe).unwrap();
     fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
     reader.read_exact(&mut [0]).unwrap();
-    kill(process(&tool), Signal::SIGINT).unwrap();
+    tool.signal(Signal::SIGINT);
     // A thread of the tool passes it on.
     sleep(Duration::from_millis(200));
     let mut rest = String::new();
