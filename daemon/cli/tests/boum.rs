@@ -49,7 +49,8 @@ fn programs_are_predicted_where_there_are_enough_cores() {
                 }
                 assert!(number("predicted") > 0.0);
                 let ratio = number("predicted") / number("median");
-                assert!((ratio - 1.0 - number("error")).abs() < 1e-3 * ratio, "{record}");
+                // Figures have five digits, also those of an error of nearly 100 %.
+                assert!((ratio - 1.0 - number("error")).abs() < 1e-3 * ratio + 1e-5, "{record}");
             }
         }
     }
