@@ -36,6 +36,7 @@ const PIECE_BYTES: u64 = 64 << 10;
 /// How many pieces before the devices have theirs.
 const PIECES_PER_CYCLE: usize = 4;
 
+const TOO_MANY_STEPS: &str = "too many steps of collectives between nodes: free some, or have fewer segments";
 const THEY_REGISTERED: &str = "members meet when the last of them registers";
 const CHECKED: &str = "it was checked when they registered";
 
@@ -73,8 +74,14 @@ impl Job {
             }
             self.check_layout(local_rank, &layout).map_err(|error| invalid(&error))?;
         }
-        if !self.prepare_stage(comm, &member) {
-            return Ok(false);
+        if let Some((members, spread)) = self.would_spread(comm, &member) {
+            if !self.has_room_for(&spread) {
+                return Err(Refusal::Invalid(TOO_MANY_STEPS.into()));
+            }
+            // There is some more memory now.
+            if !self.prepare_stage(&members, &spread) {
+                return Ok(false);
+            }
         }
         self.make_sure_of_slot(local_rank, slot).map_err(|error| invalid(&error))?;
         self.engine.register((local_rank, slot), epoch, comm, member).map_err(|error| invalid(&error))?;
@@ -82,12 +89,20 @@ impl Job {
         Ok(true)
     }
 
-    /// Whether there is memory for what the collective takes if this member is the last to register; if not, there is some more now.
-    fn prepare_stage(&mut self, comm: CommId, member: &CollectiveMember) -> bool {
-        let members = self.engine.would_meet(comm, member).filter(|all| all.len() < member.shape.members.len());
-        let spread = members.as_ref().and_then(|_| self.spread(&member.shape));
-        let Some((members, spread)) = members.zip(spread) else { return true };
-        let (_, bytes) = spread.stage(&members, 0).memory;
+    /// Who would meet, and how it would be divided between nodes, if this member is the last to register it.
+    fn would_spread(&mut self, comm: CommId, member: &CollectiveMember) -> Option<(Vec<CollectiveMember>, Spread)> {
+        let members = self.engine.would_meet(comm, member).filter(|all| all.len() < member.shape.members.len())?;
+        Some((members, self.spread(&member.shape)?))
+    }
+
+    /// Other nodes wait for as many steps of ours and no more: then they cut the link, for all jobs.
+    fn has_room_for(&self, spread: &Spread) -> bool {
+        self.engine.has_room_for_steps(spread.schedule.steps().len())
+    }
+
+    /// Whether there is memory for what a collective takes; if not, there is some more now.
+    fn prepare_stage(&mut self, members: &[CollectiveMember], spread: &Spread) -> bool {
+        let (_, bytes) = spread.stage(members, 0).memory;
         self.channels.prepare_space(&self.segment, bytes, self.quota_left())
     }
 
@@ -157,10 +172,11 @@ impl Job {
         self.channels.take_space(&self.segment, bytes, self.quota_left()).ok_or(bytes)
     }
 
-    /// A collective can't take place: the other nodes learn that when it is opened and closed.
+    /// A collective can't take place: the other nodes learn that when it is opened and closed. If there is no room even for that, they learn
+    /// it when the job ends.
     pub(crate) fn renounce(&mut self, comm: CommId, member: &CollectiveMember) {
         let nowhere = Stage { input: 0, output: 0, scratch: 0, memory: (0, 0) };
-        let spread = self.spread(&member.shape);
+        let spread = self.spread(&member.shape).filter(|spread| self.has_room_for(spread));
         if let Some(collective) = spread.and_then(|spread| spread.collective(comm, member, &nowhere)) {
             let id = self.engine.open_collective(collective);
             self.engine.close_collective(id);

@@ -91,6 +91,11 @@ impl Bindings {
 }
 
 impl Engine {
+    /// Whether so many steps more are no more than another node keeps for this one before it takes us for a liar and cuts the link.
+    pub fn has_room_for_steps(&self, more: usize) -> bool {
+        self.requests.of_steps() + more <= STEPS_PER_REQUEST * self.requests_max()
+    }
+
     pub(crate) fn bind_send(&mut self, id: ChannelId) {
         let envelope = self.envelope_of(id);
         if self.unreachable(id).is_some() && !self.bindings.waiting.contains_key(&envelope) {

@@ -402,6 +402,11 @@ impl RequestTable {
         self.entries.len()
     }
 
+    /// Those that belong to collectives.
+    pub(crate) fn of_steps(&self) -> usize {
+        self.of_steps
+    }
+
     /// Those that belong to ranks.
     pub(crate) fn len_of_ranks(&self) -> usize {
         self.entries.len() - self.of_steps

@@ -94,7 +94,7 @@ impl Engine {
 
     /// Freed requests keep their place until the other end has met them. A program whose other ends never come would
     /// otherwise make the daemon remember them without limit.
-    fn requests_max(&self) -> usize {
+    pub(crate) fn requests_max(&self) -> usize {
         self.requests_max_of(self.config.spec.node)
     }
 

@@ -342,3 +342,17 @@ fn ranks_can_not_use_the_communicators_of_nodes() {
         }
     }
 }
+
+#[test]
+fn a_node_knows_how_many_steps_others_keep_for_it() {
+    let mut cluster = Cluster::pair();
+    let room = 16 * 2 * limits::SLOTS_PER_RANK as usize;
+    let rooms = |cluster: &Cluster, room| [room, room + 1].map(|more| cluster.engines[0].has_room_for_steps(more));
+    assert_eq!(rooms(&cluster, room), [true, false]);
+    let shape = Shape::new(2, Collective::Bcast { root: 0, count: LARGE });
+    let group = cluster.open(7, &shape, &"linear-pipeline:4".parse().unwrap(), sum);
+    assert_eq!(rooms(&cluster, room - 4), [true, false]);
+    cluster.close(&group);
+    cluster.settle();
+    assert_eq!(rooms(&cluster, room), [true, false]);
+}
