@@ -71,9 +71,6 @@ impl Engine {
         if endpoint.comm.is_reserved() {
             return Err(Violation::ReservedComm { comm: endpoint.comm });
         }
-        if self.advance(local_rank, slot, epoch)?.is_some() {
-            return Err(Violation::SlotInUse { slot });
-        }
         if self.requests.len_of_ranks() + self.bindings.freed() >= self.requests_max() {
             return Err(Violation::TooManyRequests);
         }
@@ -85,6 +82,10 @@ impl Engine {
                 .node_of(rank)
                 .ok_or(Violation::RankOutOfRange { rank, size: self.config.spec.size() })?,
         };
+        // Last, because who is refused uses the slot again as if nothing had been.
+        if self.advance(local_rank, slot, epoch)?.is_some() {
+            return Err(Violation::SlotInUse { slot });
+        }
         let mut request = Request::new((local_rank, slot), epoch, endpoint, layout);
         request.node = node;
         let id = self.requests.insert(request);

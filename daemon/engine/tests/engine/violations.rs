@@ -1,7 +1,8 @@
 //! What clients must not do. The engine says so, and everybody else goes on.
 
 use ropeway_engine::Violation;
-use ropeway_proto::{Command, Endpoint, Layout, Status};
+use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape};
+use ropeway_proto::{CommId, Command, Endpoint, Layout, Status};
 
 use crate::cluster::{Cluster, TAG};
 
@@ -134,4 +135,45 @@ fn requests_that_nobody_meets_are_not_remembered_without_limit() {
         });
         assert_eq!(refused_after, Some(2 * SLOTS_PER_RANK));
     }
+}
+
+#[test]
+fn a_registration_that_is_refused_leaves_the_slot_as_it_was() {
+    use ropeway_engine::RegistrationError;
+    use ropeway_proto::limits::SLOTS_PER_RANK;
+    let mut cluster = Cluster::pair();
+    for number in 0..SLOTS_PER_RANK {
+        let (slot, layout) = (1, LAYOUT);
+        let endpoint = Cluster::endpoint(1, number as i32);
+        for (epoch, init) in [(4 * number, true), (4 * number + 2, false)] {
+            let init = match init {
+                true => Command::InitSend { slot, epoch: epoch + 1, endpoint, layout },
+                false => Command::InitRecv { slot, epoch: epoch + 1, endpoint, layout },
+            };
+            cluster.command(0, init).unwrap();
+            cluster.command(0, Command::Free { slot, epoch: epoch + 2 }).unwrap();
+        }
+    }
+    let mut register = || cluster.engines[0].register((0, 0), 1, CommId::WORLD, barrier());
+    let refused = Err(RegistrationError::Violation(Violation::TooManyRequests));
+    assert_eq!([register(), register()], [refused.clone(), refused]);
+    // The other ends of both come.
+    cluster.init_recv(1, 0, 0, 8);
+    cluster.settle();
+    assert_eq!(cluster.engines[0].register((0, 0), 1, CommId::WORLD, barrier()), Ok(()));
+}
+
+/// Of both ranks, as the first one registers it.
+fn barrier() -> CollectiveMember {
+    let shape = CollectiveShape {
+        kind: CollectiveKind::Barrier,
+        members: vec![0, 1],
+        root: 0,
+        combination: None,
+        element_bytes: 1,
+        counts: Vec::new(),
+        is_reproducible: false,
+        algorithm: None,
+    };
+    CollectiveMember { shape: shape.into(), number: 0, rank: 0, input: 0, output: 0 }
 }
