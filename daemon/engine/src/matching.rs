@@ -90,12 +90,17 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// The node that has it still, if it was announced.
-    pub(crate) fn announcer(&self) -> Option<NodeId> {
+    /// The node that has it still, and its send there, if it was announced.
+    fn announced_by(&self) -> Option<(NodeId, ChannelId)> {
         match self.content {
-            Content::Announced { node, .. } => Some(node),
+            Content::Announced { node, send } => Some((node, send)),
             Content::Stashed(_) => None,
         }
+    }
+
+    /// The node that has it still, if it was announced.
+    pub(crate) fn announcer(&self) -> Option<NodeId> {
+        self.announced_by().map(|(node, _)| node)
     }
 }
 
@@ -113,6 +118,8 @@ pub(crate) enum Content {
 pub(crate) struct Unexpected {
     entries: Slab<Entry>,
     bins: HashMap<Pattern, Ends>,
+    /// Those that were announced, by whose sends they are.
+    announced: HashMap<(NodeId, ChannelId), u32>,
 }
 
 struct Entry {
@@ -134,6 +141,7 @@ impl Unexpected {
     pub(crate) fn push(&mut self, message: Message) {
         let links = [Ends { before: NONE, after: NONE }; 4];
         let key = self.entries.insert(Entry { message, links }) as u32;
+        self.announced.extend(message.announced_by().map(|by| (by, key)));
         for (which, pattern) in Pattern::of(&message.envelope).into_iter().enumerate() {
             let bin = self.bins.entry(pattern).or_insert(Ends { before: key, after: NONE });
             let last = std::mem::replace(&mut bin.after, key);
@@ -158,7 +166,13 @@ impl Unexpected {
         Some(self.remove(key))
     }
 
-    /// Takes every message that satisfies `wanted`. Walks them all: for failures and cancellation.
+    /// Takes the message that this send has announced.
+    pub(crate) fn take_announced(&mut self, node: NodeId, send: ChannelId) -> Option<Message> {
+        let key = *self.announced.get(&(node, send))?;
+        Some(self.remove(key))
+    }
+
+    /// Takes every message that satisfies `wanted`. Walks them all: for failures.
     pub(crate) fn take_if(&mut self, wanted: impl Fn(&Message) -> bool) -> Vec<Message> {
         let keys: Vec<_> =
             self.entries.iter().filter(|(_, entry)| wanted(&entry.message)).map(|(key, _)| key).collect();
@@ -171,6 +185,12 @@ impl Unexpected {
 
     fn remove(&mut self, key: u32) -> Message {
         let Entry { message, links } = self.entries.remove(key as usize);
+        if let Some(by) = message.announced_by()
+            && self.announced.get(&by) == Some(&key)
+        {
+            // A daemon that lies may have announced it twice; then only the last one can be withdrawn.
+            self.announced.remove(&by);
+        }
         for (pattern, link) in Pattern::of(&message.envelope).into_iter().zip(links) {
             match link.before {
                 NONE => self.bins.get_mut(&pattern).expect("a linked entry has its bin").before = link.after,
@@ -255,6 +275,26 @@ mod tests {
         assert_eq!(unexpected.take(pattern(Some(999), Some(9)), &mut visited).as_ref().map(number), Some(999));
         assert_eq!(unexpected.take(pattern(Some(500), None), &mut visited).as_ref().map(number), Some(500));
         assert_eq!(visited, 3);
+    }
+
+    #[test]
+    fn what_was_announced_is_found_by_whose_send_it_is() {
+        let (mut unexpected, mut visited) = (Unexpected::default(), 0);
+        let announced = |tag, index| Message {
+            content: Content::Announced { send: id(index), node: NodeId(1) },
+            ..message(1, tag, 0)
+        };
+        (0..4).for_each(|index| unexpected.push(announced(5, index)));
+        unexpected.push(message(1, 5, 9));
+        let mut take = |node, index| unexpected.take_announced(NodeId(node), id(index)).map(|message| message.content);
+        assert!(take(1, 2).is_some() && take(1, 2).is_none() && take(0, 1).is_none());
+        unexpected.take(pattern(Some(1), None), &mut visited).unwrap();
+        assert!(unexpected.take_announced(NodeId(1), id(0)).is_none(), "it was asked for");
+        // A lie.
+        (0..2).for_each(|tag| unexpected.push(announced(tag, 3)));
+        assert_eq!(unexpected.take_announced(NodeId(1), id(3)).unwrap().envelope.tag, 1);
+        assert!(unexpected.take_announced(NodeId(1), id(3)).is_none());
+        assert_eq!((unexpected.len(), unexpected.announced.len()), (4, 1));
     }
 
     proptest! {

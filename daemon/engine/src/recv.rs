@@ -347,13 +347,8 @@ impl Engine {
     }
 
     pub(crate) fn handle_withdraw(&mut self, from: NodeId, envelope: Envelope, send: ChannelId) {
-        let is_it = |message: &Message| match message.content {
-            Content::Announced { send: other, node } => other == send && node == from,
-            Content::Stashed(_) => false,
-        };
-        let taken = self.local_of(envelope.dest).unexpected.take_if(is_it).len();
-        self.announced[usize::from(from.0)] -= taken;
-        if taken > 0 {
+        if self.local_of(envelope.dest).unexpected.take_announced(from, send).is_some() {
+            self.announced[usize::from(from.0)] -= 1;
             self.push_frame(from, Frame::Withdrawn { send });
         }
     }

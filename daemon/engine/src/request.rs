@@ -68,6 +68,8 @@ pub(crate) enum SendPhase {
     Waiting,
     /// One-shot: the announcement waits for the link.
     Announcing,
+    /// One-shot: announced, and `Withdraw` was sent. Waits for `Accept` or `Withdrawn`.
+    Withdrawing,
     /// May be pushed: frames wait for the link, or are in the device.
     Released,
     /// Freed before its receiver has said whether their channel is wired: stays until it has, to answer it.
@@ -312,6 +314,11 @@ impl Send {
 
     pub(crate) fn end_operation(&mut self) {
         self.phase = SendPhase::Inactive;
+    }
+
+    /// Whether it was announced, and the receiver's node has said nothing yet.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        matches!(self.phase, SendPhase::Waiting | SendPhase::Withdrawing)
     }
 }
 

@@ -148,7 +148,7 @@ impl Engine {
 
     pub(crate) fn handle_accept(&mut self, from: NodeId, id: ChannelId, recv: ChannelId) -> Result<(), ProtocolError> {
         let Some(send) = self.addressed_send(from, id)? else { return Ok(()) };
-        if send.protocol != Protocol::Announced || send.phase != SendPhase::Waiting {
+        if send.protocol != Protocol::Announced || !send.awaits_answer() {
             return Err(ProtocolError::ForeignChannel);
         }
         send.bind(recv);
@@ -160,7 +160,7 @@ impl Engine {
     pub(crate) fn handle_withdrawn(&mut self, from: NodeId, id: ChannelId) -> Result<(), ProtocolError> {
         match self.addressed_send(from, id)? {
             Some(send) if send.protocol != Protocol::Announced => return Err(ProtocolError::ForeignChannel),
-            Some(send) if send.phase == SendPhase::Waiting => self.complete(id, Completion::bare(Status::Cancelled)),
+            Some(send) if send.awaits_answer() => self.complete(id, Completion::bare(Status::Cancelled)),
             _ => {}
         }
         Ok(())
@@ -177,8 +177,9 @@ impl Engine {
         let Request { is_queued, node, .. } = self.requests[id];
         let send = self.send(id);
         match (send.protocol, send.phase) {
-            // Announced and not answered: the receiver's node knows whether it matched.
+            // Announced and not answered: the receiver's node knows whether it matched, and is asked once.
             (Protocol::Announced, SendPhase::Waiting) => {
+                send.phase = SendPhase::Withdrawing;
                 return self.push_frame(node, Frame::Withdraw { envelope, send: id });
             }
             (_, SendPhase::Announcing | SendPhase::Waiting) => {}
@@ -191,7 +192,7 @@ impl Engine {
                 }
                 Protocol::Announced => return,
             },
-            (_, SendPhase::Released | SendPhase::Inactive | SendPhase::Orphaned) => return,
+            (_, SendPhase::Withdrawing | SendPhase::Released | SendPhase::Inactive | SendPhase::Orphaned) => return,
         }
         self.complete(id, Completion::bare(Status::Cancelled));
     }

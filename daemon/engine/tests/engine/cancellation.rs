@@ -265,6 +265,7 @@ fn withdraw_comes_before_the_match() {
     cluster.cancel(0, 0);
     cluster.settle();
     assert_eq!(cluster.status(0, 0), CANCELLED);
+    assert_eq!(cluster.count(|frame| matches!(frame, Frame::Withdraw { .. })), 1, "it is asked once");
     cluster.assert_nothing_left();
 }
 
