@@ -21,11 +21,14 @@ pub(crate) fn raise() {
 pub(super) struct AsGiven(rlim_t);
 
 impl AsGiven {
-    /// `None` if it is too low for us now. `next`: the lowest number that is free. The daemons, which are threads of ours, open files
-    /// meanwhile, for each of the `ranks` that were started before.
-    pub(super) fn restore(next: i32, ranks: usize) -> Option<Self> {
+    /// `None` if it is too low for us now. `next`: the lowest number that is free. The daemons of `nodes`, which are threads of ours, open files
+    /// meanwhile, for each of the `ranks` that were started before, and for each other.
+    pub(super) fn restore(next: i32, ranks: usize, nodes: u32) -> Option<Self> {
         let &(soft, hard) = GIVEN.get()?;
-        let is_enough = soft > next as rlim_t + FEW + OPENED_TO_JOIN * ranks as rlim_t;
+        let (ranks, nodes) = (ranks as rlim_t, rlim_t::from(nodes));
+        // Of each two nodes one accepts a link and a wire.
+        let accepted = nodes * nodes.saturating_sub(1);
+        let is_enough = soft > next as rlim_t + FEW + OPENED_TO_JOIN * ranks + accepted;
         (is_enough && setrlimit(Resource::RLIMIT_NOFILE, soft, hard).is_ok()).then_some(Self(hard))
     }
 }

@@ -57,7 +57,7 @@ impl Ranks {
         // A process starts on the cores and in the network of the thread that starts it.
         let _confined = Confined::to(node, daemons.nodes() as usize).map_err(failed)?;
         let _inside = daemons.enter(node).map_err(failed)?;
-        let as_given = AsGiven::restore(inherited.as_raw_fd(), self.running.len());
+        let as_given = AsGiven::restore(inherited.as_raw_fd(), self.running.len(), daemons.nodes());
         let started = command
             .env("ROPEWAY_FD", inherited.as_raw_fd().to_string())
             .env("ROPEWAY_JOB", format!("{:016x}", job.id.0))
