@@ -6,6 +6,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill, killpg};
@@ -187,16 +189,31 @@ fn group_of(child: &Child) -> Pid {
     Pid::from_raw(child.id() as i32)
 }
 
-/// Kills what a rank has left running in its group, and reaps all of it. Returns how the rank itself has ended.
+/// Kills what a rank has left running in its group, and reaps all of it but what belongs to another user now. Returns how the rank itself has
+/// ended.
 fn bury(mut child: Child) -> io::Result<ExitStatus> {
     let group = group_of(&child);
-    let _ = killpg(group, Signal::SIGKILL);
+    // Also if it is dead already and has to be reaped.
+    let may_kill = || killpg(group, Signal::SIGKILL) != Err(nix::Error::EPERM);
     // Fails only if somebody else has reaped it.
-    let status = child.wait();
+    let status = if may_kill() {
+        child.wait()
+    } else {
+        child.try_wait().and_then(|status| status.ok_or_else(|| io::ErrorKind::PermissionDenied.into()))
+    };
     // Its orphans have become our children, until there is none left. Another error stands for one that was reaped too.
-    while waitid(Id::PGid(group), WaitPidFlag::WEXITED) != Err(nix::Error::ECHILD) {}
-    status
+    loop {
+        match waitid(Id::PGid(group), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG) {
+            Err(nix::Error::ECHILD) => return status,
+            Ok(WaitStatus::StillAlive) if !may_kill() => return status,
+            Ok(WaitStatus::StillAlive) => thread::sleep(DYING),
+            _ => {}
+        }
+    }
 }
+
+/// Nobody who is killed takes much longer to die.
+const DYING: Duration = Duration::from_millis(1);
 
 /// Each generation of what was left behind is killed in turn: more of them than anybody nests.
 const GENERATIONS_MAX: usize = 1000;
