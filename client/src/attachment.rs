@@ -72,7 +72,8 @@ impl Attachment {
         let job = Arc::new(JobSegment::map(job, geometry).map_err(bad_segment)?);
         let segment = Arc::new(ControlSegment::map(segment).map_err(bad_segment)?);
         let commands = Arc::new(Commands::new(segment.producer(), daemon_bell));
-        let wires = Arc::new(Wires::new(job.clone(), attached.local_index, commands.clone()));
+        let wires = Wires::new(job.clone(), attached.local_index, commands.clone(), segment.clone());
+        let wires = Arc::new(wires);
         let line = ControlLine::open(socket, job.clone(), attached.local_index, wires.clone())?;
         let computing = job.asks_for_computing().then(Computing::new);
         Ok(Arc::new(Self {

@@ -216,7 +216,8 @@ pub(crate) mod tests {
     pub(crate) fn wires(job: &Arc<JobSegment>) -> (Arc<ControlSegment>, Arc<Wires>) {
         let control = Arc::new(ControlSegment::create().unwrap());
         let commands = Commands::new(control.producer(), eventfd::eventfd().unwrap());
-        (control, Arc::new(Wires::new(job.clone(), 0, Arc::new(commands))))
+        let wires = Wires::new(job.clone(), 0, Arc::new(commands), Arc::clone(&control));
+        (control, Arc::new(wires))
     }
 
     fn line() -> (ControlLine, Arc<JobSegment>, UnixStream) {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, RwLock, TryLockError};
 
 use ropeway_proto::Command;
 use ropeway_proto::wire::WIRE_HEADER_BYTES;
-use ropeway_shm::{JobSegment, KnownChannels, Received, Sent, WiredEnd};
+use ropeway_shm::{ControlSegment, JobSegment, KnownChannels, Received, Sent, WiredEnd};
 
 use crate::commands::Commands;
 use crate::presence::Sender;
@@ -25,6 +25,7 @@ pub(crate) struct Wires {
     job: Arc<JobSegment>,
     local_rank: u32,
     commands: Arc<Commands>,
+    control: Arc<ControlSegment>,
     /// Bytes of what the program has started since it last waited, with headers.
     begun: AtomicU64,
     /// The daemon receives on some wires while the program computes.
@@ -47,6 +48,8 @@ pub(crate) struct Wires {
 pub(crate) struct Wire {
     wire: Arc<ropeway_shm::Wire>,
     node: u16,
+    /// Where the daemon finds whether we sleep, if we are gone.
+    control: Arc<ControlSegment>,
     out: Mutex<KnownChannels>,
     input: Mutex<KnownChannels>,
     /// An event loop waits for something on it, so the daemon works it.
@@ -97,10 +100,29 @@ impl Reach<'_> {
 }
 
 impl Wires {
-    pub(crate) fn new(job: Arc<JobSegment>, local_rank: u32, commands: Arc<Commands>) -> Self {
+    pub(crate) fn new(
+        job: Arc<JobSegment>,
+        local_rank: u32,
+        commands: Arc<Commands>,
+        control: Arc<ControlSegment>,
+    ) -> Self {
         let (list, begun, turn, sent_starts) = Default::default();
         let (has_left, leaves_now, owes, has_sent, lacks) = Default::default();
-        Self { list, job, local_rank, commands, begun, has_left, leaves_now, turn, sent_starts, owes, has_sent, lacks }
+        Self {
+            list,
+            job,
+            local_rank,
+            commands,
+            control,
+            begun,
+            has_left,
+            leaves_now,
+            turn,
+            sent_starts,
+            owes,
+            has_sent,
+            lacks,
+        }
     }
 
     /// The wire of a channel. `None` if what the channel says of it can't be.
@@ -128,7 +150,8 @@ impl Wires {
         let known = || Mutex::new(KnownChannels::new(Arc::clone(&wire)));
         let (out, input) = (known(), known());
         let (is_left, left_receives, is_left_awhile) = Default::default();
-        list.push(Arc::new(Wire { wire, node, out, input, is_left, left_receives, is_left_awhile }));
+        let control = Arc::clone(&self.control);
+        list.push(Arc::new(Wire { wire, node, control, out, input, is_left, left_receives, is_left_awhile }));
         list.last().map(Arc::clone)
     }
 
@@ -190,7 +213,7 @@ impl Wires {
     /// True if the daemon has to be told.
     fn leave_awhile(&self, wire: &Wire) -> bool {
         self.has_left.store(true, Ordering::Relaxed);
-        !wire.is_left_awhile.swap(true, Ordering::Relaxed) && wire.wire.begin_sleep()
+        !wire.is_left_awhile.swap(true, Ordering::Relaxed) && wire.begin_sleep()
     }
 
     /// A message was taken and credit is due, which has time until the program sends or waits, or the daemon looks.
@@ -327,7 +350,7 @@ impl Wires {
         let mut wires = 0;
         self.each(reach, |wire| {
             wires += 1;
-            if wire.wire.begin_sleep() {
+            if wire.begin_sleep() {
                 self.call(wire);
             }
         });
@@ -339,14 +362,14 @@ impl Wires {
         self.each(reach, |wire| {
             if wires > 0 {
                 wires -= 1;
-                wire.wire.end_sleep();
+                wire.end_sleep();
             }
         });
     }
 
     /// An event loop waits for something: the daemon receives from now on, as long as the session lasts.
     pub(crate) fn leave(&self, wire: &Wire) {
-        if !wire.is_left.swap(true, Ordering::Relaxed) && wire.wire.begin_sleep() {
+        if !wire.is_left.swap(true, Ordering::Relaxed) && wire.begin_sleep() {
             self.call(wire);
         }
         self.send(wire);
@@ -382,7 +405,7 @@ impl Drop for Wires {
     fn drop(&mut self) {
         let left = |wire: &&Arc<Wire>| wire.is_left.load(Ordering::Relaxed);
         let list = self.list.get_mut().expect(NO_PANIC);
-        list.iter().filter(left).for_each(|wire| wire.wire.end_sleep());
+        list.iter().filter(left).for_each(|wire| wire.end_sleep());
         list.iter().for_each(|wire| wire.take_back());
     }
 }
@@ -391,6 +414,20 @@ impl Wire {
     /// The daemon no longer receives instead of the program that computes.
     fn take_back(&self) {
         if self.is_left_awhile.load(Ordering::Relaxed) && self.is_left_awhile.swap(false, Ordering::Relaxed) {
+            self.end_sleep();
+        }
+    }
+
+    /// The daemon receives from now on. True if it has to be told.
+    fn begin_sleep(&self) -> bool {
+        let must_call = self.wire.begin_sleep();
+        self.control.mark_sleep(self.node);
+        must_call
+    }
+
+    /// It need not any more. If it has taken us for gone it knows.
+    fn end_sleep(&self) {
+        if self.control.unmark_sleep(self.node) {
             self.wire.end_sleep();
         }
     }
@@ -427,7 +464,7 @@ const NO_PANIC: &str = "nothing panics under this lock";
 mod tests {
     use super::*;
     use crate::watch::tests::wires;
-    use ropeway_shm::{ControlSegment, JobGeometry};
+    use ropeway_shm::JobGeometry;
 
     /// A wire as its daemon has it, and a rank's wires, among them this one.
     fn wire_of_a_rank() -> (ropeway_shm::Wire, Arc<ControlSegment>, Arc<Wires>, Arc<Wire>) {
@@ -479,6 +516,23 @@ mod tests {
         assert!(!daemon.has_sleepers());
         wires.leave_receive(&wire);
         drop(wires);
+        assert!(!daemon.has_sleepers());
+    }
+    #[test]
+    fn who_is_killed_in_its_sleep_leaves_nobody_to_be_woken() {
+        let (daemon, control, wires, wire) = wire_of_a_rank();
+        [(); 2].iter().for_each(|()| assert_eq!(wires.begin_sleep(Reach::All), 1));
+        wires.leave_receive(&wire);
+        wires.end_sleep(Reach::All, 1);
+        assert!(daemon.has_sleepers());
+        daemon.forget_sleeps(control.take_sleeps(1));
+        assert!(!daemon.has_sleepers());
+        // It was not killed, only cut off.
+        wires.end_sleep(Reach::All, 1);
+        wire.wire.begin_sleep();
+        drop(wires);
+        assert!(daemon.has_sleepers(), "another rank sleeps");
+        daemon.forget_sleeps(u32::MAX);
         assert!(!daemon.has_sleepers());
     }
 }

@@ -166,8 +166,8 @@ impl Job {
         let port = &mut self.ports[local_rank as usize];
         if !std::mem::replace(&mut port.is_gone, true) {
             // What it had asked for before it left in order still counts.
-            port.attached = None;
-            self.wires.leave(local_rank);
+            let attached = port.attached.take();
+            self.wires.leave(local_rank, attached.as_ref().map(|attached| &*attached.control));
             self.engine.handle_client_gone(local_rank, has_failed);
             self.segment.leave_post(local_rank);
             self.has_lost |= has_failed;

@@ -19,7 +19,9 @@ use mio::{Interest, Registry, Token};
 use ropeway_engine::DirectId;
 use ropeway_proto::limits::WIRE_CHANNELS;
 use ropeway_proto::{End, NodeId, Status};
-use ropeway_shm::{Counter, Counters, JobSegment, OpenChannel, Received, Sent, Traffic, Wire, WireChannels};
+use ropeway_shm::{
+    ControlSegment, Counter, Counters, JobSegment, OpenChannel, Received, Sent, Traffic, Wire, WireChannels,
+};
 
 use relief::{Complaint, Relief};
 
@@ -267,9 +269,11 @@ impl Wires {
         }
     }
 
-    /// A rank is gone. If it was just at work nobody knows what it has done.
-    pub(crate) fn leave(&mut self, local_rank: u32) {
+    /// A rank is gone. If it was just at work nobody knows what it has done. `control` is its, if it has come.
+    pub(crate) fn leave(&mut self, local_rank: u32, control: Option<&ControlSegment>) {
         for (node, found) in &mut self.nodes {
+            // Killed in its sleep it would have us woken by everything that comes.
+            found.wire.forget_sleeps(control.map_or(0, |control| control.take_sleeps(node.0)));
             // It may have called and not said what for.
             found.wire.hear();
             found.is_wanted = true;

@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ropeway_proto::limits::RING_ENTRIES;
+use ropeway_proto::limits::{RING_ENTRIES, WIRED_NODES_MAX};
 
 use crate::ring::{RingConsumer, RingProducer, RingWords};
 use crate::segment::{Segment, SegmentError};
@@ -16,6 +16,7 @@ use crate::segment::{Segment, SegmentError};
 struct Content {
     ring: RingWords<RING_ENTRIES>,
     awake: Awake,
+    asleep: Asleep,
 }
 
 /// What the client does while it is awake.
@@ -25,6 +26,13 @@ struct Awake {
     waiting: AtomicU32,
     /// How often it has come to wait after the start of something large, by what it has done since.
     waits: [AtomicU32; 4],
+}
+
+/// What the client has the daemon do while it sleeps or computes.
+#[repr(C, align(64))]
+struct Asleep {
+    /// How often it counts among the sleepers of the wire to each node, which the daemon takes off if the client ends before it has.
+    wires: [AtomicU32; WIRED_NODES_MAX],
 }
 
 /// What a program has done since it started something large, as it comes to wait.
@@ -112,6 +120,25 @@ impl ControlSegment {
     /// How often it has, modulo 2³², in the order of [`SinceStart`]. A hint too.
     pub fn waits(&self) -> [u32; 4] {
         self.content().awake.waits.each_ref().map(|waits| waits.load(Ordering::Relaxed))
+    }
+
+    /// The client counts among the sleepers of the wire to that node from now on. Who is killed before this call stays there.
+    pub fn mark_sleep(&self, node: u16) {
+        if let Some(count) = self.content().asleep.wires.get(usize::from(node)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// It is to be taken off, once. False if the daemon has done that.
+    pub fn unmark_sleep(&self, node: u16) -> bool {
+        let less = |count: u32| count.checked_sub(1);
+        let count = self.content().asleep.wires.get(usize::from(node));
+        count.is_none_or(|count| count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok())
+    }
+
+    /// How often a client that is gone is to be taken off. The daemon's part.
+    pub fn take_sleeps(&self, node: u16) -> u32 {
+        self.content().asleep.wires.get(usize::from(node)).map_or(0, |count| count.swap(0, Ordering::Relaxed))
     }
 
     #[inline]

@@ -19,6 +19,13 @@ impl Wire {
         self.words().watch.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// A rank is gone that counted among those that sleep, so often. The daemon's part.
+    pub fn forget_sleeps(&self, count: u32) {
+        // No client is to make the count wrap, whatever it has said.
+        let less = |sleepers: u32| Some(sleepers.saturating_sub(count));
+        let _ = self.words().watch.sleepers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
     /// Whether ranks sleep.
     pub fn has_sleepers(&self) -> bool {
         self.words().watch.sleepers.load(Ordering::Relaxed) > 0
