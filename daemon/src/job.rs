@@ -192,6 +192,11 @@ impl Job {
         clients
     }
 
+    /// It is over, but its ranks may still have its wires.
+    pub(crate) fn unregister_wires(&mut self, registry: &Registry) {
+        self.wires.unregister(registry);
+    }
+
     /// Wakes everybody who sleeps, if a rank has failed: it may have taken a waiter's number and not rung. Once for all that have failed
     /// since, as each doorbell costs a system call.
     fn wake_everybody(&mut self) {

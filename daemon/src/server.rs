@@ -316,8 +316,9 @@ impl Server {
         let links = &self.links;
         let has_ended = |&id: &JobId, job: &mut Job| job.is_ending && !has_frames(links, id, job) && !job.has_unsaid();
         let ended: Vec<(JobId, Job)> = self.jobs.extract_if(has_ended).collect();
-        for (id, job) in ended {
+        for (id, mut job) in ended {
             self.links.remove_routes(id);
+            job.unregister_wires(self.poll.registry());
             self.wires.retain(|_, (job, _)| *job != id);
             // The last who has it gives the memory back.
             let segment = Arc::clone(&job.segment);

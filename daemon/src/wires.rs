@@ -321,6 +321,18 @@ impl Wires {
         done
     }
 
+    /// The poll loop has nothing more to tell: ranks may keep the connections open longer than we do, and its events name whoever comes next.
+    pub(crate) fn unregister(&mut self, registry: &Registry) {
+        for (node, found) in &mut self.nodes {
+            let descriptor = found.stream.as_raw_fd();
+            if found.interest.take().is_some()
+                && let Err(error) = registry.deregister(&mut SourceFd(&descriptor))
+            {
+                tracing::warn!(%error, node = node.0, "can't deregister a wire");
+            }
+        }
+    }
+
     /// Counts what all of them have moved.
     pub(crate) fn count(&mut self, counters: &Counters) {
         self.nodes.iter_mut().for_each(|(_, found)| found.count(counters));
