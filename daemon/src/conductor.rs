@@ -76,7 +76,7 @@ impl Server {
                 }
                 return Ok(());
             }
-            Request::Detach => Ok(self.detach(index)),
+            Request::Detach => self.detach(index),
         };
         let reply = result.unwrap_or_else(Reply::Refused);
         // What it asked for may have been its end.
@@ -271,18 +271,11 @@ impl Server {
     ) -> Result<Reply, Refusal> {
         let not_attached = || Refusal::Invalid("attach before registering a collective".into());
         let (id, local_rank) = self.clients[index].rank.ok_or_else(not_attached)?;
-        let job = self.jobs.get_mut(&id).ok_or(Refusal::NoSuchJob)?;
         if slot >= limits::SLOTS_PER_RANK {
             return Err(Refusal::Invalid(format!("slot {slot} is beyond the request table")));
         }
-        // What is in its ring was said before, all of it.
-        match job.poll_whole_ring(local_rank) {
-            Ok(count) => self.counters.add(Counter::CommandsHandled, count as u64),
-            Err((client, offence)) => {
-                self.evict(client, &offence.to_string());
-                return Err(Refusal::NoSuchJob);
-            }
-        }
+        self.hear_all(id, local_rank)?;
+        let job = self.jobs.get_mut(&id).ok_or(Refusal::NoSuchJob)?;
         let registered = job.register((local_rank, slot), epoch, CommId(comm), member);
         registered.map(|is_done| {
             self.counters.add(Counter::CollectivesRegistered, is_done.into());
@@ -308,9 +301,29 @@ impl Server {
         }
     }
 
-    fn detach(&mut self, index: usize) -> Reply {
+    /// What is in a rank's ring was said before what is said here, all of it. Who has said what it must not is cut off.
+    fn hear_all(&mut self, id: JobId, local_rank: u32) -> Result<(), Refusal> {
+        let job = self.jobs.get_mut(&id).ok_or(Refusal::NoSuchJob)?;
+        match job.poll_whole_ring(local_rank) {
+            Ok(count) => {
+                self.counters.add(Counter::CommandsHandled, count as u64);
+                Ok(())
+            }
+            Err((client, offence)) => {
+                self.evict(client, &offence.to_string());
+                Err(Refusal::NoSuchJob)
+            }
+        }
+    }
+
+    fn detach(&mut self, index: usize) -> Result<Reply, Refusal> {
+        if let Some((id, local_rank)) = self.clients[index].rank
+            && self.jobs.contains_key(&id)
+        {
+            self.hear_all(id, local_rank)?;
+        }
         self.leave(index, false);
-        Reply::Detached
+        Ok(Reply::Detached)
     }
 
     /// A client's rank, if it is one, ends.

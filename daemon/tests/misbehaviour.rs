@@ -321,3 +321,16 @@ proptest! {
         daemon.stop().unwrap();
     }
 }
+
+/// More than the daemon takes from a ring at a time.
+#[test]
+fn what_was_asked_for_before_the_end_is_done() {
+    const COMMANDS: u32 = 2000;
+    let cluster = Cluster::start(1, 2);
+    let mut leaver = Liar::attach(cluster.daemons[0].connect().unwrap(), cluster.job, 1);
+    for epoch in 1..=COMMANDS {
+        leaver.push(Command::Probe { slot: 0, epoch, endpoint: endpoint(0), wait: false }.encode());
+    }
+    assert_eq!(ask(&leaver.stream, &Request::Detach), Reply::Detached);
+    assert_eq!(cluster.counter(0, "commands"), u64::from(COMMANDS));
+}
