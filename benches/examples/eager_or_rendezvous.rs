@@ -45,7 +45,7 @@ struct Nodes {
 impl Nodes {
     fn start(link_eager_bytes_max: u64) -> Self {
         let config = Config { link_eager_bytes_max, has_wires: false, ..config() };
-        let cluster = Cluster::start_with(2, vec![config.clone(), config], |address| address);
+        let cluster = Cluster::start_with(2, vec![config.clone(), config]);
         Self { ranks: [0, 1].map(|rank| cluster.attach(rank)), _cluster: cluster }
     }
 

@@ -125,7 +125,7 @@ fn equal_blocks_are_exchanged_by_an_algorithm_that_needs_them_in_every_form() {
 fn what_is_refused_takes_no_memory() {
     const COUNT: usize = 1 << 17;
     let small = || Config { job_memory_bytes_max: 16 << 20, ..config() };
-    everybody_of(&Cluster::start_with(2, vec![small(), small()], |address| address), 2, |world| {
+    everybody_of(&Cluster::start_with(2, vec![small(), small()]), 2, |world| {
         let misfit = world.with_algorithm("rng");
         for _ in 0..40 {
             let error = misfit.allreduce_init::<u64>(COUNT, Operator::Sum).unwrap_err();

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 
-use common::{config, soon};
+use common::{Process, config, soon};
 use ropeway::Session;
 use ropeway::control::ControlSocket;
 use ropeway_daemon::Daemon;
@@ -19,12 +19,9 @@ fn who_comes_while_descriptors_are_short_is_served_when_there_are_some() {
     let directory = tempfile::tempdir().unwrap();
     let (socket, told) = (directory.path().join("control"), directory.path().join("ready"));
     let ready = UnixDatagram::bind(&told).unwrap();
-    let mut daemon = Command::new("sh")
-        .args(["-c", r#"ulimit -n 40; exec "$0" --socket "$1""#, env!("CARGO_BIN_EXE_ropewayd")])
-        .arg(&socket)
-        .env("NOTIFY_SOCKET", &told)
-        .spawn()
-        .unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"ulimit -n 40; exec "$0" --socket "$1""#, env!("CARGO_BIN_EXE_ropewayd")]);
+    let _daemon = Process::start(command.arg(&socket).env("NOTIFY_SOCKET", &told));
     ready.recv(&mut [0; 64]).unwrap();
 
     let mut crowd: Vec<UnixStream> = (0..64).map(|_| UnixStream::connect(&socket).unwrap()).collect();
@@ -33,8 +30,6 @@ fn who_comes_while_descriptors_are_short_is_served_when_there_are_some() {
     let spec = JobSpec::single_node(JobId(1), 1);
     last.write_all(&encode(&Request::CreateJob { versions: VersionRange::CURRENT, spec })).unwrap();
     assert_ne!(last.read(&mut [0; 64]).unwrap(), 0, "cut off");
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
 }
 
 /// Each of two daemons dials the other for one of the jobs, so there are two links between them.

@@ -34,7 +34,7 @@ fn all_nodes_choose_by_the_costs_of_the_first() {
     }
     for first in 0..2 {
         let configs = (0..NODES as usize).map(|node| Config { costs: extremes()[(node + first) % 2], ..config() });
-        let cluster = Cluster::start_with(NODES, configs.collect(), |address| address);
+        let cluster = Cluster::start_with(NODES, configs.collect());
         assert_eq!(cluster.spec.costs, Some(extremes()[first]));
         let act = &|rank: u32| {
             let session = cluster.attach(rank);

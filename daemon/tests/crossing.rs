@@ -148,7 +148,7 @@ fn a_root_that_only_sends_is_heard() {
 #[test]
 fn without_wires_daemons_carry_the_messages() {
     let plain = || Config { has_wires: false, ..config() };
-    let cluster = Cluster::start_with(3, vec![plain(), config(), plain()], |address| address);
+    let cluster = Cluster::start_with(3, vec![plain(), config(), plain()]);
     let commands = || (0..3).map(|node| cluster.counter(node, "commands")).sum::<u64>();
     let counted = Barrier::new(3);
     everybody_of(&cluster, 3, |world| {

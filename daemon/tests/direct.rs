@@ -274,7 +274,7 @@ fn an_end_that_is_freed_is_reported_and_its_messages_still_arrive() {
 fn memory_of_channels_is_used_again() {
     for nodes in NODES {
         let small = || Config { job_memory_bytes_max: 16 << 20, ..config() };
-        let cluster = Cluster::start_with(2, vec![small(); nodes], |address| address);
+        let cluster = Cluster::start_with(2, vec![small(); nodes]);
         let (zero, one) = pair(&cluster);
         for round in 0..2000 {
             let (mut send, mut recv) = channel(&zero.world(), &one.world(), 8192);

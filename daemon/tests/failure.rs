@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use common::{Cable, Cluster, Cut, config, pair, soon};
+use common::{Cable, Cluster, Cut, Process, config, noticed, pair, soon};
 use nix::sys::resource::{Resource, setrlimit};
 use ropeway::control::ControlSocket;
 use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, MemoryLimit, Operator, Reproducible, WaitMode, start_all};
@@ -81,7 +81,7 @@ fn waiting_for_all_ends_when_one_of_several_peers_leaves() {
             let mut recvs = [recv(1), recv(2)];
             let receiving = start_all(&mut recvs).unwrap().with_wait_mode(mode);
             drop(sessions.remove(leaver));
-            let outcome = soon(|| receiving.wait_all());
+            let outcome = noticed(|| receiving.wait_all());
             let who = outcome.as_ref().unwrap_err();
             assert!(matches!(*who, Error::RankLeft { rank } if rank == leaver as u32), "{nodes}, {bytes}: {who}");
         }
@@ -106,7 +106,7 @@ fn waiting_for_all_ends_when_a_peer_frees_one_of_several_requests() {
         sending.wait_all().unwrap();
         let receiving = start_all(&mut recvs).unwrap();
         drop(sends.remove(freed));
-        let error = soon(|| receiving.wait_all().unwrap_err());
+        let error = noticed(|| receiving.wait_all().unwrap_err());
         assert!(matches!(error, Error::PeerFreed { .. }), "{nodes} nodes, {bytes} bytes, {freed}: {error}");
     }
 }
@@ -117,7 +117,7 @@ fn ranks_that_can_not_agree_without_one_that_has_left_all_hear_of_it_and_agree_w
         let cluster = Cluster::start(nodes, ranks);
         let mut sessions: Vec<_> = (0..ranks).map(|rank| cluster.attach(rank)).collect();
         sessions.remove(1);
-        soon(|| {
+        noticed(|| {
             std::thread::scope(|scope| {
                 for session in &sessions {
                     scope.spawn(|| {
@@ -149,7 +149,7 @@ fn a_rank_that_ends_without_having_joined_has_left() {
         let world = zero.world();
         let receiving = world.irecv(world.alloc::<u8>(8).unwrap(), 2, 1).unwrap();
         drop(two);
-        let error = soon(|| receiving.wait().unwrap_err());
+        let error = noticed(|| receiving.wait().unwrap_err());
         assert!(matches!(error, Error::RankLeft { rank: 2 }), "{error}");
         // Whoever joins is expected as long as it stays.
         let one = ropeway::Session::attach(one, cluster.job, 1).unwrap();
@@ -169,7 +169,7 @@ fn a_client_killed_while_sending_fails_its_receivers() {
             world.recv(&mut vec![0u8; LARGE], 1, 1).unwrap();
         }
         rank.kill();
-        let error = soon(|| {
+        let error = noticed(|| {
             loop {
                 // What it had sent before still arrives.
                 if let Err(error) = world.recv(&mut vec![0u8; LARGE], 1, 1) {
@@ -193,7 +193,7 @@ fn a_client_killed_while_receiving_fails_its_senders() {
             world.send(&vec![0u8; LARGE], 1, 1).unwrap();
         }
         rank.kill();
-        let error = soon(|| {
+        let error = noticed(|| {
             loop {
                 if let Err(error) = world.send(&vec![0u8; LARGE], 1, 1) {
                     break error;
@@ -215,10 +215,10 @@ fn a_client_killed_while_idle_fails_those_who_wait_for_it() {
         let mut recv = world.recv_init(world.alloc::<u8>(LARGE).unwrap(), 1, 3).unwrap();
         let active = recv.start().unwrap();
         rank.kill();
-        let error = soon(|| active.wait().unwrap_err());
+        let error = noticed(|| active.wait().unwrap_err());
         assert!(matches!(error, Error::RankFailed { rank: 1 }), "{error}");
         // And so does everything that is started later.
-        let error = soon(|| recv.start().and_then(|active| active.wait()).unwrap_err());
+        let error = noticed(|| recv.start().and_then(|active| active.wait()).unwrap_err());
         assert!(matches!(error, Error::RankFailed { rank: 1 }), "{error}");
         others_go_on(&world, &two.world());
     }
@@ -232,7 +232,7 @@ fn a_wildcard_receive_learns_of_a_death() {
     let world = zero.world();
     let pending = world.irecv(world.alloc::<u8>(1).unwrap(), ANY_SOURCE, ANY_TAG).unwrap();
     rank.kill();
-    let error = soon(|| pending.wait().unwrap_err());
+    let error = noticed(|| pending.wait().unwrap_err());
     assert!(matches!(error, Error::RankFailed { rank: 1 }), "{error}");
 }
 
@@ -242,7 +242,7 @@ fn a_rank_that_leaves_is_told_from_one_that_dies() {
     let zero = cluster.attach(0);
     let mut rank = cluster.spawn(1, "leave");
     rank.child.wait().unwrap();
-    let error = soon(|| zero.world().recv(&mut [0u8], 1, 1).unwrap_err());
+    let error = noticed(|| zero.world().recv(&mut [0u8], 1, 1).unwrap_err());
     assert!(matches!(error, Error::RankLeft { rank: 1 }), "{error}");
 }
 
@@ -256,10 +256,10 @@ fn a_daemon_that_stops_is_noticed_in_every_wait_mode() {
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| zero.world().recv(&mut [0u8], 1, 1).unwrap_err());
             daemon.stop().unwrap();
-            let error = soon(|| waiting.join().unwrap());
+            let error = noticed(|| waiting.join().unwrap());
             assert!(matches!(error, Error::DaemonGone), "{mode}: {error}");
         });
-        let error = soon(|| zero.world().send(&[0u8], 1, 1).unwrap_err());
+        let error = noticed(|| zero.world().send(&[0u8], 1, 1).unwrap_err());
         assert!(matches!(error, Error::DaemonGone), "{mode}: {error}");
     }
 }
@@ -268,11 +268,8 @@ fn a_daemon_that_stops_is_noticed_in_every_wait_mode() {
 fn a_daemon_that_is_killed_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ropewayd.sock");
-    let mut daemon = Command::new(env!("CARGO_BIN_EXE_ropewayd"))
-        .args(["--socket".as_ref(), path.as_os_str()])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ropewayd"));
+    let mut daemon = Process::start(command.args(["--socket".as_ref(), path.as_os_str()]).stderr(Stdio::null()));
     let give_up = Instant::now() + Duration::from_secs(20);
     let connect = || {
         loop {
@@ -292,7 +289,7 @@ fn a_daemon_that_is_killed_is_noticed() {
         let waiting = scope.spawn(|| session.world().recv(&mut [0u8], 1, 1).unwrap_err());
         daemon.kill().unwrap();
         daemon.wait().unwrap();
-        let error = soon(|| waiting.join().unwrap());
+        let error = noticed(|| waiting.join().unwrap());
         assert!(matches!(error, Error::DaemonGone), "{error}");
     });
 }
@@ -303,12 +300,9 @@ fn a_daemon_ends_cleanly_on_sigterm() {
     let path = folder.path().join("ropewayd.sock");
     let notify = folder.path().join("notify.sock");
     let manager = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
-    let mut daemon = Command::new(env!("CARGO_BIN_EXE_ropewayd"))
-        .args(["--socket".as_ref(), path.as_os_str()])
-        .env("NOTIFY_SOCKET", &notify)
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ropewayd"));
+    command.args(["--socket".as_ref(), path.as_os_str()]).env("NOTIFY_SOCKET", &notify);
+    let mut daemon = Process::start(command.stderr(Stdio::null()));
     let mut message = [0; 64];
     let count = manager.recv(&mut message).unwrap();
     assert!(message[..count].starts_with(b"READY=1"));
@@ -329,7 +323,7 @@ fn link_failure(how: Cut) {
     };
     // Silence is to be noticed soon.
     let quick = || Config { link_timeout: Duration::from_millis(600), ..config() };
-    let cluster = Cluster::start_with(2, vec![quick(), quick()], route);
+    let cluster = Cluster::start_over(2, vec![quick(), quick()], route);
     let (zero, one) = (cluster.attach(0), cluster.attach(1));
     let (zero, one) = (zero.world(), one.world());
     zero.send(&[1u8], 1, 1).unwrap();
@@ -339,7 +333,7 @@ fn link_failure(how: Cut) {
         let far = scope.spawn(|| one.recv(&mut [0u8], 0, 1).unwrap_err());
         // Node 0 dials node 1, so the connection goes through the cable to node 1.
         wires.lock().unwrap()[1].cut(how);
-        let (near, far) = soon(|| (near.join().unwrap(), far.join().unwrap()));
+        let (near, far) = noticed(|| (near.join().unwrap(), far.join().unwrap()));
         assert!(matches!(near, Error::PeerLost { node: 1 }), "{near}");
         assert!(matches!(far, Error::PeerLost { node: 0 }), "{far}");
     });
@@ -359,7 +353,7 @@ fn a_rank_that_panics_has_failed() {
         panic!("as is to be seen");
     });
     assert!(panics.join().is_err());
-    let error = soon(|| zero.world().recv(&mut [0u8], 1, 1).unwrap_err());
+    let error = noticed(|| zero.world().recv(&mut [0u8], 1, 1).unwrap_err());
     assert!(matches!(error, Error::RankFailed { rank: 1 }), "{error}");
 }
 
@@ -385,12 +379,12 @@ fn a_daemon_of_another_version_or_cluster_is_refused() {
     let newer = Config { versions: VersionRange { min: 1, max: 2 }, ..config() };
     let stranger = Config { key: ClusterKey([1; 32]), ..config() };
     // With a version in common they talk.
-    let cluster = Cluster::start_with(2, vec![config(), newer], |address| address);
+    let cluster = Cluster::start_with(2, vec![config(), newer]);
     let (zero, one) = (cluster.attach(0), cluster.attach(1));
     zero.world().send(&[1u8], 1, 1).unwrap();
     one.world().recv(&mut [0u8], 0, 1).unwrap();
 
-    let cluster = Cluster::start_with(2, vec![config(), stranger], |address| address);
+    let cluster = Cluster::start_with(2, vec![config(), stranger]);
     let zero = cluster.attach(0);
     let error = zero.world().recv(&mut [0u8], 1, 1).unwrap_err();
     assert!(matches!(error, Error::PeerLost { node: 1 }), "{error}");
@@ -399,7 +393,7 @@ fn a_daemon_of_another_version_or_cluster_is_refused() {
 #[test]
 fn memory_that_is_not_there_is_an_error_at_alloc() {
     let small = Config { job_memory_bytes_max: 32 << 20, ..config() };
-    let cluster = Cluster::start_with(1, vec![small], |address| address);
+    let cluster = Cluster::start_with(1, vec![small]);
     let session = cluster.attach(0);
     let world = session.world();
     let kept = world.alloc::<u8>(8 << 20).unwrap();
@@ -414,7 +408,7 @@ fn memory_that_is_not_there_is_an_error_at_alloc() {
 #[test]
 fn an_arena_that_is_full_is_named_with_what_is_free_in_it() {
     let small = Config { arena_bytes_max: 4 << 20, ..config() };
-    let cluster = Cluster::start_with(1, vec![small], |address| address);
+    let cluster = Cluster::start_with(1, vec![small]);
     let session = cluster.attach(0);
     let world = session.world();
     let [first, _second] = [3, 1].map(|count| world.alloc::<u8>(count << 20).unwrap());
@@ -438,7 +432,7 @@ fn available(error: &Error, by: MemoryLimit) -> usize {
 fn memory_for_gathered_inputs_that_is_not_there_is_named() {
     const COUNT: usize = 1 << 19;
     let small = Config { job_memory_bytes_max: 32 << 20, ..config() };
-    let cluster = Cluster::start_with(4, vec![small, config()], |address| address);
+    let cluster = Cluster::start_with(4, vec![small, config()]);
     let all_told = Barrier::new(4);
     let act = &|rank| {
         let session = cluster.attach(rank);
@@ -461,7 +455,7 @@ fn an_ended_job_lets_its_ranks_go() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| session.world().recv(&mut [0u8], 1, 1).unwrap_err());
         cluster.launchers.clear();
-        let error = soon(|| waiting.join().unwrap());
+        let error = noticed(|| waiting.join().unwrap());
         assert!(matches!(error, Error::Evicted { .. } | Error::DaemonGone), "{error}");
     });
     let again = ropeway::Session::attach(cluster.daemons[0].connect().unwrap(), cluster.job, 1);

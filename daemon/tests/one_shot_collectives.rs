@@ -397,7 +397,7 @@ fn thousands_of_mixed_calls_stay_in_step() {
 #[test]
 fn forgotten_kinds_give_their_memory_back() {
     let small = Config { arena_bytes_max: 96 << 20, ..config() };
-    let cluster = Cluster::start_with(2, vec![small], |address| address);
+    let cluster = Cluster::start_with(2, vec![small]);
     everybody_of(&cluster, 2, |world| {
         // Three times what a rank can have, in arrays that all differ.
         for count in (4 << 20..).step_by(64).take(75) {

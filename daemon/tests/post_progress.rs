@@ -12,7 +12,7 @@ use ropeway_daemon::Config;
 
 /// Messages that nobody has asked for are not sent ahead, so that each needs its receive.
 fn two_ranks() -> Cluster {
-    Cluster::start_with(2, vec![Config { link_eager_bytes_max: 0, ..config() }], |address| address)
+    Cluster::start_with(2, vec![Config { link_eager_bytes_max: 0, ..config() }])
 }
 
 fn irecv(world: &Communicator, bytes: usize, tag: i32) -> Pending<u8> {

@@ -178,7 +178,7 @@ fn a_channel_whose_receiver_does_not_come_delays_no_other() {
     const MESSAGES: usize = 40;
     const SIZES: [usize; 3] = [8, 8192, 1 << 20];
     for has_wires in [true, false] {
-        let cluster = Cluster::start_with(2, vec![Config { has_wires, ..config() }; 2], |address| address);
+        let cluster = Cluster::start_with(2, vec![Config { has_wires, ..config() }; 2]);
         let (zero, one) = pair(&cluster);
         let (near, far) = (zero.world(), one.world());
         let mut blocked = SIZES.map(|bytes| channel(&near, &far, bytes));

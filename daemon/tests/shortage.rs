@@ -48,7 +48,7 @@ fn who_has_no_request_left_still_sends_and_receives() {
 #[test]
 fn a_sendrecv_without_memory_for_what_comes_has_sent_nothing() {
     let small = Config { job_memory_bytes_max: 16 << 20, ..config() };
-    everybody_of(&Cluster::start_with(2, vec![small], |address| address), 2, |world| {
+    everybody_of(&Cluster::start_with(2, vec![small]), 2, |world| {
         if world.rank() == 0 {
             let refused = world.sendrecv(&[1u8], 1, 1, &mut vec![0u8; 64 << 20], ANY_SOURCE, 1);
             assert!(matches!(refused, Err(Error::OutOfMemory { .. })));
@@ -70,7 +70,7 @@ fn all_memory(world: &Communicator) -> Vec<Buffer<u8>> {
 #[test]
 fn who_has_no_memory_to_agree_leaves_nothing_for_the_next_agreement() {
     let small = || Config { arena_bytes_max: 1 << 20, ..config() };
-    everybody_of(&Cluster::start_with(2, vec![small(), small()], |address| address), 2, |world| {
+    everybody_of(&Cluster::start_with(2, vec![small(), small()]), 2, |world| {
         let all = (world.rank() == 0).then(|| all_memory(&world));
         let error = soon(|| world.split(Some(world.rank()), 0)).unwrap_err();
         match world.rank() {

@@ -281,7 +281,7 @@ fn calls_with_arrays_that_do_not_fit_are_refused_before_anything_is_sent() {
 fn an_exchange_dropped_while_it_runs_frees_its_memory_in_the_end() {
     for nodes in [1, 2] {
         let config = || Config { arena_bytes_max: 64 << 20, ..common::config() };
-        let cluster = Cluster::start_with(2, (0..nodes).map(|_| config()).collect(), |address| address);
+        let cluster = Cluster::start_with(2, (0..nodes).map(|_| config()).collect());
         thread::scope(|scope| {
             for rank in 0..2 {
                 let cluster = &cluster;

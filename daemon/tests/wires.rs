@@ -262,7 +262,7 @@ fn channels_beyond_those_a_wire_serves_use_the_link() {
 fn without_wires_the_link_carries_everything() {
     let plain = || Config { has_wires: false, ..config() };
     for configs in [vec![plain(), plain()], vec![plain(), config()], vec![config(), plain()]] {
-        let cluster = Cluster::start_with(2, configs, |address| address);
+        let cluster = Cluster::start_with(2, configs);
         goes_over_the_link(&cluster, &SIZES);
     }
 }

@@ -6,10 +6,10 @@ pub(crate) mod storm;
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::resume_unwind;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -52,12 +52,16 @@ pub(crate) fn config() -> Config {
 impl Cluster {
     /// `ranks` ranks on `nodes` daemons.
     pub(crate) fn start(nodes: usize, ranks: u32) -> Self {
-        Self::start_with(ranks, (0..nodes).map(|_| config()).collect(), |address| address)
+        Self::start_with(ranks, (0..nodes).map(|_| config()).collect())
     }
 
-    /// The same, with configurations to choose, and a chance to put something between the nodes: `route` maps the
-    /// address of a daemon to the one that the others are told.
-    pub(crate) fn start_with(ranks: u32, configs: Vec<Config>, route: impl Fn(DaemonAddress) -> DaemonAddress) -> Self {
+    /// The same, with configurations to choose.
+    pub(crate) fn start_with(ranks: u32, configs: Vec<Config>) -> Self {
+        Self::start_over(ranks, configs, |address| address)
+    }
+
+    /// The same, with a chance to put something between the nodes: `route` maps the address of a daemon to the one that the others are told.
+    pub(crate) fn start_over(ranks: u32, configs: Vec<Config>, route: impl Fn(DaemonAddress) -> DaemonAddress) -> Self {
         let daemons: Vec<Daemon> = configs.into_iter().map(|config| Daemon::start(config).unwrap()).collect();
         let addresses: Vec<_> = daemons.iter().map(|daemon| route(daemon.address().unwrap())).collect();
         let job = JobId(0x1234_5678_9abc_def0);
@@ -84,26 +88,27 @@ impl Cluster {
 
     /// Starts a process that plays `role` as `rank`, and waits until it says that it is ready.
     pub(crate) fn spawn(&self, rank: u32, role: &str) -> Rank {
-        // Descriptors are inherited by whatever is started meanwhile, so only one is started at a time.
-        static SPAWNING: Mutex<()> = Mutex::new(());
-        let guard = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let stream = self.daemon_of(rank).connect().unwrap();
-        fcntl(stream.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "rank_role", "--nocapture", "--test-threads=1"])
-            .env("TEST_ROLE", role)
-            .env("ROPEWAY_FD", stream.as_raw_fd().to_string())
-            .env("ROPEWAY_JOB", format!("{:016x}", self.job.0))
-            .env("ROPEWAY_RANK", rank.to_string())
-            .env("ROPEWAY_SIZE", self.spec.size().to_string())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        drop(stream);
-        drop(guard);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "rank_role", "--nocapture", "--test-threads=1"]).env("TEST_ROLE", role);
+        let mut child = self.connected(rank, command.stdout(Stdio::piped()));
         let mut output = BufReader::new(child.stdout.take().unwrap());
         wait_for_line(&mut output, "ready");
         Rank { child, output }
+    }
+
+    /// Starts a program as `rank`, which inherits the connection to its daemon, and no other one's.
+    pub(crate) fn connected(&self, rank: u32, command: &mut Command) -> Process {
+        // Descriptors are inherited by whatever is started meanwhile, so only one is started at a time.
+        static SPAWNING: Mutex<()> = Mutex::new(());
+        let _alone = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = self.daemon_of(rank).connect().unwrap();
+        fcntl(stream.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
+        command
+            .env("ROPEWAY_FD", stream.as_raw_fd().to_string())
+            .env("ROPEWAY_JOB", format!("{:016x}", self.job.0))
+            .env("ROPEWAY_RANK", rank.to_string())
+            .env("ROPEWAY_SIZE", self.spec.size().to_string());
+        Process::start(command)
     }
 
     pub(crate) fn counter(&self, node: usize, name: &str) -> u64 {
@@ -111,9 +116,9 @@ impl Cluster {
     }
 }
 
-/// A rank in a process of its own. Dropping it kills it.
+/// A rank in a process of its own.
 pub(crate) struct Rank {
-    pub(crate) child: Child,
+    pub(crate) child: Process,
     pub(crate) output: BufReader<ChildStdout>,
 }
 
@@ -131,10 +136,40 @@ impl Rank {
     }
 }
 
-impl Drop for Rank {
+/// A process that does not outlive the test, however that ends.
+pub(crate) struct Process(Option<Child>);
+
+impl Process {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self(Some(command.spawn().unwrap()))
+    }
+
+    /// Waits for its end: what it has written to the pipes that it was given.
+    pub(crate) fn output(mut self) -> Output {
+        self.0.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+impl Deref for Process {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl DerefMut for Process {
+    fn deref_mut(&mut self) -> &mut Child {
+        self.0.as_mut().unwrap()
+    }
+}
+
+impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -149,9 +184,16 @@ pub(crate) fn wait_for_line(output: &mut impl BufRead, wanted: &str) {
     panic!("the process ended before it said {wanted:?}");
 }
 
-/// Runs `act`, which has to end within [`NOTICE`]. If it does not end at all, the test run ends instead.
-pub(crate) fn soon<T>(act: impl FnOnce() -> T) -> T {
+/// Runs `act`, which has to tell of a failure within [`NOTICE`].
+pub(crate) fn noticed<T>(act: impl FnOnce() -> T) -> T {
     let start = Instant::now();
+    let result = soon(act);
+    assert!(start.elapsed() < NOTICE, "took {:?}", start.elapsed());
+    result
+}
+
+/// Runs `act`, which ends, however busy the machine is. If it does not, the test run ends instead.
+pub(crate) fn soon<T>(act: impl FnOnce() -> T) -> T {
     let (done, is_done) = mpsc::channel::<()>();
     let caller = std::thread::current().name().unwrap_or("a thread").to_owned();
     let guard = std::thread::spawn(move || {
@@ -163,7 +205,6 @@ pub(crate) fn soon<T>(act: impl FnOnce() -> T) -> T {
     let result = act();
     drop(done);
     guard.join().unwrap();
-    assert!(start.elapsed() < NOTICE, "took {:?}", start.elapsed());
     result
 }
 
