@@ -1,6 +1,8 @@
 //! Runs the programs on several ranks.
 
 mod cg;
+#[path = "../../../daemon/tests/common/mod.rs"]
+mod common;
 mod compositing;
 mod fft;
 mod guide;

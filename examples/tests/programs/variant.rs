@@ -7,12 +7,12 @@ use std::time::Duration;
 use ropeway::{Communicator, Operator};
 use ropeway_examples::Variant;
 
-use crate::job::Job;
+use crate::common::Cluster;
 
 /// Rank 0 runs an allreduce in a variant with something to do meanwhile; rank 1 does `before` and then comes too.
 fn run(variant: Variant, meanwhile: impl FnOnce(), before: impl FnOnce() + Send) {
-    let job = Job::create(1, 2);
-    let [zero, one] = [0, 1].map(|rank| job.attach(rank));
+    let cluster = Cluster::start(1, 2);
+    let [zero, one] = [0, 1].map(|rank| cluster.attach(rank));
     let sum = |world: &Communicator| world.allreduce_init::<u32>(1, Operator::Sum).unwrap();
     std::thread::scope(|scope| {
         // Owns the session: if it fails, rank 0 does not wait for ever.
