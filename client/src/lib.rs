@@ -153,6 +153,12 @@ mod tests {
         is_shared::<Cartesian>();
         is_shared::<NeighborCollective<f64>>();
         is_shared::<ActiveExchange<'_>>();
+        is_shared::<PendingNeighborCollective<'_, f64>>();
+        is_shared::<ActiveFuture<'_>>();
+        is_shared::<ExchangeFuture<'_>>();
+        is_shared::<PendingFuture<f64>>();
+        is_shared::<CollectiveFuture<'_, f64>>();
+        is_shared::<NeighborCollectiveFuture<'_, f64>>();
         is_shared::<Error>();
     }
 }

@@ -127,6 +127,29 @@ fn calls_with_neighbours_can_be_awaited() {
     on_two_ranks(call_with_neighbours);
 }
 
+/// Of different lengths.
+async fn call_with_neighbours_that_differ(world: Communicator, count: usize) {
+    let (own, other) = (world.rank() as u8, 1 - world.rank() as u8);
+    let graph = world.graph(&[other.into()], &[other.into()]).unwrap();
+    let lengths = [own, other].map(|rank| count + usize::from(rank));
+    for round in 0..20 {
+        let (mut gathered, mut exchanged) = (vec![0; lengths[1]], vec![0; lengths[1]]);
+        let gathering =
+            graph.ineighbor_allgatherv(&vec![round + own; lengths[0]], &mut gathered, &lengths[1..]).unwrap();
+        let input = vec![round + own + 100; lengths[0]];
+        let exchanging = graph.ineighbor_alltoallv(&input, &mut exchanged, &lengths[..1], &lengths[1..]).unwrap();
+        exchanging.await.unwrap();
+        gathering.await.unwrap();
+        assert!(gathered.iter().all(|&byte| byte == round + other), "round {round}");
+        assert!(exchanged.iter().all(|&byte| byte == round + other + 100), "round {round}");
+    }
+}
+
+#[test]
+fn calls_with_neighbours_that_differ_can_be_awaited() {
+    on_two_ranks(call_with_neighbours_that_differ);
+}
+
 async fn add_up(world: Communicator, count: usize, rounds: u64) {
     for round in 0..rounds {
         let (mut sum, mut all) = (vec![0; count], vec![0; 2 * count]);

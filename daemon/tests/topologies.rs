@@ -2,10 +2,11 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
 
-use common::{Cluster, everybody, everywhere, soon};
+use common::{Cluster, everybody, everywhere, soon, until_asleep};
+use nix::unistd::{Pid, gettid};
 use ropeway::{Error, NeighborCollective, WaitMode, wait_all};
 use ropeway_daemon::Config;
 
@@ -163,7 +164,10 @@ fn a_graph_has_the_edges_it_was_given() {
             };
             assert!(uneven.output().iter().zip(expected).all(|(&found, &value)| found == value + round));
             assert_eq!(uneven.output().len(), expected.len());
-            let mut output = vec![0; expected.len()];
+            let (mut dropped, mut output) = (vec![0; expected.len()], vec![0; expected.len()]);
+            // Its messages are not those of the next one.
+            let zeros = vec![0; uneven.input().len()];
+            drop(graph.ineighbor_alltoallv(&zeros, &mut dropped, to, from).unwrap());
             graph.neighbor_alltoallv(uneven.input(), &mut output, to, from).unwrap();
             assert_eq!(output, uneven.output());
         }
@@ -173,7 +177,9 @@ fn a_graph_has_the_edges_it_was_given() {
         gather.start().unwrap().wait().unwrap();
         let expected: &[u8] = [&[2, 2][..], &[1], &[1, 2, 2]][graph.rank() as usize];
         assert_eq!(gather.output(), expected);
-        let mut output = vec![0; expected.len()];
+        let (mut dropped, mut output) = (vec![0; expected.len()], vec![0; expected.len()]);
+        let nines = vec![9; graph.rank() as usize];
+        drop(graph.ineighbor_allgatherv(&nines, &mut dropped, &lengths).unwrap());
         graph.neighbor_allgatherv(gather.input(), &mut output, &lengths).unwrap();
         assert_eq!(output, expected);
         assert!(matches!(world.graph(&[3], &[]), Err(Error::RankOutOfRange { rank: 3, size: 3 })));
@@ -334,21 +340,32 @@ fn what_both_have_started_arrives_though_one_drops_it_before_anybody_waits() {
 /// One waits while the other computes, or comes only when the first sleeps already.
 #[test]
 fn who_waits_copies_for_a_neighbour_who_computes() {
+    /// The thread that waits, or is about to.
+    static WAITING: AtomicI32 = AtomicI32::new(0);
     everywhere(2, |world| {
         let ring = world.cartesian(&[2], &[true]).unwrap();
         for count in [1, 300, 2000, 40_000] {
             let mut exchange = ring.neighbor_alltoall_init::<u32>(count).unwrap();
-            for round in 0..20 {
+            for round in 0..24 {
                 let (rank, waits) = (ring.rank(), round % 2);
+                let mode = [WaitMode::Blocking, WaitMode::Adaptive, WaitMode::Polling][round as usize % 3];
                 exchange.input_mut().fill(100 * round + rank);
                 exchange.output_mut().fill(0);
                 if rank == waits {
                     let exchanging = exchange.start().unwrap();
-                    let mode = [WaitMode::Blocking, WaitMode::Adaptive, WaitMode::Polling][round as usize % 3];
+                    WAITING.store(gettid().as_raw(), Relaxed);
                     soon(|| exchanging.wait_with(mode)).unwrap();
+                    WAITING.store(0, Relaxed);
                     ring.send(&[1u8], 1 - rank, 0).unwrap();
                 } else {
-                    thread::sleep(Duration::from_millis(u64::from(round % 4)));
+                    if round % 4 >= 2 && mode != WaitMode::Polling {
+                        soon(|| {
+                            while WAITING.load(Relaxed) == 0 {
+                                thread::yield_now();
+                            }
+                        });
+                        until_asleep(Pid::from_raw(WAITING.load(Relaxed)));
+                    }
                     let exchanging = exchange.start().unwrap();
                     ring.recv(&mut [0u8], 1 - rank, 0).unwrap();
                     exchanging.wait().unwrap();
