@@ -29,18 +29,33 @@ impl ControlSocket {
 
     /// Asks the daemon and waits for its answer. A refusal is an error.
     pub fn call(&mut self, request: &Request) -> Result<Reply, Error> {
+        self.ask(request)?;
+        self.answer()
+    }
+
+    /// Asks the daemon, and does not wait for its answer.
+    pub fn ask(&mut self, request: &Request) -> Result<(), Error> {
         match self.stream.write_all(&encode(request)) {
-            Ok(()) => {}
+            Ok(()) => Ok(()),
             // A daemon that has thrown us out may have said why before it closed.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-            Err(error) => return Err(io_error("asking the daemon")(error)),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(error) => Err(io_error("asking the daemon")(error)),
         }
+    }
+
+    /// Waits for an answer, as long as the stream's timeout says. If that is over, one may wait again.
+    pub fn answer(&mut self) -> Result<Reply, Error> {
         accepted(self.receive()?)
     }
 
-    /// Whether the daemon is of our build, so that programs with our library can use it.
-    pub fn is_same_build(&mut self) -> Result<bool, Error> {
-        match self.call(&Request::Greet { versions: VersionRange::CURRENT, build: ropeway_shm::BUILD }) {
+    /// Asks whether the daemon is of our build, so that programs with our library can use it.
+    pub fn greeting() -> Request {
+        Request::Greet { versions: VersionRange::CURRENT, build: ropeway_shm::BUILD }
+    }
+
+    /// What the daemon has answered to [`greeting`](Self::greeting).
+    pub fn is_same_build(answer: Result<Reply, Error>) -> Result<bool, Error> {
+        match answer {
             Ok(Reply::Greeted) => Ok(true),
             Ok(reply) => Err(unexpected(&reply)),
             // One that is older than the question throws us out for it.
@@ -57,7 +72,17 @@ impl ControlSocket {
 
     /// Creates a job on the daemon's node. Says what messages cost, which the job's other nodes are to be told in its description.
     pub fn create_job(&mut self, spec: JobSpec) -> Result<Costs, Error> {
-        match self.call(&Request::CreateJob { versions: VersionRange::CURRENT, spec })? {
+        Self::costs(self.call(&Self::creation(spec)))
+    }
+
+    /// Asks for a job.
+    pub fn creation(spec: JobSpec) -> Request {
+        Request::CreateJob { versions: VersionRange::CURRENT, spec }
+    }
+
+    /// What the daemon has answered to [`creation`](Self::creation): what messages cost.
+    pub fn costs(answer: Result<Reply, Error>) -> Result<Costs, Error> {
+        match answer? {
             Reply::JobCreated { costs } => Ok(costs),
             reply => Err(unexpected(&reply)),
         }

@@ -28,7 +28,7 @@ mod program;
 mod ranks;
 mod running;
 
-pub(crate) use daemons::{Daemons, named_socket, new_key, system_socket};
+pub(crate) use daemons::{Daemons, Patience, named_socket, new_key, system_socket};
 pub(crate) use error::LaunchError;
 pub(crate) use events::Events;
 pub(crate) use job::Job;

@@ -12,7 +12,8 @@ use self::logged::{Logged, Wanted};
 use crate::configuration::ConfigFlag;
 use crate::failure::{Failure, tell};
 use crate::launch::{
-    Daemons, Ending, Events, Input, Launch, LaunchError, Outcome, Output, Program, Running, named_socket, system_socket,
+    Daemons, Ending, Events, Input, Launch, LaunchError, Outcome, Output, Patience, Program, Running, named_socket,
+    system_socket,
 };
 
 /// Starts the ranks of a job and waits for them.
@@ -76,7 +77,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     // A pipe waits for its reader. What ends us then is not to be caught yet.
     let files = flags.wanted.open()?;
     let events = Events::from_signals()?;
-    let daemons = flags.daemons()?;
+    let daemons = flags.daemons(&events)?;
     let launch = Launch {
         program,
         ranks: flags.ranks,
@@ -104,11 +105,12 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
 
 impl Flags {
     /// The daemon of this machine if it runs and will do, else embedded ones.
-    fn daemons(&self) -> Result<Daemons, Failure> {
+    fn daemons(&self, events: &Events) -> Result<Daemons, Failure> {
         if self.nodes == 1 && !self.config.is_given() {
             let until = self.timeout.map(|timeout| Instant::now() + timeout);
+            let patience = Patience { until, events: Some(events) };
             let why_not = match Daemons::system() {
-                Ok(system) if system.are_of_this_build(until)? => return Ok(system),
+                Ok(system) if system.are_of_this_build(&patience)? => return Ok(system),
                 Ok(_) => {
                     let socket = system_socket();
                     Some(format!("the daemon at {} is of another build than this tool", socket.display()))

@@ -187,6 +187,26 @@ fn a_daemon_that_does_not_answer_is_waited_for_no_longer_than_the_job_may_take()
 }
 
 #[test]
+fn who_waits_for_a_daemon_that_does_not_answer_ends_at_once_when_asked_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let silent = UnixListener::bind(&socket).unwrap();
+    let tool =
+        Running::start(ropeway(&["run", "-n", "1", "--", "true"]).env("ROPEWAY_SOCKET", &socket).stderr(Stdio::null()));
+    // One connection may only find out whether there is a daemon.
+    let asked = loop {
+        let (mut connection, _) = silent.accept().unwrap();
+        if connection.read(&mut [0]).unwrap() > 0 {
+            break connection;
+        }
+    };
+    let begin = Instant::now();
+    assert_eq!(signalled(tool, Signal::SIGINT), Some(130));
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    drop(asked);
+}
+
+#[test]
 fn a_daemon_of_another_build_is_left_alone_and_said_to_be_one() {
     let evicted = Reply::Evicted { reason: "its control socket: unknown variant".into() };
     for answer in [Reply::Refused(Refusal::OtherBuild), evicted] {

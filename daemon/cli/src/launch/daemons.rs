@@ -4,24 +4,47 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use ropeway::control::ControlSocket;
 use ropeway_daemon::{Config, Daemon};
-use ropeway_proto::control::DaemonAddress;
+use ropeway_proto::control::{DaemonAddress, Reply, Request};
 use ropeway_proto::hello::ClusterKey;
 
-use super::LaunchError;
 use super::cores;
 use super::network::{Inside, Network, Rate};
+use super::{Events, LaunchError};
 
 /// Daemons of one process end together, so one that is silent was only kept from its core, which a busy machine may do for seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A daemon that was not stopped answers in less than a millisecond, on a busy machine in less than seconds.
 const PATIENCE_WITH_ANSWERS: Duration = Duration::from_secs(10);
+/// Nobody notices that it takes so long to be heard.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// For how long the system's daemon may keep us waiting.
+pub(crate) struct Patience<'a> {
+    /// It is too late then.
+    pub(crate) until: Option<Instant>,
+    /// Where signals are heard of that end the waiting.
+    pub(crate) events: Option<&'a Events>,
+}
+
+impl Patience<'_> {
+    fn check(&self, begin: Instant, socket: &Path) -> Result<(), LaunchError> {
+        if let Some(signal) = self.events.and_then(|events| events.interrupted(Duration::ZERO)) {
+            return Err(LaunchError::Interrupted(signal));
+        }
+        let is_late = self.until.is_some_and(|until| Instant::now() >= until);
+        if is_late || begin.elapsed() >= PATIENCE_WITH_ANSWERS {
+            return Err(LaunchError::NoAnswer { socket: socket.to_owned(), is_late });
+        }
+        Ok(())
+    }
+}
 
 /// A daemon for each node.
 pub(crate) enum Daemons {
@@ -82,39 +105,44 @@ impl Daemons {
         }
     }
 
-    /// Whether programs with the tool's library can use them: they are of one build. Is told before this moment.
-    pub(crate) fn are_of_this_build(&self, until: Option<Instant>) -> Result<bool, LaunchError> {
-        Ok(self.ask(0, until, ControlSocket::is_same_build)?.1)
+    /// Whether programs with the tool's library can use them: they are of one build.
+    pub(crate) fn are_of_this_build(&self, patience: &Patience<'_>) -> Result<bool, LaunchError> {
+        let (_, answer) = self.ask(0, &ControlSocket::greeting(), patience)?;
+        Ok(ControlSocket::is_same_build(answer)?)
     }
 
-    /// A new connection to a node's daemon, and what it answers before this moment.
-    pub(super) fn ask<A>(
+    /// A new connection to a node's daemon, and what it answers.
+    pub(super) fn ask(
         &self,
         node: usize,
-        until: Option<Instant>,
-        question: impl FnOnce(&mut ControlSocket) -> Result<A, ropeway::Error>,
-    ) -> Result<(ControlSocket, A), LaunchError> {
+        request: &Request,
+        patience: &Patience<'_>,
+    ) -> Result<(ControlSocket, Result<Reply, ropeway::Error>), LaunchError> {
         let begin = Instant::now();
         let stream = self.connect(node).map_err(LaunchError::system("connecting to the daemon"))?;
         // Ours are threads of this process, and only a busy machine keeps them.
-        if let Self::System(_) = self {
-            let patience = until.map_or(PATIENCE_WITH_ANSWERS, |until| {
-                until.saturating_duration_since(begin).min(PATIENCE_WITH_ANSWERS)
-            });
-            let patience = Some(patience.max(Duration::from_millis(1)));
-            stream.set_read_timeout(patience).map_err(LaunchError::system("setting a timeout"))?;
-        }
+        let Self::System(socket) = self else {
+            let mut asked = ControlSocket::new(stream);
+            let answer = asked.call(request);
+            return Ok((asked, answer));
+        };
+        let connection = stream.try_clone().map_err(LaunchError::system("sharing a connection"))?;
+        let wait_for =
+            |timeout| connection.set_read_timeout(Some(timeout)).map_err(LaunchError::system("setting a timeout"));
+        wait_for(SLICE)?;
         let mut asked = ControlSocket::new(stream);
-        match (question(&mut asked), self) {
-            (Ok(answer), _) => Ok((asked, answer)),
-            (Err(ropeway::Error::Io { error, .. }), Self::System(socket))
-                if error.kind() == io::ErrorKind::WouldBlock =>
-            {
-                let is_late = until.is_some_and(|until| Instant::now() >= until);
-                Err(LaunchError::NoAnswer { socket: socket.clone(), is_late })
+        asked.ask(request)?;
+        let answer = loop {
+            match asked.answer() {
+                Err(ropeway::Error::Io { error, .. }) if error.kind() == io::ErrorKind::WouldBlock => {
+                    patience.check(begin, socket)?;
+                }
+                answer => break answer,
             }
-            (Err(error), _) => Err(error.into()),
-        }
+        };
+        // What is asked later has its time, too.
+        wait_for(PATIENCE_WITH_ANSWERS)?;
+        Ok((asked, answer))
     }
 
     /// Those that are threads of the tool, by node.

@@ -5,8 +5,10 @@ use std::io;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
+use nix::sys::signal::Signal;
 use ropeway_daemon::DaemonError;
 
+use super::Outcome;
 use super::network::NetworkError;
 
 /// Why a job could not be started.
@@ -34,6 +36,8 @@ pub(crate) enum LaunchError {
         .socket.display()
     )]
     NoAnswer { socket: PathBuf, is_late: bool },
+    #[error("{}", Outcome::Interrupted(*.0))]
+    Interrupted(Signal),
     #[error(transparent)]
     Network(#[from] NetworkError),
     #[error("can't start a daemon: {0}")]
@@ -55,6 +59,7 @@ impl LaunchError {
             Self::NotOnPath(_) | Self::NoSuchFile(_) => 127,
             Self::NotExecutable(_) | Self::NoFormat(_) | Self::NoInterpreter(_) => 126,
             Self::TooFewRanks { .. } => 2,
+            &Self::Interrupted(signal) => Outcome::Interrupted(signal).code(),
             // It took longer than it may.
             Self::NoAnswer { is_late: true, .. } => 124,
             Self::NoAnswer { .. } | Self::NoSystemDaemon(_) | Self::Network(_) => 3,

@@ -1,13 +1,11 @@
 //! A job, as the daemons know it.
 
-use std::time::Instant;
-
 use ropeway::control::ControlSocket;
 use ropeway::{JobId, Session};
 use ropeway_proto::NodeId;
 use ropeway_proto::control::{JobSpec, NodeSpec};
 
-use super::daemons::random_bytes;
+use super::daemons::{Patience, random_bytes};
 use super::{Daemons, LaunchError};
 
 /// A job that exists on all its daemons, until this is dropped.
@@ -20,11 +18,11 @@ pub(crate) struct Job {
 
 impl Job {
     pub(crate) fn create(daemons: &Daemons, ranks: u32) -> Result<Self, LaunchError> {
-        Self::create_until(daemons, ranks, None)
+        Self::create_with(daemons, ranks, &Patience { until: None, events: None })
     }
 
-    /// The same, before this moment.
-    pub(super) fn create_until(daemons: &Daemons, ranks: u32, until: Option<Instant>) -> Result<Self, LaunchError> {
+    /// The same, with so much patience.
+    pub(super) fn create_with(daemons: &Daemons, ranks: u32, patience: &Patience<'_>) -> Result<Self, LaunchError> {
         if ranks < daemons.nodes() {
             return Err(LaunchError::TooFewRanks { nodes: daemons.nodes() });
         }
@@ -37,8 +35,8 @@ impl Job {
         let mut costs = None;
         let create = |node| {
             let spec = JobSpec { job: id, nodes: nodes.clone(), node: NodeId(node as u16), costs };
-            let (launcher, known) = daemons.ask(node, until, |launcher| launcher.create_job(spec))?;
-            costs = Some(known);
+            let (launcher, answer) = daemons.ask(node, &ControlSocket::creation(spec), patience)?;
+            costs = Some(ControlSocket::costs(answer)?);
             Ok(launcher)
         };
         let launchers = (0..nodes.len()).map(create).collect::<Result<_, LaunchError>>()?;

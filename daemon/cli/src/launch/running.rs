@@ -12,7 +12,7 @@ use super::input::{Source, pump};
 use super::job::Job;
 use super::output::Outputs;
 use super::ranks::Ranks;
-use super::{Daemons, LaunchError, Logs, Outcome, Program};
+use super::{Daemons, LaunchError, Logs, Outcome, Patience, Program};
 
 /// What to start, and how.
 pub(crate) struct Launch {
@@ -96,7 +96,7 @@ impl<'a> Running<'a> {
     ) -> Result<Self, LaunchError> {
         let timeout_at = launch.timeout.map(|timeout| Instant::now() + timeout);
         let timeout_at = [timeout_at, events.deadline()].into_iter().flatten().min();
-        let job = Job::create_until(daemons, launch.ranks, timeout_at)?;
+        let job = Job::create_with(daemons, launch.ranks, &Patience { until: timeout_at, events: Some(events) })?;
         let mut ranks = Ranks::new().map_err(LaunchError::system("adopting orphans"))?;
         let (mut outputs, mut started) = (Outputs::default(), (None, 0));
         for rank in 0..launch.ranks {

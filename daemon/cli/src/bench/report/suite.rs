@@ -7,7 +7,7 @@ use super::records::{MACHINE, PART, Part, line};
 use crate::bench::ticker::Ticker;
 use crate::bench::{Command, Found, measure};
 use crate::failure::Failure;
-use crate::launch::{Events, Outcome};
+use crate::launch::{Events, LaunchError, Outcome};
 
 /// What to measure, and how long all of it may take.
 pub(super) struct Suite {
@@ -70,7 +70,10 @@ impl Suite {
             let seconds = (part.elapsed().as_secs_f64() * 10.0).round() / 10.0;
             measured.records += &line(PART, Part { command, seconds, why });
             let failure = found.cut_short.filter(|why| why.code() != CANNOT_RUN && !is_out_of_time(why));
-            let is_interrupted = matches!(failure, Some(Failure::Job(Outcome::Interrupted(_))));
+            let is_interrupted = matches!(
+                failure,
+                Some(Failure::Job(Outcome::Interrupted(_)) | Failure::Launch(LaunchError::Interrupted(_)))
+            );
             measured.failure = measured.failure.or(failure);
             if is_interrupted {
                 break;
