@@ -33,10 +33,10 @@ static void ends_tear_down(struct ends *e) {
     free(e->requests), free(e->buffers);
 }
 
-/* How long this rank's starts take, one after the other. */
-static double start_each(struct ends *e) {
+/* How long this rank's starts of the messages from `first` to before `end` take, one after the other. */
+static double start_each(struct ends *e, int first, int end) {
     double begin = now();
-    for (int i = 0; i < e->count; i++)
+    for (int i = first; i < end; i++)
         if (persistent) MPI_Start(&e->requests[i]);
         else if (e->is_sender) MPI_Isend(end_buffer(e, i), e->bytes, MPI_CHAR, partner(), EXCHANGE, MPI_COMM_WORLD, &e->requests[i]);
         else MPI_Irecv(end_buffer(e, i), e->bytes, MPI_CHAR, partner(), EXCHANGE, MPI_COMM_WORLD, &e->requests[i]);
@@ -57,20 +57,20 @@ static void check_stamps(const struct ends *e) {
 
 /* One message of each request; nanoseconds a call on this rank. What waits for somebody is done in between. */
 static double calls_round(struct ends *e, enum call call) {
-    double took = 0;
+    double start_recv = 0, start_send = 0;
     if (e->is_sender) for (int i = 0; i < e->count; i++) stamp(end_buffer(e, i), e->bytes, e->number + (uint64_t)i);
     meet_partner();
-    if (!e->is_sender) took = start_each(e);
+    if (!e->is_sender) start_recv = start_each(e, 0, e->count) / e->count;
     meet_partner();
-    if (e->is_sender) took = start_each(e);
+    if (e->is_sender) start_each(e, 0, 1), start_send = start_each(e, 1, e->count) / (e->count - 1);
     else MPI_Waitall(e->count, e->requests, MPI_STATUSES_IGNORE);
     /* When the receiver has come so far, the sends have ended too. */
     meet_partner();
-    double waited = e->is_sender ? wait_each(e) : 0;
+    double wait_done = e->is_sender ? wait_each(e) / e->count : 0;
     meet_partner();
     if (!e->is_sender) check_stamps(e);
     e->number += (uint64_t)e->count;
-    return (call == WAIT_DONE ? waited : took) * 1e9 / e->count;
+    return (call == WAIT_DONE ? wait_done : call == START_RECV ? start_recv : start_send) * 1e9;
 }
 
 /* Prints what a call takes, in nanoseconds. */
