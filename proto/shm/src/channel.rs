@@ -25,7 +25,7 @@ use crate::eager::{CELLS, CELLS_MAX, CellWord, EagerMemory, EagerSender, EagerWo
 use crate::job::JobSegment;
 use crate::mapped;
 use crate::request::RequestSlot;
-use crate::transfer::{TransferMemory, TransferWords, index};
+use crate::transfer::{STREAMED_BYTES_MIN, TransferMemory, TransferWords, index};
 use crate::wire::WireWords;
 use crate::wired::{WIRED_BYTES, WiredEnd, WiredWords};
 
@@ -446,6 +446,19 @@ impl OpenChannel {
         self.flat.map(|(send, recv)| if end == End::Send { send } else { recv })
     }
 
+    /// Whether a piece of so many bytes, which is about to be copied, is to go past the caches.
+    fn streams(&self, piece: u32, bytes: u64) -> bool {
+        if self.channel.bytes < STREAMED_BYTES_MIN {
+            return false;
+        }
+        let copied_bytes = self.job.count_copied(bytes);
+        let words = TransferMemory::words(self);
+        if piece == 0 {
+            words.begin_copying(copied_bytes);
+        }
+        words.is_streamed()
+    }
+
     pub(crate) fn copy_part(&self, from: &Layout, from_at: u64, to: &Layout, to_at: u64, bytes: u64) {
         // Layouts were checked when the channel was made; an end that finds another one harms itself only.
         let _ = self.job.copy(from, from_at, to, to_at, bytes);
@@ -520,13 +533,9 @@ impl TransferMemory for OpenChannel {
         let Channel { bytes, piece_bytes, send, recv, .. } = &self.channel;
         let at = u64::from(piece) * piece_bytes;
         let bytes = (*piece_bytes).min(bytes - at);
-        let copied_bytes = self.job.count_copied(bytes);
-        if piece == 0 {
-            TransferMemory::words(self).begin_copying(copied_bytes);
-        }
         match self.flat {
             // SAFETY: both ranges were checked when the channel was opened, and the piece is a part of them.
-            Some((from, to)) if TransferMemory::words(self).is_streamed() => unsafe {
+            Some((from, to)) if self.streams(piece, bytes) => unsafe {
                 mapped::stream(from.add(at as usize), to.add(at as usize), bytes as usize);
             },
             _ => self.copy_part(&send.layout, at, &recv.layout, at, bytes),

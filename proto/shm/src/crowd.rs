@@ -13,8 +13,14 @@ struct Crowd {
     /// Cores that the ranks may run on, all together: the bits that are set below.
     cores: AtomicU32,
     is_core: [AtomicU64; CORES_MAX / 64],
-    /// Bytes of large messages that were copied so far.
-    copied_bytes: AtomicU64,
+    copied: Copied,
+}
+
+/// Apart from what others read.
+#[repr(C, align(64))]
+struct Copied {
+    /// Bytes of the largest messages that were copied so far.
+    bytes: AtomicU64,
 }
 
 /// As many as the kernel's usual set of cores holds.
@@ -33,9 +39,9 @@ impl JobSegment {
         self.crowd().sleepers.fetch_add(change, Ordering::Relaxed);
     }
 
-    /// Bytes of a large message are copied. Says how many were before.
+    /// Bytes of one of the largest messages are copied. Says how many were before.
     pub(crate) fn count_copied(&self, bytes: u64) -> u64 {
-        self.crowd().copied_bytes.fetch_add(bytes, Ordering::Relaxed)
+        self.crowd().copied.bytes.fetch_add(bytes, Ordering::Relaxed)
     }
 
     /// The daemon runs on this core.

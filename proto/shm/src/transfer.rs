@@ -29,10 +29,12 @@ pub struct TransferWords {
     offered: [AtomicU32; 2],
     /// Until when a sender that has offered is likely to come and copy first; else zero. A hint.
     until_ns: AtomicU64,
-    /// How much the node had copied when the last message began. A hint.
+    /// How much the node had copied when the last message began; zero if that is not known. A hint.
     copied_before: AtomicU64,
 }
 
+/// Of smaller messages nothing is gained.
+pub(crate) const STREAMED_BYTES_MIN: u64 = 256 << 10;
 /// When so much was copied since the last message of a channel, and so twice as much read and written, its buffers are in no cache any more.
 const CACHED_BYTES_MAX: u64 = 32 << 20;
 /// Once may be chance, and what went past the caches has to be fetched from memory the next time.
@@ -116,11 +118,11 @@ impl TransferWords {
         self.watching.fetch_and(!flag(end), Ordering::Relaxed);
     }
 
-    /// The first piece of a message is copied. `copied_bytes` of large messages were copied on the node before.
+    /// The first piece of a message is copied. `copied_bytes` of the largest messages were copied on the node before.
     pub fn begin_copying(&self, copied_bytes: u64) {
         let before = self.copied_before.load(Ordering::Relaxed);
-        self.copied_before.store(copied_bytes, Ordering::Relaxed);
-        let is_cold = copied_bytes.wrapping_sub(before) >= CACHED_BYTES_MAX;
+        self.copied_before.store(copied_bytes.max(1), Ordering::Relaxed);
+        let is_cold = before > 0 && copied_bytes.wrapping_sub(before) >= CACHED_BYTES_MAX;
         let cold = if is_cold { self.cold.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
         self.cold.store(cold, Ordering::Relaxed);
     }
@@ -258,14 +260,14 @@ mod tests {
     #[test]
     fn messages_go_past_the_caches_if_much_else_was_copied_between_them_again_and_again() {
         let words = TransferWords::new();
-        let mut copied_bytes = 0;
+        let mut copied_bytes = 10 * CACHED_BYTES_MAX;
         let mut next_after = |bytes| {
             copied_bytes += bytes;
             words.begin_copying(copied_bytes);
             words.is_streamed()
         };
         let far = CACHED_BYTES_MAX;
-        assert_eq!([0, far - 1, far, 1, far].map(&mut next_after), [false; 5], "once may be chance");
+        assert_eq!([0, far, far - 1, far, 1, far].map(&mut next_after), [false; 6], "once may be chance");
         assert_eq!([far, far, far - 1, far].map(&mut next_after), [true, true, false, false]);
     }
 }
