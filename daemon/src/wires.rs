@@ -113,8 +113,8 @@ const PATIENCE: u32 = 8;
 const RECEIVES_PER_CYCLE: usize = 4;
 /// Looks for what a node has said that is gone: more than a full connection takes, little enough if a rank is stopped that is just at it.
 const LAST_RECEIVES: usize = 1024;
-/// For how long others of the node wait for ranks that are at it: many times what they need, if they get a core.
-const LAST_PATIENCE: Duration = Duration::from_millis(5);
+/// For how long others of the node wait for a rank that is at it: many times what it needs, and a few turns of others on its core.
+const LAST_PATIENCE: Duration = Duration::from_millis(20);
 
 impl Ends {
     /// The channels of which this end is here.
@@ -388,18 +388,21 @@ impl NodeWire {
 
     /// The other side is gone: takes what is there of it, up to the end. No more comes than the kernel keeps.
     fn receive_the_rest(&mut self) {
-        let begin = Instant::now();
-        for _ in 0..LAST_RECEIVES {
+        let (mut receives, mut busy_since) = (0, None);
+        while receives < LAST_RECEIVES {
             let received = self.wire.receive(&mut self.ends);
             if received.is_busy {
                 // A rank is at it, and takes a part. But all it has to do for that is to say so.
-                if begin.elapsed() > LAST_PATIENCE {
+                if busy_since.get_or_insert_with(Instant::now).elapsed() > LAST_PATIENCE {
                     return;
                 }
                 thread::yield_now();
-            } else if received == Received::default() || self.wire.is_broken() {
+                continue;
+            }
+            if received == Received::default() || self.wire.is_broken() {
                 return;
             }
+            (receives, busy_since) = (receives + 1, None);
         }
     }
 
