@@ -48,7 +48,14 @@ fn main() -> ExitCode {
 }
 
 fn start(flags: Flags) -> Result<(), Box<dyn std::error::Error>> {
-    let mut config = Config::read(flags.config.as_deref())?;
+    let mut config = match Config::read(flags.config.as_deref()) {
+        // The program that has brought us may be older or newer than the machine's configuration.
+        Err(error) if flags.serve_fd.is_some() && flags.config.is_none() => {
+            tracing::warn!("{error}; without it");
+            Config::default()
+        }
+        config => config?,
+    };
     if let Some(number) = flags.serve_fd {
         config.socket = None;
         let stream = ropeway_shm::descriptor::take_inherited(number)
