@@ -122,7 +122,8 @@ impl ControlSegment {
         self.content().awake.waits.each_ref().map(|waits| waits.load(Ordering::Relaxed))
     }
 
-    /// The client counts among the sleepers of the wire to that node from now on. Who is killed before this call stays there.
+    /// The client counts among the sleepers of the wire to that node from now on. Who is killed just before this call, or just after
+    /// [`unmark_sleep`](Self::unmark_sleep), stays there.
     pub fn mark_sleep(&self, node: u16) {
         if let Some(count) = self.content().asleep.wires.get(usize::from(node)) {
             count.fetch_add(1, Ordering::Relaxed);

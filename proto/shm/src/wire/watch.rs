@@ -1,6 +1,6 @@
 //! Who looks after a wire while ranks compute or sleep, and how it ends.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ropeway_proto::End;
 
@@ -16,14 +16,12 @@ impl Wire {
 
     /// It is awake again.
     pub fn end_sleep(&self) {
-        self.words().watch.sleepers.fetch_sub(1, Ordering::Relaxed);
+        take_off(&self.words().watch.sleepers, 1);
     }
 
     /// A rank is gone that counted among those that sleep, so often. The daemon's part.
     pub fn forget_sleeps(&self, count: u32) {
-        // No client is to make the count wrap, whatever it has said.
-        let less = |sleepers: u32| Some(sleepers.saturating_sub(count));
-        let _ = self.words().watch.sleepers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        take_off(&self.words().watch.sleepers, count);
     }
 
     /// Whether ranks sleep.
@@ -146,4 +144,10 @@ impl Wire {
 
 fn bit(local_rank: u32) -> u64 {
     1 << (local_rank % u64::BITS)
+}
+
+/// No client is to make the count wrap, whatever it has said.
+fn take_off(sleepers: &AtomicU32, count: u32) {
+    let less = |sleepers: u32| Some(sleepers.saturating_sub(count));
+    let _ = sleepers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
 }
