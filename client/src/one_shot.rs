@@ -6,6 +6,7 @@
 
 use std::hint;
 
+use ropeway_proto::limits::POST_BYTES_MAX;
 use ropeway_proto::{Command, Endpoint, Layout, completion};
 use zerocopy::IntoBytes;
 
@@ -35,19 +36,20 @@ pub(crate) fn send<T: Plain>(
 }
 
 pub(crate) fn recv<T: Plain>(membership: &Membership, into: &mut [T], endpoint: Endpoint) -> Result<Status, Error> {
+    recv_by(membership, into, endpoint, None)
+}
+
+/// The same by what [`arrival`] has given before, if the daemon has to be asked.
+fn recv_by<T: Plain>(
+    membership: &Membership,
+    into: &mut [T],
+    endpoint: Endpoint,
+    arriving: Option<(Layout, Operation)>,
+) -> Result<Status, Error> {
     if let Some(found) = membership.attachment.recv(&endpoint, Some(into.as_mut_bytes()))? {
         return recv_terms(into).judge(Some(found), &membership.group);
     }
-    recv_there(membership, arrival(membership, into)?, into, endpoint)
-}
-
-/// Receives a message by what [`arrival`] has given.
-fn recv_there<T: Plain>(
-    membership: &Membership,
-    (layout, mut recv): (Layout, Operation),
-    into: &mut [T],
-    endpoint: Endpoint,
-) -> Result<Status, Error> {
+    let (layout, mut recv) = arriving.map_or_else(|| arrival(membership, into), Ok)?;
     if let Some(found) = recv.post(&endpoint, Some(into.as_mut_bytes())) {
         return recv.judge(Some(found));
     }
@@ -65,12 +67,10 @@ pub(crate) fn sendrecv<T: Plain, U: Plain>(
     source: Endpoint,
 ) -> Result<Status, Error> {
     // Once the message has left there is no way back for want of memory.
-    let arriving = membership.attachment.must_ask_for(&source).then(|| arrival(membership, into)).transpose()?;
+    let may_ask = size_of_val(into) > POST_BYTES_MAX || membership.attachment.must_ask_for(&source);
+    let arriving = may_ask.then(|| arrival(membership, into)).transpose()?;
     if membership.attachment.send(&dest, message.as_bytes())? {
-        return match arriving {
-            Some(arriving) => recv_there(membership, arriving, into, source),
-            None => recv(membership, into, source),
-        };
+        return recv_by(membership, into, source, arriving);
     }
     let mode = membership.attachment.wait_mode();
     let (send_layout, mut send) = departure(membership, message, terms)?;

@@ -50,8 +50,10 @@ fn a_sendrecv_without_memory_for_what_comes_has_sent_nothing() {
     let small = Config { job_memory_bytes_max: 16 << 20, ..config() };
     everybody_of(&Cluster::start_with(2, vec![small]), 2, |world| {
         if world.rank() == 0 {
-            let refused = world.sendrecv(&[1u8], 1, 1, &mut vec![0u8; 64 << 20], ANY_SOURCE, 1);
-            assert!(matches!(refused, Err(Error::OutOfMemory { .. })));
+            for source in [ANY_SOURCE, 1.into()] {
+                let refused = soon(|| world.sendrecv(&[1u8], 1, 1, &mut vec![0u8; 64 << 20], source, 1));
+                assert!(matches!(refused, Err(Error::OutOfMemory { .. })));
+            }
             world.send(&[2u8], 1, 1).unwrap();
         } else {
             let mut received = [0u8];
