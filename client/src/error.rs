@@ -71,7 +71,7 @@ pub enum Error {
     /// Requests that are started together must belong to one session.
     #[error("requests of different sessions can't be started together")]
     MixedSessions,
-    /// A rank may hold 65,408 requests at once. Calls that wait have some more.
+    /// A rank may hold 65,408 requests at once, less those of calls that wait just then. These have some more.
     #[error("too many requests at once")]
     TooManyRequests,
     /// There is no memory left for it.

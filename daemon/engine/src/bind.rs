@@ -91,7 +91,8 @@ impl Bindings {
 }
 
 impl Engine {
-    /// Whether so many steps more are no more than another node keeps for this one before it takes us for a liar and cuts the link.
+    /// Whether so many steps more are surely no more than another node keeps for this one before it takes us for a liar and cuts the link. It
+    /// counts only those that wait for us; here all count.
     pub fn has_room_for_steps(&self, more: usize) -> bool {
         self.requests.of_steps() + more <= STEPS_PER_REQUEST * self.requests_max()
     }
