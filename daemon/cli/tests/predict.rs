@@ -165,7 +165,10 @@ fn a_recording_comes_with_what_it_can_not_tell() {
     fs::write(&file, format!("{header}\n{rank}\n{request}\n")).unwrap();
     let predicted = |args: &[&str]| ropeway(&["predict"]).arg(&file).args(args).output().unwrap();
     let text = stdout(&predicted(&[]));
-    assert!(text.contains("Rank 0: several threads") && text.contains("Rank 0: nothing is registered"), "{text}");
+    assert!(
+        text.contains("Rank 0: several threads") && text.contains("Rank 0: nothing registered is started again"),
+        "{text}"
+    );
     assert!(!text.contains("More could be saved"), "{text}");
     let all = &records(&predicted(&["--json"]))[0];
     assert_eq!(all["late_ns"].as_u64().unwrap() + all["transfer_ns"].as_u64().unwrap(), 10 + 10 + 5);

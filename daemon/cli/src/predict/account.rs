@@ -118,12 +118,13 @@ pub(crate) fn has_marks(told: &RankHistory) -> bool {
     told.requests.iter().any(is_mark)
 }
 
+/// What is started but once repeats nothing.
 fn is_mark(request: &RequestHistory) -> bool {
-    request.operation.is_persistent() && !request.operations.is_empty()
+    request.operation.is_persistent() && request.operations.len() > 1
 }
 
 /// The iterations of a program: one ends when something is started again that was started in it already, something registered if
-/// anything is.
+/// any of that is started more than once.
 fn iterations(told: &RankHistory) -> Vec<Range<u64>> {
     let started = |(index, request): (usize, &'_ RequestHistory)| {
         request.operations.iter().map(move |operation| (operation.start.begin_ns, index)).collect::<Vec<_>>()
@@ -229,13 +230,15 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_registered_ends_an_iteration_if_anything_is() {
-        // Two messages alike in the only iteration, and computing after the second.
+    fn only_what_is_registered_ends_an_iteration_if_any_of_it_is_started_again() {
+        // Two messages alike in an iteration, and computing after the second.
         let alike = || request(OperationKind::RecvOnce, 1, &[(0, Some(1), 20), (20, Some(21), 40)]);
         let sends = || rank(vec![request(OperationKind::SendOnce, 0, &[(0, None, 1), (20, None, 21)])]);
-        let registered = request(OperationKind::Send, 1, &[(41, None, 42)]);
-        assert_eq!(account(vec![rank(vec![alike()]), sends()], 0, 0).overlap_ns, 19 * MS);
-        assert_eq!(account(vec![rank(vec![alike(), registered]), sends()], 0, 0).overlap_ns, 38 * MS);
+        let overlap = |requests| account(vec![rank(requests), sends()], 0, 0).overlap_ns;
+        assert_eq!(overlap(vec![alike()]), 19 * MS);
+        let registered = |starts: &[_]| request(OperationKind::Send, 1, starts);
+        assert_eq!(overlap(vec![alike(), registered(&[(41, None, 42)])]), 19 * MS);
+        assert_eq!(overlap(vec![alike(), registered(&[(41, None, 42), (90, None, 91)])]), 38 * MS);
     }
 
     #[test]

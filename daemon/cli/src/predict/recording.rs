@@ -62,7 +62,7 @@ pub(super) fn recorded(file: &Path, set_up: (Option<Duration>, Option<&Path>)) -
         all.filter(|(_, told)| is_it(told)).map(|(rank, _)| rank).collect::<Vec<_>>()
     };
     let threaded = those(|told| told.thread_count() > 1);
-    let unmarked = those(|told| !told.requests.is_empty() && !has_marks(told));
+    let unmarked = those(|told| told.requests.iter().any(|request| request.operations.len() > 1) && !has_marks(told));
     Ok(Prediction { header, ranks, lost, set_up, threaded, unmarked })
 }
 
@@ -168,7 +168,7 @@ impl Prediction {
             notes.push(why.to_owned());
         }
         if !self.unmarked.is_empty() {
-            let why = "nothing is registered, so that an iteration is taken to end where a message like one in it begins. If it has several alike, more can hide.";
+            let why = "nothing registered is started again, so that an iteration is taken to end where a message like one in it begins. If it has several alike, more can hide.";
             notes.push(format!("{}: {why}", ranks(&self.unmarked)));
         }
         if !self.threaded.is_empty() {
