@@ -96,6 +96,8 @@ struct Thread {
     number: u16,
     /// From its first call or wait to the end of its last. The first thread: from the beginning to the end.
     whole: Times,
+    /// The end of its last call or wait.
+    last_ns: u64,
     calls: Times,
     waits: Times,
 }
@@ -112,7 +114,7 @@ impl RankHistory {
 
     /// What each thread did beside calls and waits.
     pub(crate) fn computing(&self) -> Vec<Span> {
-        let beside = |Thread { number: thread, whole, calls, waits }: Thread| {
+        let beside = |Thread { number: thread, whole, calls, waits, .. }: Thread| {
             let free = whole.without(&calls).without(&waits);
             let span = move |stretch: Range<u64>| Span { begin_ns: stretch.start, end_ns: stretch.end, thread };
             free.stretches().map(span).collect::<Vec<_>>()
@@ -123,7 +125,9 @@ impl RankHistory {
     /// When it waited, and none of its threads did anything else. Of threads that don't use the library nobody knows.
     pub(crate) fn waiting(&self) -> Times {
         let waits: Times = self.waits.iter().map(Span::stretch).collect();
-        let others = |thread: Thread| thread.whole.without(&thread.waits).stretches().collect::<Vec<_>>();
+        // A first thread that only registers often does no more than wait for the others to end.
+        let used = |thread: &Thread| thread.whole.without(&(thread.last_ns..self.left_ns).into());
+        let others = |thread: Thread| used(&thread).without(&thread.waits).stretches().collect::<Vec<_>>();
         waits.without(&self.threads().into_iter().flat_map(others).collect())
     }
 
@@ -138,11 +142,11 @@ impl RankHistory {
         self.waits.iter().for_each(|&span| spans.entry(span.thread).or_default()[1].push(span));
         let thread = |(number, [calls, waits]): (u16, [Vec<Span>; 2])| {
             let all = || calls.iter().chain(&waits);
-            let begin_ns = all().map(|span| span.begin_ns).min().filter(|_| number > 0);
-            let end_ns = all().map(|span| span.end_ns).max().filter(|_| number > 0);
-            let whole = begin_ns.unwrap_or(self.joined_ns)..end_ns.unwrap_or(self.left_ns);
+            let begin_ns = all().map(|span| span.begin_ns).min().unwrap_or(self.joined_ns);
+            let last_ns = all().map(|span| span.end_ns).max().unwrap_or(self.left_ns);
+            let whole = if number > 0 { begin_ns..last_ns } else { self.joined_ns..self.left_ns };
             let times = |spans: &[Span]| spans.iter().map(Span::stretch).collect();
-            Thread { number, whole: whole.into(), calls: times(&calls), waits: times(&waits) }
+            Thread { number, whole: whole.into(), last_ns, calls: times(&calls), waits: times(&waits) }
         };
         spans.into_iter().map(thread).collect()
     }

@@ -255,6 +255,18 @@ mod tests {
     }
 
     #[test]
+    fn a_first_thread_that_only_registers_does_not_compute_while_others_wait() {
+        let told = |thread| RankHistory {
+            publishes: vec![span(5, 6)],
+            waits: vec![Span { thread, ..span(10, 60) }],
+            ..rank(vec![])
+        };
+        for thread in [0, 1] {
+            assert_eq!(account(vec![told(thread)], 0, 0).transfer_ns, 50 * MS);
+        }
+    }
+
+    #[test]
     fn no_more_than_all_can_be_saved() {
         let saving =
             |persistence_ns, overlap_ns| Account { total_ns: 100, persistence_ns, overlap_ns, ..Account::default() };
