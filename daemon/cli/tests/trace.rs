@@ -429,22 +429,24 @@ fn signals_end_the_tool_while_it_opens_and_writes_files() {
     let kept = Kept::new();
     let pipe = kept.path("trace");
     nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
-    let start = |pipe: &Path| {
-        let mut command = ropeway(&["run", "-n", "2", "--trace"]);
-        command.arg(pipe).arg("--").arg(std::env::current_exe().unwrap());
+    let start = |files: &[&str]| {
+        let mut command = ropeway(&["run", "-n", "2"]);
+        command.args(files).arg("--").arg(std::env::current_exe().unwrap());
         command.args(["--exact", "rank_role"]).env("TEST_ROLE", "exchange");
         Running::start(command.stdout(Stdio::null()))
     };
     // Nobody reads, so that opening waits.
-    let mut tool = start(&pipe);
+    let file = kept.path("file");
+    let mut tool = start(&["--trace", file.to_str().unwrap(), "--record", pipe.to_str().unwrap()]);
     while !fs::read_to_string(format!("/proc/{}/status", tool.id())).unwrap().contains("State:\tS") {
         assert!(tool.try_wait().unwrap().is_none());
         std::thread::yield_now();
     }
     tool.signal(Signal::SIGTERM);
     assert_eq!(tool.wait().unwrap().signal(), Some(15));
+    assert!(!file.exists());
     // Now the reader takes only the beginning, and the rest does not fit into the pipe.
-    let mut tool = start(&pipe);
+    let mut tool = start(&["--trace", pipe.to_str().unwrap()]);
     let mut reader = fs::File::open(&pipe).unwrap();
     fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
     reader.read_exact(&mut [0]).unwrap();

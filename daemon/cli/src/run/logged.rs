@@ -62,7 +62,14 @@ struct Interrupt<'a> {
 impl Wanted {
     /// Opens the files, if any are wanted.
     pub(super) fn open(&self) -> Result<Option<Files>, Failure> {
-        let (trace, record) = (self.trace.as_deref().map(open), self.record.as_deref().map(open));
+        let (trace, record) = (self.trace.as_deref(), self.record.as_deref());
+        // What is new comes last: who is interrupted while a pipe waits for its reader leaves no empty file.
+        let (trace, record) = if trace.is_some_and(|path| !path.exists()) {
+            let record = record.map(open);
+            (trace.map(open), record)
+        } else {
+            (trace.map(open), record.map(open))
+        };
         if trace.is_none() && record.is_none() {
             return Ok(None);
         }
