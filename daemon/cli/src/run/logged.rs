@@ -3,10 +3,13 @@
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::Signal;
 use ropeway_proto::limits::LOG_EVENTS_MAX;
 use ropeway_shm::EventLog;
@@ -173,8 +176,17 @@ impl Drop for Output {
 
 impl Write for Watched<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.interrupt.check()?;
-        self.file.write(bytes)
+        loop {
+            self.interrupt.check()?;
+            match self.file.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let room = &mut [PollFd::new(self.file.as_fd(), PollFlags::POLLOUT)];
+                    // Whatever it says, the next write knows better.
+                    let _ = poll(room, SLICE_MS);
+                }
+                written => return written,
+            }
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -196,5 +208,19 @@ impl Interrupt<'_> {
 fn open(path: &Path) -> Result<Output, Failure> {
     let is_new = !path.exists();
     let file = File::options().write(true).create(true).truncate(false).open(path);
+    let file = file.and_then(|file| unblocked(&file).map(|()| file));
     Ok(Output { path: path.to_owned(), file: file.map_err(|error| Failure::cannot_write(path, &error))?, is_new })
 }
+
+/// From now on a pipe or a device that has no room says so. A write that waits is begun again after a signal, and nobody would hear of that.
+fn unblocked(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() {
+        return Ok(());
+    }
+    let flags = OFlag::from_bits_retain(fcntl(file, FcntlArg::F_GETFL)?);
+    fcntl(file, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    Ok(())
+}
+
+/// Nobody notices that it takes so long to be heard.
+const SLICE_MS: u8 = 50;
