@@ -77,12 +77,14 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     // A pipe waits for its reader. What ends us then is not to be caught yet.
     let files = flags.wanted.open()?;
     let events = Events::from_signals()?;
-    let daemons = flags.daemons(&events)?;
+    // All that may keep us has this time together.
+    let timeout_at = flags.timeout.map(|timeout| Instant::now() + timeout);
+    let daemons = flags.daemons(timeout_at, &events)?;
     let launch = Launch {
         program,
         ranks: flags.ranks,
         wait: flags.wait,
-        timeout: flags.timeout,
+        timeout_at,
         input: Input::User,
         output: if flags.tag_output { Output::Tagged } else { Output::User },
         ending: Ending::Together,
@@ -105,10 +107,9 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
 
 impl Flags {
     /// The daemon of this machine if it runs and will do, else embedded ones.
-    fn daemons(&self, events: &Events) -> Result<Daemons, Failure> {
+    fn daemons(&self, timeout_at: Option<Instant>, events: &Events) -> Result<Daemons, Failure> {
         if self.nodes == 1 && !self.config.is_given() {
-            let until = self.timeout.map(|timeout| Instant::now() + timeout);
-            let patience = Patience { until, events: Some(events) };
+            let patience = Patience { until: timeout_at, events: Some(events) };
             let why_not = match Daemons::system() {
                 Ok(system) if system.are_of_this_build(&patience)? => return Ok(system),
                 Ok(_) => {

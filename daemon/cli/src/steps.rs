@@ -56,7 +56,7 @@ impl Steps<'_> {
             program: self.task.program()?,
             ranks: self.ranks,
             wait: self.wait,
-            timeout: None,
+            timeout_at: None,
             input: Input::Tool,
             output: Output::Tool,
             ending: Ending::Together,

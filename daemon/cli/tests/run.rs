@@ -4,7 +4,7 @@ mod tool;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -207,21 +207,39 @@ fn who_waits_for_a_daemon_that_does_not_answer_ends_at_once_when_asked_to() {
 }
 
 #[test]
+fn the_time_that_a_daemon_takes_to_answer_is_time_of_the_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let slow = std::thread::spawn(move || {
+        let mut asking = asked(&listener);
+        std::thread::sleep(Duration::from_millis(400));
+        // It may be too late by now.
+        let _ = asking.write_all(&encode(&Reply::Refused(Refusal::OtherBuild)));
+    });
+    let mut tool = ropeway(&["run", "-n", "1", "--timeout", "0.6", "--", "sleep", "0.4"]);
+    assert_eq!(tool.env("ROPEWAY_SOCKET", &socket).output().unwrap().status.code(), Some(124));
+    slow.join().unwrap();
+}
+
+/// Hears what the tool asks a daemon first. It has connected before to see whether anybody listens.
+fn asked(listener: &UnixListener) -> UnixStream {
+    drop(listener.accept().unwrap());
+    let (mut asking, _) = listener.accept().unwrap();
+    let mut length = [0; 4];
+    asking.read_exact(&mut length).unwrap();
+    asking.read_exact(&mut vec![0; u32::from_le_bytes(length) as usize]).unwrap();
+    asking
+}
+
+#[test]
 fn a_daemon_of_another_build_is_left_alone_and_said_to_be_one() {
     let evicted = Reply::Evicted { reason: "its control socket: unknown variant".into() };
     for answer in [Reply::Refused(Refusal::OtherBuild), evicted] {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
         let listener = UnixListener::bind(&socket).unwrap();
-        // The tool connects to see whether anybody listens, and then to ask.
-        let other = std::thread::spawn(move || {
-            drop(listener.accept().unwrap());
-            let (mut asking, _) = listener.accept().unwrap();
-            let mut length = [0; 4];
-            asking.read_exact(&mut length).unwrap();
-            asking.read_exact(&mut vec![0; u32::from_le_bytes(length) as usize]).unwrap();
-            asking.write_all(&encode(&answer)).unwrap();
-        });
+        let other = std::thread::spawn(move || asked(&listener).write_all(&encode(&answer)).unwrap());
         let mut tool = ropeway(&["run", "-n", "1", "--", "echo", "done"]);
         let output = tool.env("ROPEWAY_SOCKET", &socket).output().unwrap();
         assert_eq!((output.status.code(), lines(&output)), (Some(0), vec!["done".to_owned()]));

@@ -4,7 +4,7 @@ mod lines;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ropeway_bench::{
     Bench, Doubt, Figure, Floor, Kind, MPI_CONTEST, MPI_HEADERS, Measured, Plan, Setting, Size, Summary,
@@ -292,7 +292,7 @@ impl Runner<'_> {
             program: Program::find("sh".as_ref(), &self.silenced(line))?,
             ranks: 1,
             wait: None,
-            timeout: Some(PATIENCE),
+            timeout_at: Some(Instant::now() + PATIENCE),
             input: Input::Tool,
             output: Output::Tool,
             ending: Ending::ByLaunchers,

@@ -19,7 +19,8 @@ pub(crate) struct Launch {
     pub(crate) program: Program,
     pub(crate) ranks: u32,
     pub(crate) wait: Option<WaitMode>,
-    pub(crate) timeout: Option<Duration>,
+    /// When it is ended, if it has not by then.
+    pub(crate) timeout_at: Option<Instant>,
     pub(crate) input: Input,
     pub(crate) output: Output,
     pub(crate) ending: Ending,
@@ -94,8 +95,7 @@ impl<'a> Running<'a> {
         events: &'a Events,
         logs: Option<&Logs>,
     ) -> Result<Self, LaunchError> {
-        let timeout_at = launch.timeout.map(|timeout| Instant::now() + timeout);
-        let timeout_at = [timeout_at, events.deadline()].into_iter().flatten().min();
+        let timeout_at = [launch.timeout_at, events.deadline()].into_iter().flatten().min();
         let job = Job::create_with(daemons, launch.ranks, &Patience { until: timeout_at, events: Some(events) })?;
         let mut ranks = Ranks::new().map_err(LaunchError::system("adopting orphans"))?;
         let (mut outputs, mut started) = (Outputs::default(), (None, 0));

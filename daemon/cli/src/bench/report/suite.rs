@@ -241,7 +241,7 @@ mod tests {
             program: Program::find("sleep".as_ref(), &["3600".into()]).unwrap(),
             ranks: 1,
             wait: None,
-            timeout: None,
+            timeout_at: None,
             input: Input::Tool,
             output: Output::Tool,
             ending: Ending::Together,
