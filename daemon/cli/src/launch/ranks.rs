@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill, killpg};
@@ -89,6 +89,15 @@ impl Ranks {
     pub(super) fn terminate(&self) {
         for signal in [Signal::SIGSTOP, Signal::SIGTERM, Signal::SIGCONT] {
             self.signal(signal);
+        }
+    }
+
+    /// Kills all processes of all ranks. A rank that belongs to another user now is left, and no longer waited for.
+    pub(super) fn kill(&mut self) {
+        self.signal(Signal::SIGKILL);
+        self.running.retain(|(_, child)| kill(group_of(child), Signal::SIGKILL) != Err(nix::Error::EPERM));
+        if self.is_empty() {
+            self.kill_orphans();
         }
     }
 
@@ -194,26 +203,32 @@ fn group_of(child: &Child) -> Pid {
 fn bury(mut child: Child) -> io::Result<ExitStatus> {
     let group = group_of(&child);
     // Also if it is dead already and has to be reaped.
-    let may_kill = || killpg(group, Signal::SIGKILL) != Err(nix::Error::EPERM);
+    let may_kill_any = || killpg(group, Signal::SIGKILL) != Err(nix::Error::EPERM);
+    may_kill_any();
+    let may_kill = kill(group, Signal::SIGKILL) != Err(nix::Error::EPERM);
     // Fails only if somebody else has reaped it.
-    let status = if may_kill() {
+    let status = if may_kill {
         child.wait()
     } else {
         child.try_wait().and_then(|status| status.ok_or_else(|| io::ErrorKind::PermissionDenied.into()))
     };
     // Its orphans have become our children, until there is none left. Another error stands for one that was reaped too.
+    let mut last = Instant::now();
     loop {
         match waitid(Id::PGid(group), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG) {
             Err(nix::Error::ECHILD) => return status,
-            Ok(WaitStatus::StillAlive) if !may_kill() => return status,
+            // One who may be killed may also be dead, and another's to reap.
+            Ok(WaitStatus::StillAlive) if !may_kill_any() || last.elapsed() >= DYING_MAX => return status,
             Ok(WaitStatus::StillAlive) => thread::sleep(DYING),
-            _ => {}
+            _ => last = Instant::now(),
         }
     }
 }
 
 /// Nobody who is killed takes much longer to die.
 const DYING: Duration = Duration::from_millis(1);
+/// Who takes as long on a busy machine is left to die alone.
+const DYING_MAX: Duration = Duration::from_secs(1);
 
 /// Each generation of what was left behind is killed in turn: more of them than anybody nests.
 const GENERATIONS_MAX: usize = 1000;

@@ -188,7 +188,7 @@ impl<'a> Running<'a> {
     fn lose_patience(&mut self) {
         self.kill_at = Some(Instant::now() + PATIENCE);
         if !self.ranks.is_empty() {
-            return self.ranks.signal(Signal::SIGKILL);
+            return self.ranks.kill();
         }
         let is_late = matches!(self.outcome, Some(Outcome::Interrupted(_) | Outcome::TimedOut | Outcome::OutOfTime));
         self.are_outputs_left = is_late || self.outputs.are_idle();
