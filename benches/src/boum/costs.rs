@@ -136,11 +136,13 @@ struct Point {
 }
 
 impl Point {
-    /// The one with the median, and with no doubts but its own.
+    /// The one with the median, and with no doubts but its own; of two in the middle what lies between them.
     fn middle(points: impl Iterator<Item = Self>) -> Option<Self> {
         let mut points: Vec<_> = points.collect();
         points.sort_by(|a, b| a.value.total_cmp(&b.value));
-        points.get(points.len().saturating_sub(1) / 2).copied()
+        let upper = *points.get(points.len() / 2)?;
+        let lower = points[(points.len() - 1) / 2];
+        Some(Self { value: (lower.value + upper.value) / 2.0, doubts: lower.doubts.union(upper.doubts), ..upper })
     }
 }
 
@@ -286,6 +288,15 @@ mod tests {
         }
         // One o_i of many, and not the median.
         assert_eq!(doubts(&[doubtful("o_i", 0, 900.0, Doubt::Spread)], 1000), (vec![], vec![]));
+    }
+
+    #[test]
+    fn of_two_in_the_middle_both_count() {
+        let third = Figure { doubts: Doubts::from(vec![Doubt::Drift]), ..figure("o_i", 0, 220.0) };
+        let costs = Costs::of(&[&measured()[..], &[third]].concat()).unwrap();
+        assert_near(costs.message(0).initiate, 210e-9);
+        let doubts = costs.doubts(&Messages { bytes: 0, count: 2, in_swaps: false });
+        assert_eq!(Vec::from(doubts), [Doubt::Drift]);
     }
 
     #[test]
