@@ -116,6 +116,16 @@ impl Costs {
         lines.iter().map(|line| line.doubts(messages.bytes)).fold(self.initiate.doubts, Doubts::union)
     }
 
+    /// Why the overhead of a message of so many bytes can't be trusted, `o_s + o_i`.
+    pub fn doubts_about_overhead(&self, bytes: usize) -> Doubts {
+        self.initiate.doubts.union(self.set_up.doubts(bytes))
+    }
+
+    /// Why it can't be trusted what a bound message of so many bytes costs.
+    pub fn doubts_about_bound(&self, bytes: usize) -> Doubts {
+        self.initiate.doubts.union(self.bytes.doubts(bytes))
+    }
+
     /// Why it can't be trusted how much of them hides.
     pub fn doubts_about_d_o(&self, bytes: usize) -> Doubts {
         self.d_o.doubts(bytes)
@@ -270,8 +280,9 @@ mod tests {
             doubts: Doubts::from(vec![doubt]),
             ..figure(metric, bytes, median)
         };
+        let with = |figures: &[Figure]| Costs::of(&[&measured(), figures].concat()).unwrap();
         let doubts = |figures: &[Figure], bytes| {
-            let costs = Costs::of(&[&measured(), figures].concat()).unwrap();
+            let costs = with(figures);
             let all = costs.doubts(&Messages { bytes, count: 2, in_swaps: false });
             (Vec::from(all), Vec::from(costs.doubts_about_d_o(bytes)))
         };
@@ -286,6 +297,10 @@ mod tests {
         ] {
             assert_eq!(doubts(&far, bytes), (of_cost, of_d_o), "{bytes}");
         }
+        let parts = with(&[doubtful("o_s", 500, 450.0, Doubt::Drift), doubtful("b", 500, 0.1, Doubt::Spread)]);
+        assert_eq!(Vec::from(parts.doubts_about_overhead(500)), [Doubt::Drift]);
+        assert_eq!(Vec::from(parts.doubts_about_bound(500)), [Doubt::Spread]);
+        assert!([parts.doubts_about_overhead(1000), parts.doubts_about_bound(1000)].iter().all(Doubts::is_empty));
         // One o_i of many, and not the median.
         assert_eq!(doubts(&[doubtful("o_i", 0, 900.0, Doubt::Spread)], 1000), (vec![], vec![]));
     }

@@ -250,20 +250,21 @@ fn derived(parameters: &[Measured], costs: &Costs) -> Vec<Measured> {
     let set_ups = parameters.iter().filter(|measured| measured.metric == "o_s");
     let of_size = |set_up: &Measured| {
         let bytes = set_up.bytes.unwrap_or_default();
-        let is_part = |part: &&Measured| part.bytes == Some(bytes) && matches!(&*part.metric, "o_s" | "b");
-        let doubts = parameters.iter().filter(is_part).map(|part| part.summary.doubts);
-        let doubts = doubts.fold(Doubts::default(), Doubts::union);
-        let one = |metric, unit, value| {
+        let one = |metric, unit, value, doubts| {
             let summary = Summary { doubts, ..Summary::of(&[value]) };
             Measured { mode: set_up.mode, bytes: Some(bytes), ..Measured::new(metric, unit, summary, set_up.runs) }
         };
         let [whole, eighth] = [bytes, bytes / 8].map(|bytes| costs.message(bytes));
-        let efficiency = || model::segmentation_efficiency(whole.bound().time(), eighth.bound().time(), 8);
-        let overhead = one("o", "ns", (whole.set_up + whole.initiate) / NS);
+        let overhead = one("o", "ns", (whole.set_up + whole.initiate) / NS, costs.doubts_about_overhead(bytes));
+        let efficiency = || {
+            let value = model::segmentation_efficiency(whole.bound().time(), eighth.bound().time(), 8);
+            let doubts = [bytes, bytes / 8].map(|bytes| costs.doubts_about_bound(bytes));
+            one("E_8", "ratio", value, doubts[0].union(doubts[1]))
+        };
         let has_eighth = parameters
             .iter()
             .any(|part| part.metric == "o_s" && part.bytes.is_some_and(|other| other > 0 && other * 8 == bytes));
-        [Some(overhead), has_eighth.then(|| one("E_8", "ratio", efficiency()))].into_iter().flatten()
+        [Some(overhead), has_eighth.then(efficiency)].into_iter().flatten()
     };
     set_ups.flat_map(of_size).collect()
 }
