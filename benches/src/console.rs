@@ -6,6 +6,7 @@
 //!                           ◄──  (empty line)
 //!   … work …
 //!   {"done":{…}}            ──►                          the tool reads them again: the difference is this step's
+//!                           ◄──  (empty line)
 //!   {"outcome":{…}}         ──►                          what came of the steps with that label
 //! ```
 
@@ -95,7 +96,9 @@ impl Console {
     }
 
     fn end(&self, label: &str, allocations: Option<u64>) -> io::Result<()> {
-        self.say(&Line::<()>::Done { label: label.to_owned(), allocations })
+        self.say(&Line::<()>::Done { label: label.to_owned(), allocations })?;
+        // What comes next does not belong to the step, also if a busy machine keeps the tool from looking.
+        self.await_answer()
     }
 
     /// All ranks' counts together, for rank 0.

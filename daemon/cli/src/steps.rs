@@ -74,14 +74,11 @@ impl Steps<'_> {
                 Line::Ready(label) => {
                     hear(Told::Step(label))?;
                     before = Some(self.look_before(&mut running)?);
-                    let answered = running.answers().map_or(Ok(()), |rank| rank.write_all(b"\n"));
-                    // If rank 0 is not there to read it, its end comes next.
-                    if answered.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe) {
-                        return Err(Failure::Other("can't talk to rank 0".to_owned()));
-                    }
+                    answer(&mut running)?;
                 }
                 Line::Done { label, allocations } => {
                     let after = self.look_after(&mut running)?;
+                    answer(&mut running)?;
                     if let Some(before) = before.take() {
                         seen.entry(label).or_default().add(&before, &after, allocations);
                     }
@@ -109,6 +106,16 @@ impl Steps<'_> {
             running.settle()?;
         }
         Ok(self.daemons.counters())
+    }
+}
+
+/// Lets rank 0 go on. If it is not there to read it, its end comes next.
+fn answer(running: &mut Running<'_>) -> Result<(), Failure> {
+    match running.answers().map_or(Ok(()), |rank| rank.write_all(b"\n")) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Other("can't talk to rank 0".to_owned()))
+        }
+        _ => Ok(()),
     }
 }
 
