@@ -357,13 +357,13 @@ fn idle_reports_clients_and_daemons() {
 
 #[test]
 fn ranks_that_sleep_ask_for_nothing() {
-    let output = bench(&["idle", "-n", "4", "--seconds", "0.1", "--wait", "blocking", "--counters"]);
+    let output = bench(&["idle", "-n", "2", "--seconds", "0.1", "--wait", "blocking", "--counters"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let records = records(&output);
     let counters = records.iter().find_map(|record| record.get("counters")).expect("they were asked for");
     assert_eq!((&counters["commands"], &counters["frames_sent"]), (&0.into(), &0.into()), "{counters}");
-    // In each of two runs the others may have told rank 0 what they have seen before it has ended the step.
-    assert!(counters["wake_ups"].as_u64().unwrap() <= 2 * 3, "{counters}");
+    // In each of two runs the other may ring late that it has started, and tell rank 0 what it has seen before that has ended the step.
+    assert!(counters["wake_ups"].as_u64().unwrap() <= 2 * 2, "{counters}");
 }
 
 #[test]
