@@ -8,14 +8,15 @@ use std::time::Instant;
 
 use clap::Parser;
 use ropeway::{Communicator, Error, RecvRequest, SendRequest};
+use ropeway_examples::Size;
 
 /// Half the time of a round trip between ranks 0 and 1.
 #[derive(Parser)]
 #[command(version, after_help = "Start it with: ropeway run -n 2 -- ping_pong")]
 struct Flags {
-    /// Largest message, in bytes.
-    #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..))]
-    bytes_max: u64,
+    /// Bytes of the largest message, such as 64K.
+    #[arg(long, default_value_t = Size(1 << 20))]
+    bytes_max: Size,
     /// Round trips of each size.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     round_trips: u32,
@@ -51,7 +52,7 @@ fn run(flags: &Flags) -> Result<(), Failure> {
         println!("{:>10} {:>14}", "bytes", "half trip, us");
     }
     let mut bytes = 1;
-    while bytes as u64 <= flags.bytes_max && world.rank() < 2 {
+    while bytes <= flags.bytes_max.0 && world.rank() < 2 {
         let half_trip_us = ping_pong(&world, bytes, flags.round_trips)?;
         if world.rank() == 0 {
             println!("{bytes:>10} {half_trip_us:>14.2}");

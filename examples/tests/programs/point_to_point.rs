@@ -24,7 +24,7 @@ fn a_dense_system_is_solved_both_ways() {
 
 #[test]
 fn messages_of_all_sizes_go_there_and_back() {
-    let said = job::run(env!("CARGO_BIN_EXE_ping_pong"), 2, &["--bytes-max", "1024", "--round-trips", "10"]).stdout();
+    let said = job::run(env!("CARGO_BIN_EXE_ping_pong"), 2, &["--bytes-max", "1K", "--round-trips", "10"]).stdout();
     let sizes: Vec<_> = said.lines().skip(1).map(|line| line.split_whitespace().next().unwrap()).collect();
     assert_eq!((sizes.first(), sizes.last()), (Some(&"1"), Some(&"1024")), "{said}");
     let alone = job::run(env!("CARGO_BIN_EXE_ping_pong"), 1, &[]).complaint();
