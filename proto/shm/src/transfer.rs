@@ -33,7 +33,7 @@ pub struct TransferWords {
     copied_before: AtomicU64,
 }
 
-/// Of smaller messages nothing is gained.
+/// To count smaller ones would have all who copy on a node write the same word for little each.
 pub(crate) const STREAMED_BYTES_MIN: u64 = 256 << 10;
 /// When so much was copied since the last message of a channel, and so twice as much read and written, its buffers are in no cache any more.
 const CACHED_BYTES_MAX: u64 = 32 << 20;
