@@ -10,12 +10,13 @@ use ropeway_shm::{Channel, JobSegment, OpenChannel, WiredEnd};
 use crate::presence::{Favor, Habit, Moment, Presence, Sender, now_ns};
 
 /// One end, and where it stands.
+#[repr(C)]
 pub(crate) struct DirectEnd {
-    memory: OpenChannel,
-    end: End,
-    way: Way,
     /// Of a program whose messages others can move.
     habit: Habit,
+    way: Way,
+    end: End,
+    memory: OpenChannel,
 }
 
 /// How messages of this size travel.

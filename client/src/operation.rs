@@ -4,6 +4,7 @@ mod among;
 mod crossing;
 mod event;
 mod posted;
+mod role;
 mod start;
 
 pub(crate) use among::Others;
@@ -18,14 +19,13 @@ use ropeway_proto::{CommId, Command, Completion, End, Endpoint, Epoch, Rank, Slo
 use ropeway_shm::ArenaSlot;
 
 use crate::attachment::Attachment;
-use crate::attendance::{Attendance, Member};
+use crate::attendance::Member;
 use crate::commands::Entry;
 use crate::communicator::Membership;
 use crate::direct::DirectEnd;
 use crate::log::{self, Begun};
 use crate::memory::Memory;
 use crate::patience::Patience;
-use crate::post::Detour;
 use crate::presence::Favor;
 use crate::slots::Stay;
 use crate::terms::Terms;
@@ -35,48 +35,45 @@ use crate::{Error, Group, Status, notifier};
 
 pub(crate) use crossing::{Crossed, Prepared};
 
-/// A request slot, the buffer its operations use, and whether one runs.
+use posted::InLane;
+use role::Role;
+
+/// A request slot, the buffer its operations use, and whether one runs. What starts and waits touch comes first, in as few cache lines as can
+/// be: a program that computes in between finds none of it in its core's caches.
+#[repr(C, align(64))]
 pub(crate) struct Operation {
     attachment: Arc<Attachment>,
-    /// Whose numbers it speaks in.
-    group: Group,
+    /// What it is to a collective, if it is one.
+    role: Option<Box<Role>>,
+    /// Over which it goes to another node.
+    wire: Option<Arc<Wire>>,
+    memory: Memory,
     slot: Slot,
     /// Of the last operation the daemon was told of.
     epoch: Epoch,
-    memory: Memory,
-    /// What the post lanes have to know of an operation that the daemon has.
-    detour: Option<Detour>,
-    /// How it has ended in a post lane, if that is where it is over.
-    posted: Option<Completion>,
-    /// From which rank of the node it waits for a message, and the number of the next one to come, while it is kept.
-    awaited: (u32, u64),
-    terms: Terms,
     phase: Phase,
-    /// Which end of a channel the request is, if it is one.
-    end: Option<(End, Endpoint)>,
-    direct: Option<DirectEnd>,
+    favor: Favor,
     /// Its messages are small and go to or come from a rank of this node, and nobody wants to know when: who starts it or waits
     /// for it has nothing else to do.
     is_short: bool,
-    /// Which member it is, if it is a collective, and where they meet.
-    member: Option<Member>,
-    attendance: Option<Attendance>,
-    /// Its messages, if it is a collective that needs nobody between the ranks.
-    crossed: Option<Box<Crossed>>,
+    /// Its channel is within the node, so its start is an offer and nothing more, and nobody wants to know when.
+    is_only_offered: bool,
+    /// The daemon receives it while the program computes.
+    is_left: bool,
     /// It is a part of a collective itself.
     is_part: bool,
     /// It is started with others, and its starts copy nothing.
     is_offered: bool,
-    /// Its channel is within the node, so its start is an offer and nothing more, and nobody wants to know when.
-    is_only_offered: bool,
-    /// Over which it goes to another node.
-    wire: Option<Arc<Wire>>,
-    /// The daemon receives it while the program computes.
-    is_left: bool,
     /// How every message of the direct channel ends that arrives.
     arrived: Option<Status>,
-    favor: Favor,
+    direct: Option<DirectEnd>,
+    /// Which end of a channel the request is, if it is one.
+    end: Option<(End, Endpoint)>,
+    terms: Terms,
     patience: Patience,
+    /// Whose numbers it speaks in.
+    group: Group,
+    in_lane: InLane,
     /// When it was made, if that is logged.
     begun: Begun,
 }
@@ -124,25 +121,21 @@ impl Operation {
             slot,
             epoch,
             memory,
-            detour: None,
-            posted: None,
-            awaited: (0, 0),
-            terms,
+            role: None,
+            wire: None,
             phase: Phase::Inactive,
-            end: None,
-            direct: None,
+            favor: Favor::default(),
             is_short: false,
-            member: None,
-            attendance: None,
-            crossed: None,
+            is_only_offered: false,
+            is_left: false,
             is_part: false,
             is_offered: false,
-            is_only_offered: false,
-            wire: None,
-            is_left: false,
             arrived: None,
-            favor: Favor::default(),
+            direct: None,
+            end: None,
+            terms,
             patience: Patience::default(),
+            in_lane: InLane::default(),
             begun,
         })
     }
@@ -155,13 +148,15 @@ impl Operation {
 
     /// A member of a collective.
     pub(crate) fn with_member(mut self, member: Member) -> Self {
-        self.member = Some(member);
+        self.role = Some(Role::of(member));
         self
     }
 
     /// The collective's messages go straight from rank to rank.
     pub(crate) fn cross(&mut self, crossed: Crossed) {
-        self.crossed = Some(Box::new(crossed));
+        if let Some(role) = &mut self.role {
+            role.crossed = Some(crossed);
+        }
     }
 
     /// A part of a collective, which is logged as a whole. Its messages stay in its buffer until they leave: nobody wants to write there
@@ -208,7 +203,7 @@ impl Operation {
 
     pub(crate) fn set_favor(&mut self, favor: Favor) {
         self.favor = favor;
-        self.crossed.iter_mut().for_each(|crossed| crossed.set_favor(favor));
+        self.role.iter_mut().for_each(|role| role.set_favor(favor));
     }
 
     pub(crate) fn attachment(&self) -> &Arc<Attachment> {
@@ -252,7 +247,7 @@ impl Operation {
         match self.phase {
             _ if self.is_short => self.take_short(),
             _ if self.attachment.log().is_on() || self.attachment.wires().has_begun() => None,
-            Phase::Ended(completion::Status::Success) if self.attendance.is_some() => self.take_met(),
+            Phase::Ended(completion::Status::Success) if self.role.is_some() => self.take_met(),
             Phase::Direct => self.take_moved(),
             Phase::Daemon => self.take_done(),
             _ => None,
@@ -322,8 +317,8 @@ impl Operation {
         if let Some(direct) = &mut self.direct {
             direct.learn(self.attachment.presence());
         }
-        if let Some(crossed) = &mut self.crossed {
-            crossed.learn(&self.attachment);
+        if let Some(role) = &mut self.role {
+            role.learn(&self.attachment);
         }
     }
 
@@ -332,8 +327,8 @@ impl Operation {
         if let Some(direct) = &self.direct {
             direct.begin_wait(self.attachment.presence());
         }
-        if let Some(attendance) = &mut self.attendance {
-            attendance.begin_wait(self.attachment.presence());
+        if let Some(role) = &mut self.role {
+            role.begin_wait(self.attachment.presence());
         }
     }
 
@@ -342,8 +337,8 @@ impl Operation {
         if let Some(direct) = &self.direct {
             direct.end_wait(self.attachment.presence());
         }
-        if let Some(attendance) = &mut self.attendance {
-            attendance.end_wait(self.attachment.presence());
+        if let Some(role) = &mut self.role {
+            role.end_wait(self.attachment.presence());
         }
     }
 
@@ -413,7 +408,7 @@ impl Operation {
 
     #[inline(never)]
     fn take_result(&mut self, pieces: u32) -> Option<Result<Status, Error>> {
-        let attendance = self.attendance.as_mut()?;
+        let attendance = self.role.as_mut()?.attendance.as_mut()?;
         let ended = attendance.poll(pieces);
         if attendance.take_passed() {
             // Without a daemon nothing will come of it, and waiting will tell.
@@ -450,7 +445,7 @@ impl Operation {
 
     /// The daemon has started the operation on the channel it has set up meanwhile.
     fn go_direct(&mut self) -> Option<Result<Status, Error>> {
-        if self.member.is_some() && self.finds_meeting() {
+        if self.finds_meeting() {
             self.phase = Phase::Meeting;
             return self.take_outcome(0);
         }
@@ -500,8 +495,8 @@ impl Operation {
         if let Some(wire) = &self.wire {
             self.attachment.wires().leave(wire);
         }
-        if let Some(crossed) = &self.crossed
-            && !crossed.watch(waker)?
+        if let Some(role) = &self.role
+            && !role.watch(waker)?
         {
             return Ok(false);
         }
@@ -515,7 +510,7 @@ impl Operation {
         if let Some(notifier) = self.attachment.running_notifier() {
             notifier.forget(self.slot);
         }
-        self.crossed.iter().for_each(|crossed| crossed.forget_waker());
+        self.role.iter().for_each(|role| role.forget_waker());
     }
 
     /// Withdraws the operation, or takes its outcome if it was too late for that.
@@ -573,7 +568,7 @@ impl Operation {
         if self.phase == Phase::Direct {
             self.direct.iter_mut().for_each(DirectEnd::leave);
         }
-        if self.member.as_ref().is_some_and(|member| member.function.is_some())
+        if self.role.as_ref().is_some_and(|role| role.member.function.is_some())
             && let Ok(combiner) = self.attachment.combiner()
         {
             combiner.remove(self.slot);
@@ -594,9 +589,9 @@ impl Drop for Operation {
         if self.is_left {
             self.take_receive();
         }
-        let (mut memory, detour) = (std::mem::take(&mut self.memory), self.detour.take());
-        if let Some(crossed) = &self.crossed {
-            memory = memory.leave_to(crossed.shelf());
+        let (mut memory, detour) = (std::mem::take(&mut self.memory), self.in_lane.detour.take());
+        if let Some(role) = &self.role {
+            memory = role.leave(memory);
         }
         self.attachment.give_back(self.slot, self.epoch, memory, detour);
     }

@@ -48,7 +48,7 @@ pub(crate) enum Sender {
     /// Whoever does it soonest, as the program is likely to compute.
     Anybody {
         /// How often the program has come to wait and gone on before.
-        turn: u64,
+        turn: u32,
     },
     /// The daemon, as the program wishes.
     Daemon,
@@ -71,16 +71,17 @@ impl Moment {
     }
 }
 
-/// When the program came to wait, for whatever it was, after it had started something.
+/// When the program came to wait, for whatever it was, after it had started something. What starts and waits touch is one cache line.
 #[derive(Default)]
+#[repr(C, align(64))]
 pub(crate) struct Presence {
     /// How often it has come between two starts.
-    turn: AtomicU64,
-    /// When it came in each of the last turns; zero until it has, [`UNSEEN`] if nobody looked. It may come for other things many times before it waits for what was
-    /// started first.
+    turn: AtomicU32,
+    /// How many requests were started in this turn.
+    starts: AtomicU32,
+    /// When it came in each of the last turns, less what its starts took; zero until it has, [`UNSEEN`] if nobody looked. It may come for
+    /// other things many times before it waits for what was started first.
     came_ns: [AtomicU64; TURNS],
-    /// How many requests were started in each.
-    starts: [AtomicU32; TURNS],
     /// When the last wait ended that the program came to after long, and how long its process had run by then; zero before. It takes a
     /// system call to find out, so other waits don't count.
     left_ns: AtomicU64,
@@ -92,7 +93,7 @@ pub(crate) struct Presence {
 /// A moment that is none.
 const UNSEEN: u64 = 1;
 /// Turns that are remembered.
-const TURNS: usize = 8;
+const TURNS: usize = 7;
 
 /// What a request has learnt of its program.
 pub(crate) struct Habit {
@@ -100,7 +101,7 @@ pub(crate) struct Habit {
     prompt_ns: u64,
     started_ns: u64,
     /// In which turn that was.
-    turn: u64,
+    turn: u32,
     /// Whether the program waited, for whatever it was, right after the start before this one.
     waits_promptly: bool,
     /// Whether it came after long.
@@ -113,7 +114,8 @@ impl Presence {
     pub(crate) fn note(&self, moment: &Moment) {
         let came_ns = self.came_in(self.turn.load(Ordering::Relaxed));
         if came_ns.load(Ordering::Relaxed) <= UNSEEN {
-            came_ns.store(moment.ns(), Ordering::Relaxed);
+            let starts = u64::from(self.starts.load(Ordering::Relaxed));
+            came_ns.store(moment.ns().saturating_sub(START_NS * starts).max(UNSEEN + 1), Ordering::Relaxed);
         }
     }
 
@@ -127,25 +129,23 @@ impl Presence {
     }
 
     /// The program starts something. Says in which turn.
-    fn begin(&self) -> u64 {
-        let mut turn = self.turn.load(Ordering::Relaxed);
+    fn begin(&self) -> u32 {
+        let (mut turn, mut starts) = (self.turn.load(Ordering::Relaxed), self.starts.load(Ordering::Relaxed));
         if self.came_in(turn).load(Ordering::Relaxed) > 0 {
-            turn += 1;
+            (turn, starts) = (turn.wrapping_add(1), 0);
             self.came_in(turn).store(0, Ordering::Relaxed);
-            self.starts_in(turn).store(0, Ordering::Relaxed);
             self.turn.store(turn, Ordering::Relaxed);
         }
-        let starts = self.starts_in(turn);
-        starts.store(starts.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        self.starts.store(starts.saturating_add(1), Ordering::Relaxed);
         turn
     }
 
-    /// When it came after a start in that turn, and how many starts there were. `None` if nobody has looked, or it is long forgotten.
-    fn came_after(&self, turn: u64) -> Option<(u64, u32)> {
+    /// When it came after a start in that turn, less what its starts took. `None` if nobody has looked, or it is long forgotten.
+    fn came_after(&self, turn: u32) -> Option<u64> {
         // Threads that start at once may set the turn back.
-        let is_known = self.turn.load(Ordering::Relaxed).wrapping_sub(turn) < TURNS as u64;
+        let is_known = self.turn.load(Ordering::Relaxed).wrapping_sub(turn) < TURNS as u32;
         let came_ns = self.came_in(turn).load(Ordering::Relaxed);
-        (is_known && came_ns > UNSEEN).then(|| (came_ns, self.starts_in(turn).load(Ordering::Relaxed)))
+        (is_known && came_ns > UNSEEN).then_some(came_ns)
     }
 
     /// A wait begins that the program came to after long.
@@ -161,12 +161,8 @@ impl Presence {
         self.left_run_ns.store(now.run_ns, Ordering::Relaxed);
     }
 
-    fn came_in(&self, turn: u64) -> &AtomicU64 {
+    fn came_in(&self, turn: u32) -> &AtomicU64 {
         &self.came_ns[turn as usize % TURNS]
-    }
-
-    fn starts_in(&self, turn: u64) -> &AtomicU32 {
-        &self.starts[turn as usize % TURNS]
     }
 }
 
@@ -225,9 +221,9 @@ impl Habit {
 
     /// The program waits for the request, and maybe waited for others before.
     pub(crate) fn learn(&mut self, presence: &Presence) {
-        if let Some((came_ns, starts)) = presence.came_after(self.turn) {
+        if let Some(came_ns) = presence.came_after(self.turn) {
             let away_ns = came_ns.saturating_sub(self.started_ns);
-            self.waits_promptly = away_ns < self.prompt_ns + START_NS * u64::from(starts);
+            self.waits_promptly = away_ns < self.prompt_ns;
             self.is_long = away_ns >= LONG_NS;
         }
     }
@@ -337,27 +333,26 @@ mod tests {
             habit.learn(&presence);
             habit.waits_promptly
         };
-        for (away_ns, sends, others) in [(PROMPT_SEND_NS, true, true), (PROMPT_SEND_NS + START_NS, false, true)] {
+        for (away_ns, sends, others) in [(PROMPT_SEND_NS - 1, true, true), (PROMPT_SEND_NS, false, true)] {
             assert_eq!(waits_promptly(Habit::of_send(), away_ns), sends);
             assert_eq!(waits_promptly(Habit::default(), away_ns), others);
         }
-        assert!(!waits_promptly(Habit::default(), PROMPT_NS + START_NS));
+        assert!(!waits_promptly(Habit::default(), PROMPT_NS));
     }
 
     #[test]
     fn who_starts_many_requests_has_not_computed() {
-        let presence = Presence::default();
-        let turn = presence.begin();
-        presence.note(&Moment::default());
-        let started_ns = now_ns() - (PROMPT_NS + PROMPT_NS / 2);
-        let waits_promptly = |starts| {
-            presence.starts_in(turn).store(starts, Ordering::Relaxed);
-            let mut habit = Habit { started_ns, turn, ..Habit::default() };
+        let waits_promptly_after = |starts| {
+            let presence = Presence::default();
+            let started_ns = now_ns() - (PROMPT_NS + PROMPT_NS / 2);
+            let mut habit = Habit { started_ns, turn: presence.begin(), ..Habit::default() };
+            (1..starts).for_each(|_| assert_eq!(presence.begin(), habit.turn));
+            presence.note(&Moment::default());
             habit.learn(&presence);
             habit.waits_promptly
         };
-        assert!(!waits_promptly(1));
-        assert!(waits_promptly((PROMPT_NS / START_NS) as u32));
+        assert!(!waits_promptly_after(1));
+        assert!(waits_promptly_after(PROMPT_NS / START_NS));
     }
 
     #[test]

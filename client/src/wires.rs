@@ -19,29 +19,30 @@ use ropeway_shm::{ControlSegment, JobSegment, KnownChannels, Received, Sent, Wir
 use crate::commands::Commands;
 use crate::presence::Sender;
 
-/// All wires of a session.
+/// All wires of a session. What every start and wait asks lies in one cache line.
+#[repr(C, align(64))]
 pub(crate) struct Wires {
-    list: RwLock<Vec<Arc<Wire>>>,
-    job: Arc<JobSegment>,
-    local_rank: u32,
-    commands: Arc<Commands>,
-    control: Arc<ControlSegment>,
     /// Bytes of what the program has started since it last waited, with headers.
     begun: AtomicU64,
-    /// The daemon receives on some wires while the program computes.
-    has_left: AtomicBool,
     /// Some of that is to leave when everything is started.
     leaves_now: AtomicBool,
     /// In which turn the program last started something that could.
-    turn: AtomicU64,
+    turn: AtomicU32,
     /// How many starts have sent in that turn.
     sent_starts: AtomicU32,
+    /// The daemon receives on some wires while the program computes.
+    has_left: AtomicBool,
     /// Credit is due for what the program has taken.
     owes: AtomicBool,
     /// What the program had started has left since it last looked for what has come.
     has_sent: AtomicBool,
     /// Messages of this node may wait for credit, which comes over whatever wire it was.
     lacks: AtomicBool,
+    list: RwLock<Vec<Arc<Wire>>>,
+    job: Arc<JobSegment>,
+    local_rank: u32,
+    commands: Arc<Commands>,
+    control: Arc<ControlSegment>,
 }
 
 /// A wire, and the channels of this node's ranks that use it.
@@ -173,7 +174,7 @@ impl Wires {
     /// no longer than to wake the daemon, which then takes the core for several times as long. Who has spent as much as that on starts of
     /// their own wakes it.
     #[inline]
-    fn may_leave_now(&self, bytes: u64, turn: u64) -> bool {
+    fn may_leave_now(&self, bytes: u64, turn: u32) -> bool {
         if self.turn.swap(turn, Ordering::Relaxed) != turn {
             self.sent_starts.store(0, Ordering::Relaxed);
         }

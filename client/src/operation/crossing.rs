@@ -14,9 +14,9 @@ use std::task::Waker;
 use ropeway_proto::limits::CROSSING_MEMBERS_MAX;
 use ropeway_proto::{Command, Completion, End, Endpoint, Layout, completion};
 
+use super::role::Role;
 use super::{Operation, Phase};
 use crate::attachment::Attachment;
-use crate::attendance::Attendance;
 use crate::collective::{Crossing, Part};
 use crate::commands::Entry;
 use crate::memory::Shelf;
@@ -201,13 +201,13 @@ impl Several for Crossed {
 impl Operation {
     /// Begins a round if it is one of messages between ranks.
     pub(super) fn start_crossing(&mut self) -> bool {
-        let Some(crossed) = &mut self.crossed else { return false };
-        if !std::mem::replace(&mut crossed.is_begun, true) || self.attendance.is_none() {
+        let Some(Role { attendance, crossed: Some(crossed), .. }) = self.role.as_deref_mut() else { return false };
+        if !std::mem::replace(&mut crossed.is_begun, true) || attendance.is_none() {
             return false;
         }
         self.enter(Phase::Crossing);
         let closed = self.why_closed();
-        if let Some(crossed) = &mut self.crossed {
+        if let Some(crossed) = self.role.as_mut().and_then(|role| role.crossed.as_mut()) {
             match closed {
                 None => crossed.start(&self.attachment),
                 Some(why) => crossed.give_up(why),
@@ -218,18 +218,24 @@ impl Operation {
 
     /// Why there is no round any more, if the collective has failed.
     fn why_closed(&self) -> Option<Completion> {
-        let failure = self.crossed.as_ref().and_then(|crossed| crossed.failure);
-        failure.or_else(|| self.attendance.as_ref().and_then(Attendance::closed))
+        let Role { attendance, crossed, .. } = self.role.as_deref()?;
+        let failure = crossed.as_ref().and_then(|crossed| crossed.failure);
+        failure.or_else(|| attendance.as_ref()?.closed())
+    }
+
+    /// The messages of a collective that needs nobody between the ranks.
+    pub(super) fn crossed(&self) -> Option<&Crossed> {
+        self.role.as_ref()?.crossed.as_ref()
     }
 
     pub(super) fn has_crossed(&self) -> bool {
-        self.why_closed().is_some() || self.crossed.as_ref().is_some_and(|crossed| crossed.is_due())
+        self.why_closed().is_some() || self.crossed().is_some_and(Crossed::is_due)
     }
 
     /// How a round of messages between ranks has ended. `None` while it runs.
     #[inline(never)]
     pub(super) fn take_crossed(&mut self) -> Option<Result<Status, Error>> {
-        let crossed = self.crossed.as_mut()?;
+        let crossed = self.role.as_mut()?.crossed.as_mut()?;
         let ended = crossed.poll(&self.attachment);
         if let Some(Ok(())) = ended {
             crossed.crossing.finish(self.attachment.job());
@@ -243,7 +249,7 @@ impl Operation {
             (None, Some(Err(error))) => reason(error, &self.group),
             _ => return None,
         };
-        self.crossed.as_mut()?.give_up(why);
+        self.role.as_mut()?.crossed.as_mut()?.give_up(why);
         self.let_go();
         match ended {
             Some(Err(error)) if closed.is_none() => Some(Err(error)),

@@ -1,6 +1,6 @@
 //! An operation as something to wait for.
 
-use super::{Operation, Phase};
+use super::{Crossed, Operation, Phase};
 use crate::attendance::Attendance;
 use crate::patience::Patience;
 use crate::wait::Event;
@@ -13,33 +13,33 @@ impl Event for Operation {
             Phase::Inactive | Phase::Ended(_) | Phase::Posted => true,
             Phase::Daemon => self.attachment.request_slot(self.slot).is_done(self.epoch),
             Phase::Kept => {
-                let (source, next) = self.awaited;
+                let (source, next) = self.in_lane.awaited;
                 let entrusted = self.epoch.wrapping_add(1);
                 self.attachment.post().news(source, next).has_happened()
                     || self.attachment.request_slot(self.slot).is_done(entrusted)
             }
             Phase::Direct => self.direct.as_ref().is_some_and(|direct| direct.is_due()),
-            Phase::Meeting => self.attendance.as_ref().is_some_and(|attendance| attendance.is_due()),
+            Phase::Meeting => self.attendance().is_some_and(Attendance::is_due),
             Phase::Crossing => self.has_crossed(),
         }
     }
 
     fn is_direct(&self) -> bool {
         match self.phase {
-            Phase::Meeting => !self.attendance.as_ref().is_some_and(Attendance::is_spanning),
+            Phase::Meeting => !self.attendance().is_some_and(Attendance::is_spanning),
             Phase::Direct | Phase::Kept => true,
             _ => false,
         }
     }
 
     fn is_last_on_core(&self) -> bool {
-        self.phase == Phase::Meeting && self.attendance.as_ref().is_some_and(Attendance::is_last_on_core)
+        self.phase == Phase::Meeting && self.attendance().is_some_and(Attendance::is_last_on_core)
     }
 
     fn reach(&self) -> Reach<'_> {
         match &self.wire {
             Some(wire) if self.phase == Phase::Direct => Reach::One(wire),
-            _ => self.crossed.as_ref().map_or(Reach::Nowhere, |crossed| crossed.reach()),
+            _ => self.crossed().map_or(Reach::Nowhere, Crossed::reach),
         }
     }
 
@@ -49,31 +49,31 @@ impl Event for Operation {
 
     fn needs_daemon(&self) -> bool {
         match self.phase {
-            Phase::Meeting => self.attendance.as_ref().is_some_and(Attendance::is_spanning),
+            Phase::Meeting => self.attendance().is_some_and(Attendance::is_spanning),
             Phase::Direct => self.wire.is_none(),
-            Phase::Crossing => self.crossed.as_ref().is_some_and(|crossed| crossed.needs_daemon()),
+            Phase::Crossing => self.crossed().is_some_and(Crossed::needs_daemon),
             _ => true,
         }
     }
 
     fn patience(&self) -> Option<&Patience> {
-        (self.end.is_some() || self.member.is_some()).then_some(&self.patience)
+        (self.end.is_some() || self.role.is_some()).then_some(&self.patience)
     }
 
     fn arm(&self, doorbell: u32) {
         // Another thread may give a kept receive to the daemon.
         if self.phase == Phase::Kept {
-            let (source, next) = self.awaited;
+            let (source, next) = self.in_lane.awaited;
             self.attachment.post().news(source, next).arm(doorbell);
         }
-        if let Some(crossed) = &self.crossed {
+        if let Some(crossed) = self.crossed() {
             crossed.arm(doorbell);
         }
         self.attachment.request_slot(self.slot).arm(doorbell);
     }
 
     fn disarm(&self) {
-        if let Some(crossed) = &self.crossed {
+        if let Some(crossed) = self.crossed() {
             crossed.disarm();
         }
         self.attachment.request_slot(self.slot).disarm();

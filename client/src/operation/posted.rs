@@ -5,9 +5,20 @@ use ropeway_proto::{Command, Completion, Endpoint, Layout};
 use ropeway_shm::shelf::ShelvedRecv;
 
 use super::{Operation, Phase};
-use crate::post::{Look, Stage};
+use crate::post::{Detour, Look, Stage};
 use crate::wait::Event;
 use crate::{Error, Status};
+
+/// What it has to do with the post lanes.
+#[derive(Default)]
+pub(super) struct InLane {
+    /// What the lanes have to know while the daemon has the operation.
+    pub(super) detour: Option<Detour>,
+    /// How it has ended in a lane, if that is where it is over.
+    ended: Option<Completion>,
+    /// From which rank of the node it waits for a message, and the number of the next one to come, while it is kept.
+    pub(super) awaited: (u32, u64),
+}
 
 impl Operation {
     /// What comes before the daemon is given a receive or, without memory, a probe: if there is a message for it in a post lane, it
@@ -17,7 +28,7 @@ impl Operation {
         match attachment.post().detour_recv(endpoint, self.slot, into, |entries| attachment.entrust(entries)) {
             Ok(found) => Some(found),
             Err(detour) => {
-                self.detour = detour;
+                self.in_lane.detour = detour;
                 None
             }
         }
@@ -32,7 +43,7 @@ impl Operation {
     #[inline(never)]
     pub(super) fn take_posted(&mut self) -> Result<Status, Error> {
         self.let_go();
-        let completion = self.posted.take();
+        let completion = self.in_lane.ended.take();
         self.judge(completion)
     }
 
@@ -63,7 +74,7 @@ impl Operation {
         match self.attachment.post().keep(recv, into) {
             Look::Found(found) => Some(self.found(found)),
             Look::NotYet(news) => {
-                self.awaited = news.place();
+                self.in_lane.awaited = news.place();
                 Some(Phase::Kept)
             }
             Look::AskDaemon => None,
@@ -71,7 +82,7 @@ impl Operation {
     }
 
     fn found(&mut self, completion: Completion) -> Phase {
-        self.posted = Some(completion);
+        self.in_lane.ended = Some(completion);
         Phase::Posted
     }
 
@@ -81,10 +92,10 @@ impl Operation {
         if !self.has_happened() {
             return None;
         }
-        let (attachment, (source, _)) = (&self.attachment, self.awaited);
+        let (attachment, (source, _)) = (&self.attachment, self.in_lane.awaited);
         match attachment.post().poll((source, self.slot), |entries| attachment.entrust(entries)) {
             Stage::Waiting(next) => {
-                self.awaited = (source, next);
+                self.in_lane.awaited = (source, next);
                 return None;
             }
             Stage::Ended(completion) => self.phase = self.found(completion),
@@ -112,7 +123,7 @@ impl Operation {
     /// Lets a kept receive be, unless the daemon has it. Its message, if another thread has received it meanwhile.
     #[cold]
     pub(super) fn forget_kept(&mut self) -> Option<Completion> {
-        match self.attachment.post().forget(self.awaited.0, self.slot) {
+        match self.attachment.post().forget(self.in_lane.awaited.0, self.slot) {
             Some(Stage::Entrusted) => {
                 self.entrusted();
                 None
@@ -131,7 +142,7 @@ impl Operation {
     /// The daemon has got a kept receive.
     fn entrusted(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
-        self.detour = Some(self.attachment.post().detour_kept(self.awaited.0, self.slot));
+        self.in_lane.detour = Some(self.attachment.post().detour_kept(self.in_lane.awaited.0, self.slot));
         self.phase = Phase::Daemon;
     }
 }

@@ -21,7 +21,7 @@ impl Operation {
         self.epoch = self.epoch.wrapping_add(1);
         let command = command(self.slot, self.epoch);
         if let Command::Send { endpoint, .. } = &command {
-            self.detour = self.attachment.post().detour_send(endpoint, self.slot);
+            self.in_lane.detour = self.attachment.post().detour_send(endpoint, self.slot);
         }
         if self.begun.is_some()
             && let Some(registration) = log::registration(&command)
@@ -87,8 +87,7 @@ impl Operation {
     /// The daemon was told of the start.
     pub(crate) fn told(&mut self, moment: &Moment) {
         self.direct.iter_mut().for_each(|direct| direct.told(moment));
-        self.attendance.iter_mut().for_each(|attendance| attendance.told(moment));
-        self.crossed.iter_mut().for_each(|crossed| crossed.told(moment));
+        self.role.iter_mut().for_each(|role| role.told(moment));
     }
 
     fn start_direct(&mut self, moment: &Moment) -> Option<Entry> {
@@ -124,7 +123,7 @@ impl Operation {
 
     #[inline]
     pub(super) fn start_where_it_goes(&mut self, moment: &Moment) -> Option<Entry> {
-        if self.member.is_some() {
+        if self.role.is_some() {
             return self.start_member();
         }
         if self.direct.is_none() && !self.finds_channel() {
@@ -151,11 +150,11 @@ impl Operation {
             return None;
         }
         // Finding the meeting takes a while, which the wait has and the program has not: the daemon starts the first round.
-        if self.attendance.is_none() {
+        if self.attendance().is_none() {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
         }
         self.enter(Phase::Meeting);
-        match self.attendance.as_mut()?.start(self.attachment.presence(), self.favor) {
+        match self.role.as_mut()?.attendance.as_mut()?.start(self.attachment.presence(), self.favor) {
             Ok(Started::Pending) => {}
             Ok(Started::NeedsCopy) => {
                 self.note_start();
@@ -171,12 +170,17 @@ impl Operation {
     #[cold]
     pub(super) fn finds_meeting(&mut self) -> bool {
         let channel = self.attachment.request_slot(self.slot).channel();
-        if let (Some(member), Some((block, _))) = (&self.member, channel) {
-            self.attendance = Attendance::open(self.attachment.job(), block, member);
+        if let (Some(role), Some((block, _))) = (&mut self.role, channel) {
+            role.attendance = Attendance::open(self.attachment.job(), block, &role.member);
             let success = Completion::bare(completion::Status::Success);
             self.arrived = self.judge(Some(Completion { source: self.attachment.rank(), ..success })).ok();
         }
-        self.attendance.is_some()
+        self.attendance().is_some()
+    }
+
+    /// Where the members of a collective meet, once that is known.
+    pub(super) fn attendance(&self) -> Option<&Attendance> {
+        self.role.as_ref()?.attendance.as_ref()
     }
 
     /// A start may leave something for the wire. If the daemon has to be told, the entry.
@@ -266,8 +270,8 @@ impl Operation {
         if self.phase == Phase::Kept {
             self.forget_kept();
         }
-        if let Some(crossed) = &mut self.crossed {
-            crossed.retract();
+        if let Some(role) = &mut self.role {
+            role.retract();
         }
         self.let_go();
     }

@@ -42,12 +42,13 @@ pub struct EndOfChannel {
 
 /// What both ends and the daemon know of a channel.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct Channel {
-    /// Where it lies in the segment.
-    block: u64,
     bytes: u64,
     cell_bytes: u64,
     piece_bytes: u64,
+    /// Where it lies in the segment.
+    block: u64,
     send: EndOfChannel,
     recv: EndOfChannel,
     wired: Option<WiredEnd>,
@@ -310,21 +311,23 @@ impl Channel {
     }
 }
 
-/// A channel and the segment it lies in: with every address checked and known, so that a message costs no lookup.
+/// A channel and the segment it lies in: with every address checked and known, so that a message costs no lookup. What small messages need
+/// comes first, so that it is in as few cache lines as can be.
+#[repr(C)]
 pub struct OpenChannel {
     /// Of this channel, in `job`.
     words: NonNull<Block>,
-    /// The channel's and the wire's, in `job`, if the other end is on another node.
-    wired: Option<(NonNull<WiredWords>, NonNull<WireWords>)>,
+    /// The request slots of both ends, in `job`.
+    slots: [NonNull<RequestSlot>; 2],
     /// The cells, of `channel.cell_bytes` each, in `job`.
     cells: NonNull<u8>,
     /// Their number is a power of two.
     last_cell: u32,
-    /// The request slots of both ends, in `job`.
-    slots: [NonNull<RequestSlot>; 2],
     /// The buffers of both ends, `channel.bytes` each, in `job`, if neither is strided.
     flat: Option<(NonNull<u8>, NonNull<u8>)>,
     channel: Channel,
+    /// The channel's and the wire's, in `job`, if the other end is on another node.
+    wired: Option<(NonNull<WiredWords>, NonNull<WireWords>)>,
     /// Keeps all of that mapped.
     job: Arc<JobSegment>,
 }
@@ -337,6 +340,7 @@ unsafe impl Sync for OpenChannel {}
 
 impl OpenChannel {
     /// The channel.
+    #[inline]
     pub fn channel(&self) -> &Channel {
         &self.channel
     }
@@ -348,6 +352,7 @@ impl OpenChannel {
     }
 
     /// Whether fewer ranks of this node are awake than there are cores.
+    #[inline]
     pub fn has_free_core(&self) -> bool {
         self.job.has_free_core()
     }

@@ -103,6 +103,7 @@ impl JobSegment {
     }
 
     /// Whether fewer ranks are awake than there are cores.
+    #[inline]
     pub fn has_free_core(&self) -> bool {
         self.awake_ranks() < self.cores()
     }

@@ -109,11 +109,13 @@ impl TransferWords {
     }
 
     /// An end waits from now on, and will copy what there is to copy.
+    #[inline]
     pub fn watch(&self, end: End) {
         self.watching.fetch_or(flag(end), Ordering::Relaxed);
     }
 
     /// An end waits no more.
+    #[inline]
     pub fn look_away(&self, end: End) {
         self.watching.fetch_and(!flag(end), Ordering::Relaxed);
     }
@@ -133,6 +135,7 @@ impl TransferWords {
     }
 
     /// Whether an end waits.
+    #[inline]
     pub fn is_watching(&self, end: End) -> bool {
         self.watching.load(Ordering::Relaxed) & flag(end) != 0
     }
@@ -146,6 +149,7 @@ pub struct Transfer {
 
 impl Transfer {
     /// The transfer whose next message has this number.
+    #[inline]
     pub fn at(number: u32) -> Self {
         Self { number: number & NUMBERS }
     }
@@ -165,6 +169,7 @@ impl Transfer {
 
     /// One end has started. True if the other had already: then the message moves from now on, and the first piece is
     /// [left](Self::is_left_to) to this end until then, if it is likely to copy it at once.
+    #[inline]
     pub fn start(self, memory: &impl TransferMemory, end: End, until_ns: Option<u64>) -> bool {
         let moves = self.register(memory, end, until_ns);
         if moves {
@@ -174,6 +179,7 @@ impl Transfer {
     }
 
     /// As [`start`](Self::start), without waking anybody.
+    #[inline]
     fn register(self, memory: &impl TransferMemory, end: End, until_ns: Option<u64>) -> bool {
         let words = memory.words();
         // SYNC transfer-state (store, load): our buffer is ready before the flag; the other's is ready after its flag.
@@ -188,18 +194,21 @@ impl Transfer {
     }
 
     /// Whether the message is all there.
+    #[inline]
     pub fn is_over(self, words: &TransferWords) -> bool {
         // SYNC transfer-state (load): the pieces before the end.
         words.state.load(Ordering::Acquire) >> 2 != self.number
     }
 
     /// Whether there are pieces to be copied.
+    #[inline]
     pub fn has_pieces(self, memory: &impl TransferMemory) -> bool {
         let cursor = memory.words().cursor.load(Ordering::Relaxed);
         (cursor >> 32) as u32 == self.number && (cursor as u32) < memory.pieces()
     }
 
     /// Until when the first piece is left to that end, if nobody has taken it.
+    #[inline]
     pub fn is_left_to(self, end: End, words: &TransferWords) -> Option<u64> {
         // SYNC transfer-cursor (load): to whom it is left was said before.
         let is_untouched = words.cursor.load(Ordering::Acquire) == u64::from(self.number) << 32;
@@ -208,6 +217,7 @@ impl Transfer {
     }
 
     /// Copies up to `limit` pieces; says how many.
+    #[inline]
     pub fn help(self, memory: &impl TransferMemory, limit: u32) -> u32 {
         let words = memory.words();
         for copied in 0..limit {
@@ -232,10 +242,12 @@ impl Transfer {
     }
 
     /// The message after this one.
+    #[inline]
     pub fn next(self) -> Self {
         Self::at(self.number + 1)
     }
 
+    #[inline]
     fn claim(self, memory: &impl TransferMemory) -> Option<u32> {
         let cursor = &memory.words().cursor;
         let mut seen = cursor.load(Ordering::Relaxed);
