@@ -45,12 +45,12 @@ impl Timetable {
     pub(crate) fn measure(&mut self, joint: &mut Joint) -> Result<Vec<f64>, BenchError> {
         joint.prove()?;
         self.windows.fit(self.warm_up(joint)?);
-        let wanted = self.effort.rounds(self.windows.length_ns as f64 / 1e9, ROUNDS_MIN, ROUNDS_MAX);
+        let wanted = self.effort.rounds(self.windows.length_ns() as f64 / 1e9, ROUNDS_MIN, ROUNDS_MAX);
         let mut samples = Vec::new();
         loop {
             let left = wanted.saturating_sub(samples.len() as u64).min(BATCH as u64);
             let now = now_ns()?;
-            let length = self.windows.length_ns;
+            let length = self.windows.length_ns();
             // Two windows ahead, so that everybody has heard of it.
             let [begin_ns, length_ns, count] = joint.everyone().agree(|| [now + 2 * length, length, left])?;
             if count == 0 {
@@ -65,8 +65,10 @@ impl Timetable {
         Ok(samples)
     }
 
-    /// How long a round takes with everything that belongs to it, in nanoseconds.
+    /// How long a round takes with everything that belongs to it, in nanoseconds. The first ones register what ranks meet by, which would
+    /// make windows so wide that all sleep between them.
     fn warm_up(&self, joint: &mut Joint) -> Result<u64, BenchError> {
+        (0..self.effort.warmup).try_for_each(|_| joint.round(when_all_are_there, None).map(drop))?;
         let mut times = Vec::new();
         for _ in 0..self.effort.warmup {
             let begin = Instant::now();
@@ -80,14 +82,22 @@ impl Timetable {
 /// How long windows are, as rank 0 has learnt.
 #[derive(Debug, Default)]
 struct Windows {
-    length_ns: u64,
+    /// For rounds as short as they have been; a run may begin while somebody else has the cores. Zero before.
+    fitting_ns: u64,
+    /// How often most were missed.
+    widenings: u32,
     missed: u64,
 }
 
 impl Windows {
     /// Makes room for rounds of this length.
     fn fit(&mut self, round_ns: u64) {
-        self.length_ns = self.length_ns.max(ROOM * round_ns).max(LENGTH_MIN_NS);
+        let fitting_ns = (ROOM * round_ns).max(LENGTH_MIN_NS);
+        self.fitting_ns = if self.fitting_ns == 0 { fitting_ns } else { self.fitting_ns.min(fitting_ns) };
+    }
+
+    fn length_ns(&self) -> u64 {
+        self.fitting_ns << self.widenings.min(WIDENINGS_MAX)
     }
 
     /// Takes the times of a batch, endless for those who came late; returns those that count.
@@ -95,7 +105,7 @@ impl Windows {
         let counting: Vec<f64> = times.iter().copied().filter(|time| time.is_finite()).collect();
         self.missed += (times.len() - counting.len()) as u64;
         if counting.len() * 2 < times.len() {
-            self.length_ns *= 2;
+            self.widenings += 1;
         }
         counting
     }
@@ -139,6 +149,8 @@ const BATCH: usize = 64;
 /// A window is so many times as long as a round.
 const ROOM: u64 = 3;
 const LENGTH_MIN_NS: u64 = 50_000;
+/// Then they are minutes long.
+const WIDENINGS_MAX: u32 = 22;
 /// Whoever begins within this part of a window is in time.
 const IN_TIME: u64 = 10;
 const ROUNDS_MIN: u64 = 10;
@@ -149,22 +161,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_have_room_for_a_round() {
+    fn windows_have_room_for_the_shortest_rounds() {
         let mut windows = Windows::default();
-        windows.fit(10);
-        assert_eq!(windows.length_ns, LENGTH_MIN_NS);
         windows.fit(1_000_000);
-        assert_eq!(windows.length_ns, 3_000_000);
+        assert_eq!(windows.length_ns(), 3_000_000);
+        windows.fit(20_000);
+        assert_eq!(windows.length_ns(), 60_000);
         windows.fit(10);
-        assert_eq!(windows.length_ns, 3_000_000);
+        assert_eq!(windows.length_ns(), LENGTH_MIN_NS);
+        windows.fit(1_000_000);
+        assert_eq!(windows.length_ns(), LENGTH_MIN_NS);
     }
 
     #[test]
     fn windows_that_most_miss_are_widened() {
-        let mut windows = Windows { length_ns: 100, missed: 0 };
+        let mut windows = Windows { fitting_ns: 100, ..Windows::default() };
         assert_eq!(windows.learn(&[1.0, f64::INFINITY, 2.0, 3.0]), [1.0, 2.0, 3.0]);
-        assert_eq!((windows.length_ns, windows.missed), (100, 1));
+        assert_eq!((windows.length_ns(), windows.missed), (100, 1));
         assert_eq!(windows.learn(&[f64::INFINITY, f64::INFINITY, 2.0]), [2.0]);
-        assert_eq!((windows.length_ns, windows.missed), (200, 3));
+        assert_eq!((windows.length_ns(), windows.missed), (200, 3));
     }
 }
