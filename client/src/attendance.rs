@@ -19,16 +19,17 @@ pub(crate) struct Member {
 }
 
 /// A member, and where it stands.
+#[repr(C)]
 pub(crate) struct Attendance {
-    meeting: Meeting,
     member: u32,
     round: u32,
-    habit: Habit,
+    /// Why it did not come for this round.
+    refused: Option<Completion>,
     /// We have done the last piece before the daemon's turn, and it does not know yet.
     has_passed: bool,
     is_watching: bool,
-    /// Why it did not come for this round.
-    refused: Option<Completion>,
+    meeting: Meeting,
+    habit: Habit,
     /// Who shares its core, if that can be known.
     core_mates: Option<CoreMates>,
 }

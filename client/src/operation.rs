@@ -155,7 +155,7 @@ impl Operation {
     /// The collective's messages go straight from rank to rank.
     pub(crate) fn cross(&mut self, crossed: Crossed) {
         if let Some(role) = &mut self.role {
-            role.crossed = Some(crossed);
+            role.crossed = Some(Box::new(crossed));
         }
     }
 

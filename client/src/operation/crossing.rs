@@ -225,7 +225,7 @@ impl Operation {
 
     /// The messages of a collective that needs nobody between the ranks.
     pub(super) fn crossed(&self) -> Option<&Crossed> {
-        self.role.as_ref()?.crossed.as_ref()
+        self.role.as_ref()?.crossed.as_deref()
     }
 
     pub(super) fn has_crossed(&self) -> bool {

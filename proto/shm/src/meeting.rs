@@ -43,7 +43,7 @@ use crate::pair_area::{PairArea, Paired};
 use crate::relay_area::{RelayArea, Relayed};
 use crate::request::RequestSlot;
 use crate::round::{RoundWords, SECTIONS};
-use crate::share;
+use crate::share::{self, SharedFunction};
 use crate::stage::{Stage, Weight};
 use crate::user_function::UserFunction;
 use crate::whereabouts::Whereabouts;
@@ -91,27 +91,55 @@ const MEMBER_BYTES: u64 = size_of::<MemberWords>() as u64;
 /// The daemon's number among the members.
 const NOBODY: u32 = u32::MAX;
 
-/// A meeting, as one process sees it.
+/// A meeting, as one process sees it. What an arrival needs comes first, so that it is in as few cache lines as can be.
+#[repr(C)]
 pub struct Meeting {
     words: NonNull<MeetingWords>,
     members: NonNull<MemberWords>,
     stages: Vec<Stage>,
     /// Who opens the first stage, if not the last.
     opener: Option<u32>,
-    slots: Vec<NonNull<RequestSlot>>,
-    places: Vec<(u32, Slot)>,
     /// Of a round. What may need the daemon is much.
     weight: Weight,
+    slots: Vec<NonNull<RequestSlot>>,
+    way: Way,
     /// The members' numbers, ascending.
     ranks: Vec<u32>,
-    /// Where small broadcasts and scatters go through.
-    relay: Option<RelayArea>,
-    /// Where small parts lie that the root takes.
-    collect: Option<CollectArea>,
-    /// What goes between members and the root.
-    pairs: Option<PairArea>,
-    block: u64,
     job: Arc<JobSegment>,
+    places: Vec<(u32, Slot)>,
+    block: u64,
+}
+
+/// How members get what others have.
+#[repr(u8)]
+enum Way {
+    /// All meet, and then share out the work.
+    Together,
+    /// Small broadcasts and scatters go through cells of the root.
+    Relay(RelayArea),
+    /// Small parts lie in cells of each member, until the root takes them.
+    Collect(CollectArea),
+    /// What is larger goes between the root and each of the others.
+    Pairs(PairArea),
+}
+
+impl Way {
+    /// What a plan goes by whose areas lie at `at`.
+    fn at(job: &JobSegment, at: u64, plan: &MeetingPlan, function: Option<&SharedFunction>) -> Self {
+        let relay = || RelayArea::at(job, at, plan).map(Self::Relay);
+        let collect = || CollectArea::at(job, at, plan, function).map(Self::Collect);
+        let pairs = || PairArea::at(job, at, plan).map(Self::Pairs);
+        relay().or_else(collect).or_else(pairs).unwrap_or(Self::Together)
+    }
+
+    fn reset(&self) {
+        match self {
+            Self::Together => {}
+            Self::Relay(area) => area.reset(),
+            Self::Collect(area) => area.reset(),
+            Self::Pairs(area) => area.reset(),
+        }
+    }
 }
 
 // SAFETY: the pointers lead into the mapping that `job` keeps, to atomics.
@@ -173,9 +201,7 @@ impl Meeting {
             member.whereabouts.reset();
         }
         let meeting = Self::on(job, block, (plan, description.len()), places, None)?;
-        meeting.relay.iter().for_each(RelayArea::reset);
-        meeting.collect.iter().for_each(CollectArea::reset);
-        meeting.pairs.iter().for_each(PairArea::reset);
+        meeting.way.reset();
         Some(meeting)
     }
 
@@ -231,10 +257,10 @@ impl Meeting {
         let stages: Vec<_> =
             shares.into_iter().map(|share| Stage::new(share, has_user_operator)).collect::<Option<_>>()?;
         let at = block + before_relay(places.len(), described);
-        let (relay, collect) = (RelayArea::at(job, at, plan), CollectArea::at(job, at, plan, function.as_ref()));
+        let way = Way::at(job, at, plan, function.as_ref());
         let weight = match stages.iter().map(|stage| stage.weight).max()? {
             // There are no pieces.
-            _ if relay.is_some() || collect.is_some() => Weight::Slight,
+            _ if matches!(way, Way::Relay(_) | Way::Collect(_)) => Weight::Slight,
             _ if has_user_operator => Weight::Much,
             Weight::Little if plan.span.is_some() => Weight::Much,
             weight => weight,
@@ -248,9 +274,7 @@ impl Meeting {
             slots: slots?,
             places: places.to_vec(),
             ranks: plan.members.iter().map(|member| member.rank).collect(),
-            relay,
-            collect,
-            pairs: PairArea::at(job, at, plan),
+            way,
             block,
             job: Arc::clone(job),
         })
@@ -412,17 +436,18 @@ impl Meeting {
 
     #[inline]
     fn paired(&self, member: u32) -> Option<Paired<'_>> {
-        self.pairs.as_ref().map(|area| Paired { area, meeting: self, member, index: self.index(member) })
+        let Way::Pairs(area) = &self.way else { return None };
+        Some(Paired { area, meeting: self, member, index: self.index(member) })
     }
 
     #[inline]
     fn relayed(&self, member: u32) -> Option<Relayed<'_>> {
-        self.relay.as_ref().map(|area| Relayed { area, meeting: self, member })
+        if let Way::Relay(area) = &self.way { Some(Relayed { area, meeting: self, member }) } else { None }
     }
 
     #[inline]
     fn collected(&self, member: u32) -> Option<Collected<'_>> {
-        self.collect.as_ref().map(|area| Collected { area, meeting: self, member })
+        if let Way::Collect(area) = &self.way { Some(Collected { area, meeting: self, member }) } else { None }
     }
 
     /// Whether the round has pieces nobody has taken, and this process may.

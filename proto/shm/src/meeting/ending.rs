@@ -4,7 +4,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use ropeway_proto::{Completion, Status};
 
-use super::{Collected, Meeting};
+use super::{Collected, Meeting, Way};
 use crate::round::is_past;
 
 /// Marks a number of rounds in `until`, which may be zero rounds.
@@ -95,11 +95,12 @@ impl Meeting {
     /// How many rounds have ended for a member, where that differs between them.
     fn ended_by(&self, local_rank: u32) -> Option<u32> {
         let index = self.places.iter().position(|&(place, _)| place == local_rank)?;
-        if let Some(area) = &self.collect {
-            return Some(area.rounds(index));
+        match &self.way {
+            Way::Collect(area) => Some(area.rounds(index)),
+            Way::Pairs(area) if index == area.root() => Some(self.words().rounds.ended()),
+            Way::Pairs(area) => Some(area.rounds(index)),
+            Way::Together | Way::Relay(_) => None,
         }
-        let area = self.pairs.as_ref()?;
-        Some(if index == area.root() { self.words().rounds.ended() } else { area.rounds(index) })
     }
 
     /// After `close`: whether nobody who lives has his hands on the members' buffers. The daemon's part.
