@@ -1,4 +1,4 @@
-//! The per-node progress daemon: the only place with sockets, a clock and threads.
+//! The per-node progress daemon: what drives the engine with sockets, a clock and threads.
 //!
 //! | file | what |
 //! |---|---|

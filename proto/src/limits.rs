@@ -1,4 +1,4 @@
-//! Every maximum, and the inequalities between them that the rest of the code relies on.
+//! The maxima that several crates rely on, and the inequalities between them.
 
 /// Entries of a client's command ring. A full ring makes `start` wait for the daemon to catch up.
 pub const RING_ENTRIES: usize = 4096;
