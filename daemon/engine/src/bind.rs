@@ -12,7 +12,7 @@ use crate::collective::NodeCollective;
 use crate::direct::LocalWork;
 use crate::engine::Engine;
 use crate::error::ProtocolError;
-use crate::request::{Kind, Protocol, RecvPhase, SendPhase};
+use crate::request::{Kind, Protocol, RecvPhase, Request, SendPhase};
 
 /// Sends and receives that wait for their other end.
 #[derive(Default)]
@@ -26,9 +26,16 @@ pub(crate) struct Bindings {
 
 /// Never both: whoever comes second binds at once.
 enum Waiting {
-    /// A freed send keeps its place, so that the ones behind it still meet the right receives.
-    Sends(VecDeque<Option<ChannelId>>),
+    Sends(QueuedSends),
     Recvs(VecDeque<(NodeId, ChannelId)>),
+}
+
+/// A freed send keeps its place, so that the ones behind it still meet the right receives. Nothing but its name is left of it.
+#[derive(Default)]
+struct QueuedSends {
+    queue: VecDeque<ChannelId>,
+    /// How many of them are freed.
+    freed: usize,
 }
 
 /// Steps of collectives are no requests of ranks, and one has as many with a node as it has segments, up to 4096. Of such so many may wait for
@@ -44,7 +51,7 @@ impl Bindings {
 
     fn tidy(&mut self, envelope: Envelope) {
         let is_empty = match &self.waiting[&envelope] {
-            Waiting::Sends(sends) => sends.is_empty(),
+            Waiting::Sends(sends) => sends.queue.is_empty(),
             Waiting::Recvs(recvs) => recvs.is_empty(),
         };
         if is_empty {
@@ -83,7 +90,7 @@ impl Bindings {
         let gone: Vec<_> = self.waiting.extract_if(|envelope, _| is_gone(envelope)).collect();
         for (envelope, waiting) in gone {
             match waiting {
-                Waiting::Sends(sends) => self.freed -= sends.iter().filter(|send| send.is_none()).count(),
+                Waiting::Sends(sends) => self.freed -= sends.freed,
                 Waiting::Recvs(recvs) => recvs.iter().for_each(|&(node, _)| self.count_recv(node, &envelope, false)),
             }
         }
@@ -102,9 +109,12 @@ impl Engine {
         if self.unreachable(id).is_some() && !self.bindings.waiting.contains_key(&envelope) {
             return; // Nobody will ever ask for it.
         }
-        let waiting = self.bindings.waiting.entry(envelope).or_insert_with(|| Waiting::Sends(VecDeque::new()));
+        let waiting = self.bindings.waiting.entry(envelope).or_insert_with(|| Waiting::Sends(QueuedSends::default()));
         match waiting {
-            Waiting::Sends(sends) => sends.push_back(Some(id)),
+            Waiting::Sends(sends) => {
+                sends.queue.push_back(id);
+                self.requests[id].send_mut().expect("only sends are bound here").is_queued = true;
+            }
             Waiting::Recvs(recvs) => {
                 let (node, recv) = recvs.pop_front().expect("empty queues are removed");
                 self.bindings.count_recv(node, &envelope, false);
@@ -144,14 +154,17 @@ impl Engine {
                 self.bindings.count_recv(from, &envelope, true);
             }
             Waiting::Sends(sends) => {
-                let send = sends.pop_front().expect("empty queues are removed");
-                self.bindings.tidy(envelope);
-                match send {
-                    Some(send) => self.bind(send, recv),
-                    None => {
-                        self.bindings.freed -= 1;
-                        self.push_frame(from, Frame::Unbind { channel: recv });
-                    }
+                let id = sends.queue.pop_front().expect("empty queues are removed");
+                let send = self.requests.find_mut(id).and_then(Request::send_mut);
+                if let Some(send) = send {
+                    send.is_queued = false;
+                    self.bindings.tidy(envelope);
+                    self.bind(id, recv);
+                } else {
+                    sends.freed -= 1;
+                    self.bindings.freed -= 1;
+                    self.bindings.tidy(envelope);
+                    self.push_frame(from, Frame::Unbind { channel: recv });
                 }
             }
         }
@@ -237,8 +250,8 @@ impl Engine {
         match &mut self.requests[id].kind {
             Kind::Send(send) => match send.peer() {
                 Some(channel) if !send.is_peer_freed => self.push_frame(node, Frame::Unbind { channel }),
-                Some(_) => {}
-                None => self.leave_place(id),
+                None if send.is_queued => self.leave_place(id),
+                _ => {}
             },
             Kind::Recv(recv) => {
                 let mut stashed = std::mem::take(&mut recv.stashed);
@@ -261,15 +274,12 @@ impl Engine {
         self.remove_persistent(id);
     }
 
-    /// Removes a freed send from the queue of those that wait for a receive.
+    /// A send is freed that stands in the queue of those that wait for a receive.
     fn leave_place(&mut self, id: ChannelId) {
         let envelope = self.envelope_of(id);
         if let Some(Waiting::Sends(sends)) = self.bindings.waiting.get_mut(&envelope) {
-            // Whoever frees soon after init stands at the end.
-            if let Some(place) = sends.iter_mut().rev().find(|place| **place == Some(id)) {
-                *place = None;
-                self.bindings.freed += 1;
-            }
+            sends.freed += 1;
+            self.bindings.freed += 1;
         }
     }
 
@@ -311,11 +321,7 @@ impl Engine {
     }
 
     /// Looks a channel up that a frame addresses: `None` if it is gone, an error if it was never the sender's to address.
-    pub(crate) fn channel(
-        &self,
-        from: NodeId,
-        id: ChannelId,
-    ) -> Result<Option<&crate::request::Request>, ProtocolError> {
+    pub(crate) fn channel(&self, from: NodeId, id: ChannelId) -> Result<Option<&Request>, ProtocolError> {
         match self.requests.find(id) {
             Some(request) if request.node != from => Err(ProtocolError::ForeignChannel),
             found => Ok(found),

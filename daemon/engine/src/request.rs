@@ -94,6 +94,8 @@ pub(crate) struct Send {
     pub(crate) protocol: Protocol,
     pub(crate) phase: SendPhase,
     pub(crate) is_persistent: bool,
+    /// It stands in the queue of those that wait for a receive.
+    pub(crate) is_queued: bool,
     /// The receive at the other end was freed.
     pub(crate) is_peer_freed: bool,
     /// Messages of a channel that may still be pushed: credits if eager; if not, the receiver's start, unless it is used.
@@ -288,6 +290,7 @@ impl Send {
             protocol,
             phase: SendPhase::Inactive,
             is_persistent,
+            is_queued: false,
             is_peer_freed: false,
             permits,
             emitted: 0,
