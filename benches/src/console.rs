@@ -74,6 +74,8 @@ impl Console {
         };
         self.world.barrier()?;
         self.end(label, allocations)?;
+        // Nor does what other ranks register for the next one, which they would begin with while rank 0 waits for the tool.
+        self.world.barrier()?;
         Ok(result)
     }
 

@@ -2,6 +2,7 @@
 
 mod tool;
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Output, Stdio};
@@ -192,6 +193,8 @@ fn what_ranks_do_by_themselves_is_counted_and_what_they_register_is_not() {
         if nodes == "1" {
             let rate = ["message-rate", "--sizes", "8", "--iters", "2"];
             assert_eq!(counted(&rate, "matches"), 0);
+            // One pair, before ranks register what two need.
+            assert_eq!(counted(&[&rate[..], &["-n", "4"]].concat(), "matches"), 0);
         }
     }
     // Each message is sent by one system call at least, and received by another.
@@ -345,6 +348,11 @@ fn a_table_says_which_figure_is_what() {
     assert!(mixed.starts_with("cpu; 2 ranks, 1 node"), "{mixed}");
     assert!(mixed.contains("\ndaemon_s_per_gib  s/GiB  persistent"), "{mixed}");
     assert!(mixed.contains("\ncounted, client_s_per_gib, oneshot, 8: "), "{mixed}");
+    // Two ways to wait, three sides, both kinds of messages and of computation.
+    let overlap = table(&["overlap", "--sizes", "8", "--counters", "--wait", "polling,blocking"]);
+    let counted = overlap.lines().filter_map(|line| line.strip_prefix("counted, ")?.split(": ").next());
+    assert_eq!(counted.collect::<HashSet<_>>().len(), 2 * 3 * 2 * 2, "{overlap}");
+    assert!(overlap.contains("\ncounted, d_o, persistent, blocking, recv, sleep, 8: allocations 0"), "{overlap}");
 }
 
 #[test]

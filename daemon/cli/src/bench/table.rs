@@ -130,19 +130,28 @@ impl Results {
 
     /// What was counted, a line for each result.
     pub(super) fn counted(&self) -> String {
+        let wait = wide::wait(&self.results.iter().map(|(measured, _)| measured).collect::<Vec<_>>());
         let mut text = String::new();
         for (measured, seen) in self.results.iter().filter(|_| self.with_counters) {
-            let metric = if self.is_mixed() { format!("{}, ", measured.metric) } else { String::new() };
-            let pairs = measured.pairs.map_or_else(String::new, |pairs| format!(", {pairs} pairs"));
-            let what = format!(
-                "{metric}{}{pairs}{}",
-                kind(measured),
-                size(measured).map(|size| format!(", {size}")).unwrap_or_default()
-            );
-            text += &counted(&what, seen.counters.as_ref());
+            let metric = self.is_mixed().then(|| measured.metric.clone());
+            let wait = wait.map(|(_, cell)| cell(measured));
+            let what = [metric, Some(kind(measured)), wait].into_iter().flatten().chain(details(measured));
+            text += &counted(&what.collect::<Vec<_>>().join(", "), seen.counters.as_ref());
         }
         text
     }
+}
+
+/// What is different between results of a kind: the side that was timed, the computation beside it, the pairs and the size.
+fn details(measured: &Measured) -> impl Iterator<Item = String> {
+    let Measured { side, compute, collective, pairs, .. } = *measured;
+    let beside = compute.map(|compute| {
+        let of = side.filter(|side| *side != Side::Both).map(|side| format!("{side}, "));
+        let of = of.or(collective.map(|call| format!("{call}, ")));
+        format!("{}{compute}", of.unwrap_or_default())
+    });
+    let pairs = pairs.map(|pairs| if pairs == 1 { "1 pair".to_owned() } else { format!("{pairs} pairs") });
+    [beside, pairs, size(measured)].into_iter().flatten()
 }
 
 /// What was counted while this was measured, without what never happened, unless that is to be known; nothing if nobody looked.
