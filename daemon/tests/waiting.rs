@@ -148,7 +148,7 @@ fn stay_on_two_cores() {
 fn go_round(session: &Session, rounds: u32) {
     let world = session.world();
     let (right, left) = ((world.rank() + 1) % world.size(), (world.rank() + world.size() - 1) % world.size());
-    for bytes in [8, 8192, 60_000] {
+    for bytes in [8, 8192, 100_000] {
         let mut send = world.send_init(world.alloc::<u8>(bytes).unwrap(), right, 0).unwrap();
         let mut recv = world.recv_init(world.alloc::<u8>(bytes).unwrap(), left, 0).unwrap();
         for round in 0..rounds {
