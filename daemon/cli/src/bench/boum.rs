@@ -211,7 +211,7 @@ impl Report {
         let table = parameter_table(&parameters, costs);
         let all = parameters.iter().map(|measured| measured.summary.doubts);
         let footnote = footnote(all.fold(Doubts::default(), Doubts::union));
-        self.text += &format!("{}{table}{footnote}\n", heading("parameters, us", setting));
+        self.text += &format!("{}\n{table}{footnote}\n", heading("parameters, us", setting));
     }
 
     fn add_programs(&mut self, compared: &[Compared]) {

@@ -131,5 +131,8 @@ fn table(flags: &Flags, lines: &[Comparison]) -> String {
             setting.ranks, setting.cores
         ),
     };
-    format!("{}{table}{best}", heading(&format!("global phase of a transform of {} points, ms", Size(*size)), setting))
+    format!(
+        "{}\n{table}{best}",
+        heading(&format!("global phase of a transform of {} points, ms", Size(*size)), setting)
+    )
 }

@@ -67,7 +67,11 @@ impl Results {
         let mut algorithms = self.results.iter().map(|(measured, _)| measured.algorithm.as_deref());
         let by = algorithms.next().flatten().filter(|name| algorithms.all(|other| other == Some(*name)));
         let by = by.map(|name| format!(" by {name}")).unwrap_or_default();
-        heading(&format!("{what}{by}"), &self.setting)
+        let runs = self
+            .results
+            .first()
+            .map(|(first, _)| if first.runs == 1 { ", 1 run".to_owned() } else { format!(", {} runs", first.runs) });
+        heading(&format!("{what}{by}"), &self.setting) + &runs.unwrap_or_default() + "\n"
     }
 
     pub(super) fn table(&self) -> Table {
@@ -165,7 +169,7 @@ pub(super) fn counted(what: &str, counters: Option<&Counters>) -> String {
 /// What a table shows, and where it was measured.
 pub(super) fn heading(what: &str, setting: &Setting) -> String {
     let Setting { ranks, nodes, wait, cores, .. } = setting;
-    format!("{what}; {ranks} ranks, {}, {}, {wait}, {cores} cores\n", counted_nodes(*nodes), carrier(setting))
+    format!("{what}; {ranks} ranks, {}, {}, {wait}, {cores} cores", counted_nodes(*nodes), carrier(setting))
 }
 
 /// What carries the messages.

@@ -221,11 +221,11 @@ impl FromStr for Rate {
     type Err = BadRate;
 
     fn from_str(word: &str) -> Result<Self, BadRate> {
-        let end = word.find(|letter: char| !letter.is_ascii_digit()).ok_or(BadRate)?;
+        let end = word.find(|letter: char| letter.is_ascii_alphabetic()).ok_or(BadRate)?;
         let (number, unit) = word.split_at(end);
-        let unit = UNITS.iter().find(|(name, _)| *name == unit).ok_or(BadRate)?.1;
-        let bits = number.parse().ok().and_then(|number: u64| number.checked_mul(unit)).ok_or(BadRate)?;
-        if (1_000_000..=100_000_000_000).contains(&bits) { Ok(Self(bits)) } else { Err(BadRate) }
+        let unit = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or(BadRate)?.1;
+        let bits = number.parse::<f64>().map_err(|_| BadRate)? * unit as f64;
+        if (1e6..=1e11).contains(&bits) { Ok(Self(bits as u64)) } else { Err(BadRate) }
     }
 }
 
@@ -257,7 +257,11 @@ mod tests {
         for word in ["1gbit", "2500mbit", "100mbit", "1001kbit", "1000001bit"] {
             assert_eq!(word.parse::<Rate>().unwrap().to_string(), word);
         }
-        for word in ["", "1", "gbit", "999kbit", "1Gbit", "1.5gbit", "-1gbit", "101gbit", "99999999999999999999gbit"] {
+        for (word, printed) in [("1Gbit", "1gbit"), ("1.5gbit", "1500mbit"), ("0.0010005Gbit", "1000500bit")] {
+            assert_eq!(word.parse::<Rate>().unwrap().to_string(), printed);
+        }
+        let others = ["", "1", "gbit", "999kbit", "1e1gbit", "infgbit", "NaNgbit", "-1gbit", "101gbit", "1 gbits"];
+        for word in others.into_iter().chain(["99999999999999999999gbit"]) {
             assert_eq!(word.parse::<Rate>(), Err(BadRate), "{word}");
         }
     }
