@@ -177,6 +177,34 @@ fn a_root_may_leave_before_others_come_for_what_it_has_given() {
     }
 }
 
+#[test]
+fn who_waits_learns_of_the_rank_that_has_not_come_and_not_of_one_that_was_done_and_is_gone() {
+    let kinds = [
+        (Kind::Bcast, 100_000),
+        (Kind::Scatter, 100_000),
+        (Kind::Gather, 1),
+        (Kind::Gather, 100_000),
+        (Kind::Reduce, 1),
+    ];
+    for (kind, count) in kinds {
+        let cluster = Cluster::start(1, RANKS);
+        let mut sessions: Vec<_> = (0..RANKS).map(|rank| cluster.attach(rank)).collect();
+        let mut all: Vec<_> = sessions.iter().map(|session| kind.register(&session.world(), count, 0)).collect();
+        all.iter_mut().for_each(|one| drop(one.start().unwrap()));
+        all.iter_mut().for_each(|one| assert!(soon(|| one.active().unwrap().wait()).is_ok()));
+        // The root and another do their part; the other frees it, and goes.
+        drop(all[0].start().unwrap());
+        let mut done = all.remove(1);
+        soon(|| done.start().unwrap().wait().unwrap());
+        drop((done, sessions.remove(1)));
+        let error = soon(|| sessions[0].world().recv(&mut [0u8], 1, 0).unwrap_err());
+        assert!(matches!(error, Error::RankLeft { rank: 1 }), "{error}");
+        drop((all.pop(), sessions.pop()));
+        let error = soon(|| all[0].active().unwrap().wait().unwrap_err());
+        assert!(matches!(error, Error::RankLeft { rank: LATE } | Error::PeerFreed { rank: LATE }), "{kind:?}: {error}");
+    }
+}
+
 /// More ranks than there may be cores: those who get one again have been overtaken by others, who take message after message meanwhile.
 #[test]
 fn messages_of_a_root_that_is_ahead_are_not_written_over() {

@@ -56,10 +56,9 @@ struct MeetingWords {
 
 #[repr(C, align(64))]
 struct ClosedWords {
-    /// Why there will be no further round: a status code, zero while there may be.
-    why: AtomicU32,
-    /// Rank of the job, or node, that is the cause.
-    who: AtomicU32,
+    /// Why there will be no further round: a status code, zero while there may be; and above it the rank of the job, or node, that is the
+    /// cause. One word, for a second cause may take the place of the first.
+    why: AtomicU64,
     /// What else the completion says, as its tag.
     what: AtomicU32,
     /// How many rounds may still end although somebody has left, with [`IS_COUNT`](ending::IS_COUNT) set; zero if none may.
@@ -185,10 +184,12 @@ impl Meeting {
         let words: &MeetingWords = unsafe { job.segment().shared(block) }?;
         words.rounds.reset();
         let closed = &words.closed;
-        for word in [&closed.watching, &closed.moves, &closed.why, &closed.who, &closed.what, &closed.is_released] {
+        for word in [&closed.watching, &closed.moves, &closed.what, &closed.is_released] {
             word.store(0, Ordering::Relaxed);
         }
-        closed.until.store(0, Ordering::Relaxed);
+        for word in [&closed.why, &closed.until] {
+            word.store(0, Ordering::Relaxed);
+        }
         words.closed.described.store(description.len() as u32, Ordering::Relaxed);
         words.closed.members.store(places.len() as u32, Ordering::Relaxed);
         for (index, &(local_rank, slot)) in places.iter().enumerate() {

@@ -327,7 +327,8 @@ fn who_lies_about_rounds_costs_the_daemon_a_piece_of_each_pair() {
 fn who_has_gone_ends_what_it_had_no_part_in_any_more() {
     let node = Node::scattering([0, 0]);
     let (daemon, member) = (node.daemon(), node.member());
-    let (left, died) = (Completion::bare(Status::RankLeft), Completion::bare(Status::RankFailed));
+    let left = Completion { source: 1, ..Completion::bare(Status::RankLeft) };
+    let died = Completion { source: 7, ..Completion::bare(Status::RankFailed) };
     assert_eq!((member.arrive(0, 0), member.arrive(1, 0)), (Arrival::Pending, Arrival::Done));
     daemon.close(&left, Some(1));
     assert_eq!(member.closed(), Some(left));
@@ -338,7 +339,10 @@ fn who_has_gone_ends_what_it_had_no_part_in_any_more() {
     daemon.close(&died, None);
     assert_eq!(member.given_up(0), None);
     daemon.release();
-    assert_eq!(member.given_up(0), Some(left), "no round goes on without who has died");
+    assert_eq!(member.given_up(0), Some(died), "no round goes on without who has died, and not for who had its part");
+    daemon.close(&left, None);
+    daemon.release();
+    assert_eq!(member.given_up(0), Some(died), "the first counts that has ended it");
 }
 
 #[test]

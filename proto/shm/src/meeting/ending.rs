@@ -21,7 +21,11 @@ impl Meeting {
     /// Why there will be no end of this round.
     #[inline]
     pub(crate) fn closed_for(&self, round: u32) -> Option<Completion> {
-        self.closed().filter(|_| !self.may_still_end(round))
+        if self.closed().is_none() || self.may_still_end(round) {
+            return None;
+        }
+        // SYNC meeting-closed (load): again, since a second cause was there before it has ended this round.
+        self.closed()
     }
 
     /// Whether who has gone had its part in this round, so that others may still be in it.
@@ -37,9 +41,9 @@ impl Meeting {
         // SYNC meeting-closed (load).
         match closed.why.load(Ordering::Acquire) {
             0 => None,
-            code => Some(Completion {
-                status: Status::from_code(code).unwrap_or(Status::PeerFreed),
-                source: closed.who.load(Ordering::Relaxed),
+            why => Some(Completion {
+                status: Status::from_code(why as u32).unwrap_or(Status::PeerFreed),
+                source: (why >> u32::BITS) as u32,
                 tag: closed.what.load(Ordering::Relaxed) as i32,
                 bytes: 0,
             }),
@@ -62,11 +66,13 @@ impl Meeting {
         self.ranks.iter().filter_map(|&member| self.collected(member)).for_each(|collected| collected.settle());
     }
 
-    /// There will be no further round. The first cause counts. `left`: who has gone by itself, as an index among the node's ranks. Where it
-    /// had only to do with the root, others may still end the rounds that it has ended. The daemon's part.
+    /// There will be no further round. `left`: who has gone by itself, as an index among the node's ranks. Where it had only to do with the
+    /// root, others may still end the rounds that it has ended. The first cause counts that leaves none of them: who has gone by itself is
+    /// no cause of the end of rounds that it had its part in. The daemon's part.
     pub fn close(&self, why: &Completion, left: Option<u32>) {
         let ended = left.and_then(|local_rank| self.ended_by(local_rank));
         let until = ended.map_or(0, |rounds| IS_COUNT | u64::from(rounds));
+        let cause = u64::from(why.source) << u32::BITS | u64::from(why.status.code());
         let (closed, is_first) = (&self.words().closed, self.closed().is_none());
         let known = closed.until.load(Ordering::Relaxed);
         let is_sooner = known != 0 && (until == 0 || is_past(known as u32, until as u32));
@@ -75,13 +81,17 @@ impl Meeting {
         }
         // Of the rounds that are given up only now somebody may have buffers in hand.
         closed.is_released.store(0, Ordering::Relaxed);
-        // SYNC meeting-closed: until when, before why.
-        closed.until.store(until, Ordering::Release);
+        let end_rounds = || closed.until.store(until, Ordering::Release);
         if is_first {
-            closed.who.store(why.source, Ordering::Relaxed);
-            closed.what.store(why.tag as u32, Ordering::Relaxed);
-            // SYNC meeting-closed (store).
-            closed.why.store(why.status.code(), Ordering::Release);
+            // SYNC meeting-closed: until when, before why.
+            end_rounds();
+        }
+        closed.what.store(why.tag as u32, Ordering::Relaxed);
+        // SYNC meeting-closed (store).
+        closed.why.store(cause, Ordering::Release);
+        if !is_first {
+            // SYNC meeting-closed: why, before further rounds end.
+            end_rounds();
         }
     }
 
