@@ -39,7 +39,8 @@ pub use pending::PendingCollective;
 /// All ranks of the communicator register the same collectives in the same order, and start each as often as the others.
 /// Several may run at once, started in any order. From its start on a rank is not needed any more: a collective ends though
 /// ranks that have started it compute, sleep or are stopped. Only while a rank does a piece of the work itself, in a start as the last
-/// to come, a wait or a test, the others depend on it: one that is stopped in those microseconds holds them up until it goes on.
+/// to come, a wait or a test, the others depend on it: one that is stopped in those microseconds holds them up until it goes on. So does one
+/// that is stopped while it receives from another node for its whole node, as a rank that waits by polling does much of the time.
 ///
 /// ```no_run
 /// # fn example() -> Result<(), ropeway::Error> {
