@@ -8,7 +8,7 @@ use crate::hiding::Hiding;
 use crate::joint::Joint;
 use crate::method::{Division, Method};
 use crate::operation::CollectiveCall;
-use crate::starts::{Arrival, Starts};
+use crate::starts::{Arrival, Place, Starts};
 use crate::statistics::Summary;
 use crate::timetable::Timetable;
 use crate::together::Means;
@@ -75,7 +75,8 @@ struct Entrant {
     hidings: [(Compute, Hiding); 2],
     /// Of what starts by a call of its own that does not wait: what Ropeway itself does, registered.
     starts: Option<Starts>,
-    start_ns: [(Arrival, Vec<f64>); 2],
+    /// At each place of a row.
+    start_ns: [(Arrival, Vec<[f64; 2]>); 2],
 }
 
 impl Entrant {
@@ -116,7 +117,7 @@ impl Entrant {
             return Ok(());
         }
         let Case { method, mode, call, bytes } = &self.case;
-        let measured = |metric, unit, samples: &[f64]| Measured {
+        let measured = |metric: &str, unit, samples: &[f64]| Measured {
             mode: Some(*mode),
             bytes: (*bytes > 0).then_some(*bytes),
             collective: Some(*call),
@@ -132,9 +133,12 @@ impl Entrant {
             let d_o = Measured { compute: Some(*compute), ..measured("d_o", "ratio", hiding.batches.d_o()) };
             console.outcome(&self.case.label_with(*compute), d_o)?;
         }
-        for (arrival, samples) in self.start_ns.iter().filter(|(_, samples)| !samples.is_empty()) {
-            let start = Measured { arrival: Some(*arrival), ..measured("start", "ns", samples) };
-            console.outcome(&self.case.start_label(*arrival), start)?;
+        for (arrival, rows) in self.start_ns.iter().filter(|(_, rows)| !rows.is_empty()) {
+            for place in Place::ALL {
+                let samples: Vec<_> = rows.iter().map(|row| row[place as usize]).collect();
+                let start = Measured { arrival: Some(*arrival), ..measured(&place.to_string(), "ns", &samples) };
+                console.outcome(&self.case.start_label(*arrival), start)?;
+            }
         }
         Ok(())
     }

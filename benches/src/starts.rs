@@ -8,7 +8,8 @@
 //! ```
 //!
 //! One call is too short for the clock, so as many collectives as memory allows are started in a row; everything that waits for
-//! somebody is done in between. The last to come also does the least work, and tells the daemon of much.
+//! somebody is done in between. The last to come also does the least work, and tells the daemon of much. A daemon that sleeps since ranks
+//! meet without it is woken by the first of a row, which takes many times as long as the others: a figure of its own.
 
 use std::fmt;
 use std::time::Instant;
@@ -50,6 +51,29 @@ impl fmt::Display for Arrival {
     }
 }
 
+/// What is found of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The mean of all starts but the first.
+    Following,
+    /// The first start, which may have to wake the daemon.
+    Waking,
+}
+
+impl Place {
+    pub(crate) const ALL: [Self; 2] = [Self::Following, Self::Waking];
+}
+
+/// The metric's name.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Following => "start",
+            Self::Waking => "start_waking",
+        })
+    }
+}
+
 /// One rank's part of collectives that are started in a row.
 pub(crate) struct Starts {
     everyone: Everyone,
@@ -68,13 +92,13 @@ impl Starts {
     ) -> Result<Self, BenchError> {
         let means = Means::Ropeway(method, Mode::Persistent);
         let largest = 2 * bytes * world.size() as usize;
-        let count = messages_in(MEMORY_BYTES, largest).clamp(1, COUNT);
+        let count = messages_in(MEMORY_BYTES, largest).clamp(COUNT_MIN, COUNT);
         let row = (0..count).map(|_| together(world, means, call, bytes)).collect::<Result<_, _>>()?;
         Ok(Self { everyone: Everyone::of(world), keeps_time: world.rank() == 0, row, effort, round: 0 })
     }
 
-    /// One run: nanoseconds of a start in each round, for rank 0.
-    pub(crate) fn measure(&mut self, arrival: Arrival) -> Result<Vec<f64>, BenchError> {
+    /// One run: nanoseconds of a start at each [`Place`] in each round, for rank 0.
+    pub(crate) fn measure(&mut self, arrival: Arrival) -> Result<Vec<[f64; 2]>, BenchError> {
         // The first start of a collective finds where its members meet.
         self.round(arrival, Extent::All)?;
         let begin = Instant::now();
@@ -87,26 +111,27 @@ impl Starts {
         Ok(if self.keeps_time { samples } else { Vec::new() })
     }
 
-    /// Starts all in a row and waits for them; how many nanoseconds each start took.
-    fn round(&mut self, arrival: Arrival, extent: Extent) -> Result<f64, BenchError> {
+    /// Starts all in a row and waits for them; how many nanoseconds a start took at each [`Place`].
+    fn round(&mut self, arrival: Arrival, extent: Extent) -> Result<[f64; 2], BenchError> {
         let Self { everyone, keeps_time, row, round, .. } = self;
         *round += 1;
         row.iter_mut().for_each(|one| one.prepare(*round, extent));
         let mut registered: Vec<_> = row.iter_mut().map(|one| one.registered().expect(IS_REGISTERED)).collect();
         let comes_first = *keeps_time == (arrival == Arrival::First);
-        // Meeting also finds the daemons awake, and leaves them so for a while.
         everyone.meet()?;
         if !comes_first {
             everyone.meet()?;
         }
-        let start_ns = measured_in(extent, || start(&mut registered))?;
+        let (first, following) = registered.split_at_mut(1);
+        let waking_ns = measured_in(extent, || start(first))?;
+        let following_ns = measured_in(extent, || start(following))?;
         if comes_first {
             everyone.meet()?;
         }
         everyone.meet()?;
         measured_in(extent, || registered.iter_mut().try_for_each(|one| one.wait()))?;
         row.iter().try_for_each(|one| one.check(*round, extent))?;
-        Ok(start_ns)
+        Ok([following_ns, waking_ns])
     }
 }
 
@@ -121,6 +146,8 @@ fn start(registered: &mut [&mut dyn Registered]) -> Result<f64, Error> {
     Ok(begin.elapsed().as_secs_f64() * 1e9 / registered.len() as f64)
 }
 
+/// One that may have to wake the daemon, and enough behind it.
+const COUNT_MIN: usize = 4;
 /// So few that the command ring has room for all of them, and for a command to and from each of four neighbours.
 const COUNT: usize = 64;
 /// For the arrays of a row, about.

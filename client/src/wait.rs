@@ -259,7 +259,7 @@ impl WaitingRoom {
         let mut waited = Duration::ZERO;
         self.wires.pay(event.reach());
         loop {
-            self.work_wires(event);
+            self.work_wires(event, waited);
             if has_ended(event, watch)? {
                 return Ok(Some(waited));
             }
@@ -290,8 +290,9 @@ impl WaitingRoom {
         event.patience().unwrap_or(&self.patience)
     }
 
-    /// Looks at the wires the event may come over, several times if nobody else wants the core.
-    fn work_wires(&self, event: &impl Event) {
+    /// Looks at the wires the event may come over, several times if nobody else wants the core. Who has waited for long looks most of the
+    /// time, and whoever is stopped in its turn at a wire keeps all ranks of the node from receiving: so it asks first.
+    fn work_wires(&self, event: &impl Event, waited: Duration) {
         let reach = self.wires.reach(event.reach());
         if matches!(reach, Reach::Nowhere) {
             return;
@@ -299,7 +300,7 @@ impl WaitingRoom {
         let looks = if self.is_crowded() { 1 } else { WIRE_LOOKS };
         for _ in 0..looks {
             // A neighbour may have received for us: then there is nothing to look for.
-            if event.has_happened() || self.wires.look(reach) {
+            if event.has_happened() || self.wires.look(reach, waited > ASKS_FIRST) {
                 break;
             }
         }
@@ -395,6 +396,8 @@ const LONE_YIELD: Duration = Duration::from_nanos(800);
 const LARGE_BYTES: u64 = 128 << 10;
 /// Looks at a wire before the core is yielded; each is a system call.
 const WIRE_LOOKS: u32 = 4;
+/// A wait so long is over some tenths of a microsecond later, and nobody notices.
+const ASKS_FIRST: Duration = Duration::from_micros(200);
 /// How long a thread that is to sleep yields its core first.
 const BLOCKING_YIELD: Duration = Duration::from_micros(2);
 
@@ -451,7 +454,7 @@ mod tests {
         assert!(!room.yields_first(&FarAway), "an answer may be there");
         wires.come();
         assert!(room.yields_first(&FarAway));
-        wires.look(Reach::All);
+        wires.look(Reach::All, false);
         assert!(!room.yields_first(&FarAway));
         wires.come();
         job.count_sleeper(true);

@@ -326,10 +326,18 @@ impl Wires {
         has_worked
     }
 
-    /// As [`work`](Self::work), for who will look again: goes away where somebody is sending.
-    pub(crate) fn look(&self, reach: Reach<'_>) -> bool {
+    /// As [`work`](Self::work), for who will look again: goes away where somebody is sending, and if it `asks_first` takes its turn only
+    /// where something has come, which is one more system call then.
+    pub(crate) fn look(&self, reach: Reach<'_>, asks_first: bool) -> bool {
         let mut has_worked = false;
-        self.each(reach, |wire| has_worked |= !wire.wire.is_sending() && self.work_one(wire));
+        self.each(reach, |wire| {
+            if !wire.wire.is_sending() {
+                match asks_first && !wire.wire.has_come() {
+                    true => self.send(wire),
+                    false => has_worked |= self.work_one(wire),
+                }
+            }
+        });
         has_worked
     }
 

@@ -2,10 +2,14 @@
 
 mod common;
 
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
 use common::{Cluster, channel, config, pair, soon};
 use nix::sys::signal::{self, Signal, raise};
 use nix::unistd::Pid;
-use ropeway::{Communicator, start_all};
+use ropeway::{Communicator, Error, WaitMode, start_all};
 use ropeway_daemon::Config;
 use ropeway_proto::limits::WIRE_EAGER_BYTES_MAX;
 
@@ -13,6 +17,12 @@ const EAGER: usize = 100;
 const LARGE: usize = 3 << 20;
 /// More than a connection holds.
 const WINDOW: i32 = 200;
+/// Of three ranks the first two are on one node.
+const NEIGHBOUR: u32 = 1;
+const FAR: u32 = 2;
+/// Many times as long as somebody polls before it asks first. Nothing tells when that is so.
+const POLLED: Duration = Duration::from_millis(3);
+const STOPS: u32 = 40;
 
 /// The part of this file that runs in processes of their own.
 #[test]
@@ -22,6 +32,9 @@ fn rank_role() {
     let world = session.world();
     if let Some(role) = role.strip_prefix("window-") {
         return receive_window(&world, role);
+    }
+    if role == "polls" {
+        return poll(&world);
     }
     let mut sends = [EAGER, LARGE].map(|bytes| {
         let mut buffer = world.alloc::<u8>(bytes).unwrap();
@@ -47,6 +60,18 @@ fn be_away(role: &str) {
         },
         other => panic!("no such role: {other}"),
     }
+}
+
+/// Receives from another node, and says to its neighbour that it has begun to; until the others have enough of it.
+fn poll(world: &Communicator) {
+    let mut recv = world.recv_init(world.alloc::<u8>(EAGER).unwrap(), FAR, 0).unwrap();
+    println!("ready");
+    let mut round = || -> Result<(), Error> {
+        let receiving = recv.start()?;
+        world.send(&[0u8], NEIGHBOUR, 1)?;
+        receiving.wait_with(WaitMode::Polling).map(drop)
+    };
+    while round().is_ok() {}
 }
 
 /// Starts a window of receives and is away, or waits for something else first.
@@ -104,6 +129,43 @@ fn a_stopped_rank_delays_nobody_who_sends_to_its_started_receives() {
 #[test]
 fn a_computing_rank_delays_nobody_who_sends_to_its_started_receives() {
     window_is_sent("compute");
+}
+
+#[test]
+fn one_that_is_stopped_after_it_has_polled_for_long_delays_nobody_on_its_node() {
+    let cluster = Cluster::start(2, 3);
+    let rank = cluster.spawn(0, "polls");
+    let pid = Pid::from_raw(rank.child.id() as i32);
+    let (all_ready, has_stopped, has_received) = (Barrier::new(2), Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let session = cluster.attach(NEIGHBOUR);
+            let world = session.world();
+            let mut recv = world.recv_init(world.alloc::<u8>(EAGER).unwrap(), FAR, 0).unwrap();
+            all_ready.wait();
+            for _ in 0..STOPS {
+                soon(|| world.recv(&mut [0u8], 0, 1).unwrap());
+                thread::sleep(POLLED);
+                signal::kill(pid, Signal::SIGSTOP).unwrap();
+                rank.wait_until_stopped();
+                has_stopped.wait();
+                soon(|| recv.start().unwrap().wait().unwrap());
+                signal::kill(pid, Signal::SIGCONT).unwrap();
+                has_received.wait();
+            }
+        });
+        let session = cluster.attach(FAR);
+        let world = session.world();
+        let send_to = |rank| world.send_init(world.alloc::<u8>(EAGER).unwrap(), rank, 0).unwrap();
+        let (mut to_stopped, mut to_neighbour) = (send_to(0), send_to(NEIGHBOUR));
+        all_ready.wait();
+        for _ in 0..STOPS {
+            has_stopped.wait();
+            soon(|| to_neighbour.start().unwrap().wait().unwrap());
+            has_received.wait();
+            soon(|| to_stopped.start().unwrap().wait().unwrap());
+        }
+    });
 }
 
 fn peers_complete(nodes: usize, role: &str) {

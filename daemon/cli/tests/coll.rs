@@ -45,23 +45,23 @@ fn every_collective_is_measured_and_right_on_one_and_two_nodes() {
         let records = coll(operation, &[&["-n", "3", "--nodes", nodes], sizes(operation, &["--sizes", "24"])].concat());
         // Persistent, then one-shot.
         let both = [("latency", ""), ("d_o", "busy"), ("d_o", "sleep")];
-        let expected = [&both[..], &[("start", ""); 2], &both].concat();
+        let expected = [&both[..], &[("start", ""), ("start_waking", "")].repeat(2), &both].concat();
         let (metrics, computes): (Vec<_>, Vec<_>) = expected.into_iter().unzip();
         assert_eq!((words(&records, "metric"), words(&records, "compute")), (owned(&metrics), owned(&computes)));
-        assert_eq!(words(&records, "mode"), owned(&[&["persistent"; 5][..], &["oneshot"; 3]].concat()));
-        assert_eq!(words(&records, "arrival"), owned(&["", "", "", "first", "last", "", "", ""]));
+        assert_eq!(words(&records, "mode"), owned(&[&["persistent"; 7][..], &["oneshot"; 3]].concat()));
+        assert_eq!(words(&records, "arrival"), owned(&["", "", "", "first", "first", "last", "last", "", "", ""]));
         for record in &records {
             assert_eq!((&record["bench"], &record["op"]), (&"coll".into(), &operation.into()));
             assert_eq!(record.get("bytes").is_none(), operation == "barrier");
             let unit = match record["metric"].as_str() {
                 Some("latency") => "us",
-                Some("start") => "ns",
+                Some("start" | "start_waking") => "ns",
                 _ => "ratio",
             };
             assert_eq!(record["unit"], unit);
             assert!(record["min"].as_f64().unwrap() <= record["median"].as_f64().unwrap(), "{record}");
         }
-        for start in records.iter().filter(|record| record["metric"] == "start") {
+        for start in records.iter().filter(|record| !record["arrival"].is_null()) {
             assert!(start["min"].as_f64().unwrap() > 0.0 && start["unit"] == "ns", "{start}");
         }
         for latency in records.iter().filter(|record| record["metric"] == "latency") {
@@ -81,7 +81,7 @@ fn uneven_parts_are_measured_and_right_on_one_and_two_nodes() {
     let of_parts = Operation::ALL.into_iter().filter(|operation| operation.has_parts()).map(Operation::name);
     for (operation, nodes) in of_parts.flat_map(|operation| [(operation, "1"), (operation, "2")]) {
         let records = coll(operation, &["-n", "3", "--nodes", nodes, "--sizes", "24", "--uneven"]);
-        assert_eq!(words(&records, "mode"), owned(&[&["persistent"; 5][..], &["oneshot"; 3]].concat()));
+        assert_eq!(words(&records, "mode"), owned(&[&["persistent"; 7][..], &["oneshot"; 3]].concat()));
         for record in &records {
             assert_eq!((&record["op"], &record["uneven"]), (&operation.into(), &true.into()), "{record}");
         }
@@ -106,7 +106,7 @@ fn every_operator_is_measured_and_right() {
             assert_eq!(record["operator"], operator);
         }
     }
-    assert_eq!(words(&coll("scan", &["--sizes", "8"]), "operator"), ["sum"; 8]);
+    assert_eq!(words(&coll("scan", &["--sizes", "8"]), "operator"), ["sum"; 10]);
     assert!(coll("gather", &["--sizes", "7"]).iter().all(|record| record.get("operator").is_none()));
 }
 
@@ -135,9 +135,10 @@ fn a_collective_has_a_table() {
     let table = stdout(&output);
     assert!(table.starts_with("reduce max: latency, us, and d_o; 2 ranks, 1 node, shm"), "{table}");
     let rows: Vec<Vec<_>> = table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
-    let beside = ["d_o", "busy", "d_o", "sleep", "first", "start,", "ns", "last", "start,", "ns"];
+    let starts = ["first start, ns", "first waking, ns", "last start, ns", "last waking, ns"].join(" ");
+    let beside: Vec<_> = ["d_o", "busy", "d_o", "sleep"].into_iter().chain(starts.split(' ')).collect();
     assert_eq!((&rows[0][5..8], &rows[0][8..]), (&["max", "samples", "missed"][..], &beside[..]));
-    assert_eq!((rows[1][..2].to_vec(), rows[1].len()), (vec!["persistent", "8"], 12));
+    assert_eq!((rows[1][..2].to_vec(), rows[1].len()), (vec!["persistent", "8"], 14));
     assert_eq!((rows[4][..2].to_vec(), rows[4].len()), (vec!["oneshot", "1K"], 10));
     assert!(table.contains("\ncounted, latency, persistent, 8: "), "{table}");
     for arrival in ["first", "last"] {
@@ -240,7 +241,7 @@ fn neighbours_are_written_as_in_programs_too() {
     let hidden: Vec<_> = records(&output).into_iter().filter(|record| record["metric"] == "d_o").collect();
     let expected = [["neighbor-allgather"; 4], ["neighbor-alltoall"; 4]].concat();
     assert_eq!(words(&hidden, "op"), owned(&expected));
-    assert_eq!(words(&coll("neighbor_alltoall", &["--sizes", "8"]), "op"), ["neighbor-alltoall"; 8]);
+    assert_eq!(words(&coll("neighbor_alltoall", &["--sizes", "8"]), "op"), ["neighbor-alltoall"; 10]);
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 use ropeway_proto::Layout;
 
 use crate::job::{JobSegment, OutOfBounds};
@@ -168,6 +170,12 @@ pub(crate) unsafe fn receive(socket: BorrowedFd<'_>, to: NonNull<u8>, bytes: usi
     // SAFETY: the caller vouches for the memory; the kernel is not asked who has sent.
     let received = unsafe { libc::syscall(libc::SYS_recvfrom, socket, to, bytes, flags, NOBODY, NOBODY) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether the socket has something to be received, if only that its peer has closed. It stays there.
+pub(crate) fn is_readable(socket: BorrowedFd<'_>) -> bool {
+    let looked = recv(socket.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
+    !matches!(looked, Err(Errno::EAGAIN | Errno::EINTR))
 }
 
 /// Has poll loops told of a socket only when so many bytes are there, or the connection ends.

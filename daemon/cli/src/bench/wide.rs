@@ -84,7 +84,9 @@ pub(super) fn coll_table<'a>(results: impl Iterator<Item = &'a Measured>) -> Tab
 fn beside_latency(measured: &Measured) -> Option<String> {
     let Measured { metric, compute, arrival, unit, .. } = measured;
     let hidden = compute.map(|compute| format!("{metric} {compute}"));
-    hidden.or_else(|| arrival.map(|arrival| format!("{arrival} {metric}, {unit}")))
+    // Of `start_waking` the second word says enough.
+    let call = metric.trim_start_matches("start_");
+    hidden.or_else(|| arrival.map(|arrival| format!("{arrival} {call}, {unit}")))
 }
 
 /// A column's name, and what it says of a result.

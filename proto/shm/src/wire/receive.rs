@@ -13,7 +13,7 @@ use super::order::Arrival;
 use super::straight::{FRONT_BYTES, is_large};
 use super::{BUFFER_BYTES, BUFFERS_BYTES, HEADER_BYTES, WORDS_BYTES, Wire, WireChannels, buffer_of, holder};
 use crate::mapped;
-use crate::vectored::{receive, set_receive_low_water};
+use crate::vectored::{is_readable, receive, set_receive_low_water};
 use crate::wired::WireViolation;
 
 /// So much of a message that has come in part is moved, as more may come at once then.
@@ -78,6 +78,11 @@ impl Wire {
             self.break_off();
             Received { has_ended: true, ..nothing }
         })
+    }
+
+    /// Whether there is anything to be received. Nobody's turn: who asks and is stopped meanwhile keeps nobody from receiving.
+    pub fn has_come(&self) -> bool {
+        self.socket.get().is_some_and(|socket| is_readable(socket.as_fd()))
     }
 
     fn receive_all(&self, socket: &OwnedFd, channels: &mut impl WireChannels) -> Result<Received, WireViolation> {
