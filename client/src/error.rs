@@ -112,7 +112,8 @@ pub enum Error {
         /// The rank that freed it, in the communicator of the operation.
         rank: u32,
     },
-    /// Another node goes on with the collective no more: a rank there has freed its part in it, or could not go on with it.
+    /// Another node goes on with the collective no more, and it is not known because of which rank: it could not go on, or a rank there had
+    /// freed its part before this node first started it.
     #[error("node {node} has given the collective up; an error of a rank there may say why")]
     NodeGaveUp {
         /// The node, as the job numbers them.

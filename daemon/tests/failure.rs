@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use common::{Cable, Cluster, Cut, Process, config, noticed, pair, soon};
 use nix::sys::resource::{Resource, setrlimit};
 use ropeway::control::ControlSocket;
-use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, MemoryLimit, Operator, Reproducible, WaitMode, start_all};
+use ropeway::{
+    ANY_SOURCE, ANY_TAG, Communicator, Error, Favor, MemoryLimit, Operator, Reproducible, WaitMode, start_all,
+};
 use ropeway_daemon::Config;
 use ropeway_proto::JobId;
 use ropeway_proto::control::{DaemonAddress, JobSpec};
@@ -132,6 +134,34 @@ fn ranks_that_can_not_agree_without_one_that_has_left_all_hear_of_it_and_agree_w
                 }
             });
         });
+    }
+}
+
+#[test]
+fn who_frees_a_collective_or_leaves_is_named_on_all_nodes() {
+    for (leaves, count) in
+        [false, true].into_iter().flat_map(|leaves| [1, EAGER, LARGE / 8].map(|count| (leaves, count)))
+    {
+        let cluster = Cluster::start(4, 4);
+        let (all_summed, all_told) = (Barrier::new(4), Barrier::new(if leaves { 3 } else { 4 }));
+        let part = &|rank| {
+            let session = cluster.attach(rank);
+            let world = session.world();
+            let mut sum = world.allreduce_init::<u64>(count, Operator::Sum).unwrap().favor(Favor::Overlap);
+            soon(|| sum.start().unwrap().wait().unwrap());
+            all_summed.wait();
+            if rank == 2 {
+                drop(sum);
+                if !leaves {
+                    all_told.wait();
+                }
+                return;
+            }
+            let error = noticed(|| sum.start().and_then(|active| active.wait().map(drop)).unwrap_err());
+            assert!(matches!(error, Error::PeerFreed { rank: 2 } | Error::RankLeft { rank: 2 }), "{rank}: {error}");
+            all_told.wait(); // Whoever leaves before is another cause.
+        };
+        std::thread::scope(|scope| (0..4).for_each(|rank| drop(scope.spawn(move || part(rank)))));
     }
 }
 

@@ -41,7 +41,7 @@ pub enum Status {
     Mismatch = 7,
     /// Not over: the request has a direct channel now, and the operation goes on there, as pending.
     GoesDirect = 6,
-    /// Another node has given the collective up, for a reason that only it knows. `source` holds the node.
+    /// Another node has given the collective up, for a reason that is no rank's and that only it knows. `source` holds the node.
     NodeGaveUp = 8,
     /// This node has no memory for what a collective needs besides its members' buffers: `bytes`.
     NoMemory = 9,
@@ -107,6 +107,31 @@ impl Completion {
     /// An ending that carries no message.
     pub fn bare(status: Status) -> Self {
         Self { status, source: 0, tag: 0, bytes: 0 }
+    }
+}
+
+/// Why a node takes part in a collective no more, as it tells the others: something that happened to a rank, or to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause {
+    status: Status,
+    source: u32,
+}
+
+impl Cause {
+    /// Of what has ended a collective, if others can't tell by themselves what that means for them.
+    pub fn of(ending: Completion) -> Option<Self> {
+        Self::new(ending.status, ending.source)
+    }
+
+    /// `None` of what is nobody's cause.
+    pub(crate) fn new(status: Status, source: u32) -> Option<Self> {
+        let is_known = matches!(status, Status::PeerFreed | Status::RankFailed | Status::RankLeft | Status::NodeGaveUp);
+        is_known.then_some(Self { status, source })
+    }
+
+    /// As it is told whoever waits.
+    pub fn ending(self) -> Completion {
+        Completion { source: self.source, ..Completion::bare(self.status) }
     }
 }
 

@@ -19,7 +19,7 @@
 //! | `Wired` | sender's channel, argument = receiver's channel, tag = wire's channel + 1 | the channel uses the wire, or with 0 it does not |
 //! | `WireDown` | nothing | the wire is lost on the sender's side |
 //! | `WireFull` | nothing | the sender's side finds no room on the wire: is anybody reading? |
-//! | `Unbind` | the peer's channel | my end is freed |
+//! | `Unbind` | the peer's channel; of a collective's source = rank or node, bytes = its status | my end is freed, and why |
 //! | `Eager` | receiver's channel, payload | a whole small message of a channel |
 //! | `Credit` | sender's channel, count | that many eager messages were taken |
 //! | `Armed` | sender's channel | the receive is started: release the data |
@@ -38,6 +38,7 @@ use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::agreement::{Difference, ShapeDigest, Statement};
+use crate::completion::{Cause, Completion, Status};
 use crate::ids::{ChannelId, CommId, JobId, Rank, Tag};
 use crate::limits::{FRAME_PAYLOAD_MAX, MESSAGE_BYTES_MAX};
 
@@ -73,8 +74,8 @@ pub enum Frame {
     WireDown,
     /// The job's wire has been full for a while.
     WireFull,
-    /// The other end of `channel` is freed. Frames sent before are still valid.
-    Unbind { channel: ChannelId },
+    /// The other end of `channel` is freed, if it is a collective's because of this. Frames sent before are still valid.
+    Unbind { channel: ChannelId, cause: Option<Cause> },
     /// A whole message for the receive `channel`.
     Eager { channel: ChannelId, payload_bytes: u32 },
     /// `count` eager messages of the send `channel` were taken.
@@ -209,7 +210,7 @@ impl Frame {
             }
             Self::WireDown => RawHeader { kind: WIRE_DOWN, ..RawHeader::default() },
             Self::WireFull => RawHeader { kind: WIRE_FULL, ..RawHeader::default() },
-            Self::Unbind { channel } => RawHeader::to(UNBIND, channel),
+            Self::Unbind { channel, cause } => RawHeader::to(UNBIND, channel).with_cause(cause),
             Self::Eager { channel, payload_bytes } => {
                 RawHeader { payload_bytes: payload_bytes.into(), ..RawHeader::to(EAGER, channel) }
             }
@@ -304,6 +305,20 @@ impl RawHeader {
         }
     }
 
+    fn with_cause(self, cause: Option<Cause>) -> Self {
+        let Some(Completion { status, source, .. }) = cause.map(Cause::ending) else { return self };
+        Self { bytes: u64::from(status.code()).into(), source: source.into(), ..self }
+    }
+
+    fn cause(&self) -> Result<Option<Cause>, DecodeError> {
+        if self.bytes.get() == 0 {
+            return Ok(None);
+        }
+        let status = u32::try_from(self.bytes.get()).ok().and_then(Status::from_code);
+        let cause = status.and_then(|status| Cause::new(status, self.source.get()));
+        cause.map(Some).ok_or(DecodeError::StrayFields(self.kind))
+    }
+
     fn argument(&self) -> u64 {
         u64::from(self.source.get()) << 32 | u64::from(self.comm.get())
     }
@@ -333,7 +348,7 @@ impl RawHeader {
             }
             WIRE_DOWN => Frame::WireDown,
             WIRE_FULL => Frame::WireFull,
-            UNBIND => Frame::Unbind { channel },
+            UNBIND => Frame::Unbind { channel, cause: self.cause()? },
             EAGER => Frame::Eager { channel, payload_bytes },
             CREDIT => Frame::Credit { channel, count: bytes as u32 },
             ARMED => Frame::Armed { channel },
@@ -452,7 +467,9 @@ mod tests {
             Frame::Wired { send: A, recv: B, wire: None },
             Frame::WireDown,
             Frame::WireFull,
-            Frame::Unbind { channel: A },
+            Frame::Unbind { channel: A, cause: None },
+            Frame::Unbind { channel: A, cause: Cause::new(Status::PeerFreed, 0) },
+            Frame::Unbind { channel: A, cause: Cause::new(Status::NodeGaveUp, 7) },
             Frame::Eager { channel: A, payload_bytes: 12 },
             Frame::Credit { channel: A, count: 13 },
             Frame::Armed { channel: A },

@@ -34,7 +34,7 @@ pub mod operator;
 pub mod wire;
 
 pub use command::{Command, Endpoint};
-pub use completion::{Completion, Status};
+pub use completion::{Cause, Completion, Status};
 pub use event::{Event, EventKind};
 pub use frame::{Envelope, Frame};
 pub use ids::{ChannelId, CommId, End, Epoch, JobId, NodeId, Rank, Slot, Tag};

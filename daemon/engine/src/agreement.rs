@@ -204,7 +204,7 @@ impl Engine {
         let Some(Agreement::Void(statement)) = self.agreements.table.get(&number) else { return false };
         let statement = *statement;
         self.push_frame(from, Frame::Shape { number, statement });
-        self.push_frame(from, Frame::Unbind { channel: recv });
+        self.push_frame(from, Frame::Unbind { channel: recv, cause: None });
         true
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use ropeway_proto::{ChannelId, Envelope, Frame, NodeId};
+use ropeway_proto::{Cause, ChannelId, Envelope, Frame, NodeId};
 
 use crate::collective::NodeCollective;
 use crate::direct::LocalWork;
@@ -133,7 +133,7 @@ impl Engine {
         let is_step = envelope.comm.is_reserved();
         if is_step {
             if self.why_deserted(self.config.spec.node).is_some() {
-                self.push_frame(from, Frame::Unbind { channel: recv });
+                self.push_frame(from, Frame::Unbind { channel: recv, cause: None });
                 return Ok(());
             }
             if NodeCollective::number_of(&envelope).is_some_and(|number| self.refuse_if_void(from, number, recv)) {
@@ -164,7 +164,7 @@ impl Engine {
                     sends.freed -= 1;
                     self.bindings.freed -= 1;
                     self.bindings.tidy(envelope);
-                    self.push_frame(from, Frame::Unbind { channel: recv });
+                    self.push_frame(from, Frame::Unbind { channel: recv, cause: None });
                 }
             }
         }
@@ -229,7 +229,7 @@ impl Engine {
         recv.bind(peer);
         match recv.phase {
             RecvPhase::Orphaned => {
-                self.push_frame(node, Frame::Unbind { channel: peer });
+                self.push_frame(node, Frame::Unbind { channel: peer, cause: None });
                 self.remove_persistent(id);
             }
             RecvPhase::Waiting => self.arm(id),
@@ -247,9 +247,10 @@ impl Engine {
         }
         let node = self.requests[id].node;
         let is_bind_answered = self.is_bind_answered(id);
+        let cause = self.why_parting(id);
         match &mut self.requests[id].kind {
             Kind::Send(send) => match send.peer() {
-                Some(channel) if !send.is_peer_freed => self.push_frame(node, Frame::Unbind { channel }),
+                Some(channel) if !send.is_peer_freed => self.push_frame(node, Frame::Unbind { channel, cause }),
                 None if send.is_queued => self.leave_place(id),
                 _ => {}
             },
@@ -260,7 +261,7 @@ impl Engine {
                     self.drop_stash(stash);
                 }
                 match peer {
-                    Some(channel) if !is_peer_freed => self.push_frame(node, Frame::Unbind { channel }),
+                    Some(channel) if !is_peer_freed => self.push_frame(node, Frame::Unbind { channel, cause }),
                     None if !is_peer_freed && is_bind_answered => {
                         // The sender may be on its way to us: stay, to tell it.
                         self.requests[id].recv_mut().expect("it is a receive").phase = RecvPhase::Orphaned;
@@ -289,11 +290,19 @@ impl Engine {
         }
     }
 
-    pub(crate) fn handle_unbind(&mut self, from: NodeId, id: ChannelId) -> Result<(), ProtocolError> {
+    pub(crate) fn handle_unbind(
+        &mut self,
+        from: NodeId,
+        id: ChannelId,
+        cause: Option<Cause>,
+    ) -> Result<(), ProtocolError> {
         match self.channel(from, id)? {
             None => return Ok(()),
             Some(request) if !request.is_persistent() => return Err(ProtocolError::ForeignChannel),
             Some(_) => {}
+        }
+        if let Some(cause) = cause {
+            self.note_cause(id, cause)?;
         }
         let has_ended = match &mut self.requests[id].kind {
             Kind::Send(send) => {

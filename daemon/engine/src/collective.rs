@@ -14,7 +14,7 @@
 //!
 //! * A member *failed*: everybody hears that from its node, and gives up at once.
 //! * A link to members is lost that have not left: their ends can't be heard of any more. The others need not know, so
-//!   they are told, by `Unbind`.
+//!   they are told, by `Unbind`, which names the rank or the node that is the cause if there is one.
 //! * A member of this node *left*: no further round can begin, but the running one goes on, with messages for others. The
 //!   others are told behind these, and go on as long as what they wait for was sent.
 //! * No member of another node is left: steps with it that are not bound will never be, because it does not open the collective
@@ -27,12 +27,13 @@ use std::sync::Arc;
 
 use ropeway_proto::agreement::ShapeDigest;
 use ropeway_proto::{
-    ChannelId, CommId, Completion, Endpoint, Envelope, Epoch, Layout, NodeId, Rank, Status, Tag, limits,
+    Cause, ChannelId, CommId, Completion, Endpoint, Envelope, Epoch, Layout, NodeId, Rank, Status, Tag, limits,
 };
 use ropeway_schedule::{Action, Buffer, Dependents, Schedule, Side, Slice};
 use slab::Slab;
 
 use crate::engine::{Engine, RankState};
+use crate::error::ProtocolError;
 use crate::request::Request;
 
 /// What an engine is told of a collective. On all its nodes number, participants and members are the same,
@@ -132,6 +133,8 @@ pub(crate) struct Collective {
     pub(crate) failure: Option<Completion>,
     /// Why it never runs again after this round.
     pub(crate) farewell: Option<Completion>,
+    /// Why another node takes part no more, as it has said.
+    cause: Option<Cause>,
 }
 
 /// All collectives of an engine.
@@ -202,6 +205,7 @@ impl Collectives {
             absent: Vec::new(),
             failure: None,
             farewell: None,
+            cause: None,
         });
         let entries = self.entries.len();
         self.ended.reserve(self.steps.saturating_sub(self.ended.len()));
@@ -443,11 +447,40 @@ impl Engine {
         plan.node.members.iter().copied().find(|rank| there.contains(rank))
     }
 
-    /// Why a node may have given up: by the members that are gone, if there are any.
-    pub(crate) fn why_parted(&self, plan: &Plan, node: NodeId) -> Completion {
+    /// Why a node may have given up: as it has said, or by the members that are gone, if there are any.
+    pub(crate) fn why_parted(&self, id: CollectiveId, plan: &Plan, node: NodeId) -> Completion {
         let members = || plan.node.members.iter().copied();
-        let gone = self.why_any(members(), RankState::Failed).or_else(|| self.why_any(members(), RankState::Left));
+        let told = || self.collectives.entries[id.0 as usize].cause.map(Cause::ending);
+        let failed = self.why_any(members(), RankState::Failed).or_else(told);
+        let gone = failed.or_else(|| self.why_any(members(), RankState::Left));
         gone.unwrap_or(Completion { source: u32::from(node.0), ..Completion::bare(Status::NodeGaveUp) })
+    }
+
+    /// What others are told of a step's end that is freed.
+    pub(crate) fn why_parting(&self, channel: ChannelId) -> Option<Cause> {
+        let id = self.collective_of(channel)?;
+        self.collectives.entries[id.0 as usize].failure.and_then(Cause::of)
+    }
+
+    /// Another node has said why it takes part no more, with a step's end. The first one to say so knows it best.
+    pub(crate) fn note_cause(&mut self, channel: ChannelId, cause: Cause) -> Result<(), ProtocolError> {
+        let Completion { status, source, .. } = cause.ending();
+        let is_a_node = status == Status::NodeGaveUp;
+        let known = if is_a_node { self.config.spec.nodes.len() as u32 } else { self.config.spec.size() };
+        if source >= known {
+            return Err(ProtocolError::ForeignCause { source_number: source });
+        }
+        if let Some(id) = self.collective_of(channel) {
+            self.collectives.entry(id).cause.get_or_insert(cause);
+        }
+        Ok(())
+    }
+
+    /// Whose step a channel is. It may outlive its collective, whose place may be another's then.
+    fn collective_of(&self, channel: ChannelId) -> Option<CollectiveId> {
+        let CollectiveStep { collective: id, step } = self.requests.find(channel)?.step()?;
+        let collective = self.collectives.entries.get(id.0 as usize)?;
+        (collective.channels.get(step as usize) == Some(&Some(channel))).then_some(id)
     }
 }
 

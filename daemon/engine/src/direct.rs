@@ -259,7 +259,7 @@ impl Engine {
                 self.remove_persistent(id);
             }
             (true, None) => {
-                self.push_frame(from, Frame::Unbind { channel: recv });
+                self.push_frame(from, Frame::Unbind { channel: recv, cause: None });
                 self.remove_persistent(id);
             }
             (false, Some(_)) => self.hand_over(id, channel),

@@ -337,7 +337,7 @@ impl Engine {
             Frame::Wired { send, recv, wire } => self.handle_wired_frame(from, send, recv, wire)?,
             Frame::WireDown => self.handle_wire_down_there(from),
             Frame::WireFull => self.handle_wire_full_there(from),
-            Frame::Unbind { channel } => self.handle_unbind(from, channel)?,
+            Frame::Unbind { channel, cause } => self.handle_unbind(from, channel, cause)?,
             Frame::Credit { channel, count } => self.handle_credit(from, channel, count)?,
             Frame::Armed { channel } => self.handle_armed(from, channel)?,
             Frame::Disarm { channel } => self.handle_disarm(from, channel)?,

@@ -36,6 +36,9 @@ pub enum ProtocolError {
     /// The envelope names ranks that don't live where the frame comes from or goes to.
     #[error("a frame from node {from} claims to go from rank {source_rank} to rank {dest}")]
     ForeignRank { from: u16, source_rank: Rank, dest: Rank },
+    /// What has ended a collective is no rank or node of the job.
+    #[error("a frame says that rank or node {source_number} has ended a collective")]
+    ForeignCause { source_number: u32 },
     /// A message of a rank in a communicator that belongs to nodes.
     #[error("a frame of a rank names communicator {}, which belongs to nodes", .comm.0)]
     ReservedComm { comm: CommId },

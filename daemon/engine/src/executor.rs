@@ -88,7 +88,7 @@ impl Engine {
         let plan = Arc::clone(&collective.plan);
         collective.active = collective.active.checked_sub(1).expect("a step ends once");
         let has_failed = collective.failure.is_some();
-        match self.why_failed(&plan, step, completion) {
+        match self.why_failed((id, &plan), step, completion) {
             // What ends now is what was under way.
             _ if has_failed => {}
             Some(failure) if failure.status == Status::Mismatch => {
@@ -112,7 +112,7 @@ impl Engine {
     }
 
     /// What a step's end says about its collective.
-    fn why_failed(&self, plan: &Plan, step: u32, completion: Completion) -> Option<Completion> {
+    fn why_failed(&self, (id, plan): (CollectiveId, &Plan), step: u32, completion: Completion) -> Option<Completion> {
         let expected = match plan.action(step) {
             Action::Recv { into, .. } => plan.bytes(into),
             Action::Wait { .. } => 0,
@@ -126,7 +126,7 @@ impl Engine {
                 Some(Completion::mismatch((rank, Difference::Lengths)))
             }
             (Status::PeerFreed | Status::RankFailed | Status::RankLeft, Some(node)) => {
-                Some(self.why_parted(plan, node))
+                Some(self.why_parted(id, plan, node))
             }
             _ => Some(completion),
         }

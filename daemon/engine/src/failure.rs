@@ -82,7 +82,7 @@ impl Engine {
         let is_its =
             |envelope: &Envelope| envelope.comm.is_reserved() && (envelope.source == first || envelope.dest == first);
         for (from, recv) in self.bindings.waiting_recvs(is_its) {
-            self.push_frame(from, Frame::Unbind { channel: recv });
+            self.push_frame(from, Frame::Unbind { channel: recv, cause: None });
         }
         self.bindings.forget(is_its);
         if node == self.config.spec.node {

@@ -203,6 +203,21 @@ fn a_failure_has_a_name() {
 }
 
 #[test]
+fn who_takes_part_no_more_is_named_by_those_that_only_heard_of_it() {
+    // In a ring nobody talks to the node that is opposite.
+    let mut cluster = Cluster::new(&[2; 4]);
+    let shape = Shape::new(4, Collective::Allreduce { count: SMALL, order: Order::Any });
+    let group = cluster.open(0, &shape, &"ring".parse().unwrap(), sum);
+    cluster.round(&group, 0);
+    (0..3).for_each(|me| cluster.begin_round(&group, me, 1));
+    cluster.abandon(&group, 3, gone(Status::PeerFreed, 7).unwrap());
+    cluster.settle();
+    for me in 0..3 {
+        assert_eq!(cluster.ends(&group, me)[1..], [gone(Status::PeerFreed, 7)], "{me}");
+    }
+}
+
+#[test]
 fn more_collectives_than_ranks_fail_together() {
     let mut cluster = Cluster::new(&[1; 2]);
     let groups: Vec<_> =
@@ -404,7 +419,7 @@ fn a_third_node_can_not_address_a_step() {
         let channel = ChannelId { index, generation: index + 1 };
         for frame in [
             Frame::Eager { channel, payload_bytes: PAYLOAD },
-            Frame::Unbind { channel },
+            Frame::Unbind { channel, cause: None },
             Frame::Credit { channel, count: 1 },
             Frame::Disarm { channel },
         ] {

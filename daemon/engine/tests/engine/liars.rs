@@ -86,7 +86,7 @@ fn frames_for_channels_that_are_gone_are_ignored() {
         Frame::Eager { channel, payload_bytes: PAYLOAD },
         Frame::Data { channel, offset: 0, total: 8, payload_bytes: PAYLOAD },
         Frame::Bound { recv: channel, send: FIRST, bytes: 8, is_rendezvous: false, wire: None },
-        Frame::Unbind { channel },
+        Frame::Unbind { channel, cause: None },
         Frame::Credit { channel, count: 1 },
         Frame::Armed { channel },
         Frame::Disarm { channel },
@@ -102,7 +102,9 @@ fn frames_for_channels_that_are_gone_are_ignored() {
 fn a_node_addresses_its_own_channels_only() {
     let mut cluster = Cluster::new(&[1, 1, 1]);
     cluster.channel(SMALL);
-    for frame in [Frame::Eager { channel: FIRST, payload_bytes: PAYLOAD }, Frame::Unbind { channel: FIRST }] {
+    for frame in
+        [Frame::Eager { channel: FIRST, payload_bytes: PAYLOAD }, Frame::Unbind { channel: FIRST, cause: None }]
+    {
         assert_eq!(cluster.frame(2, 1, frame), Err(ProtocolError::ForeignChannel));
     }
 }
@@ -149,12 +151,12 @@ fn frames_of_channels_are_refused_by_one_shot_requests() {
     for frame in [
         Frame::Eager { channel: recv, payload_bytes: PAYLOAD },
         Frame::Bound { recv, send: FIRST, bytes: 8, is_rendezvous: true, wire: None },
-        Frame::Unbind { channel: recv },
-        Frame::Unbind { channel: send },
+        Frame::Unbind { channel: recv, cause: None },
+        Frame::Unbind { channel: send, cause: None },
         Frame::Credit { channel: send, count: 1 },
         Frame::Armed { channel: send },
         Frame::Disarm { channel: send },
-        Frame::Unbind { channel: probe },
+        Frame::Unbind { channel: probe, cause: None },
         Frame::Disarmed { channel: probe },
         Frame::Accept { send: probe, recv },
     ] {
@@ -314,7 +316,7 @@ fn any_frame() -> impl Strategy<Value = Frame> {
             Frame::Bound { recv, send, bytes: 8, is_rendezvous, wire }
         }),
         (channel(), other(), any::<Option<u16>>()).prop_map(|(send, recv, wire)| Frame::Wired { send, recv, wire }),
-        channel().prop_map(|channel| Frame::Unbind { channel }),
+        channel().prop_map(|channel| Frame::Unbind { channel, cause: None }),
         (channel(), sizes()).prop_map(|(channel, (payload_bytes, _))| Frame::Eager { channel, payload_bytes }),
         (channel(), 0u32..5).prop_map(|(channel, count)| Frame::Credit { channel, count }),
         channel().prop_map(|channel| Frame::Armed { channel }),

@@ -168,6 +168,12 @@ impl Cluster {
         }
     }
 
+    /// One of a participant's ranks takes part no more.
+    pub(crate) fn abandon(&mut self, group: &Group, me: usize, why: Completion) {
+        self.engines[usize::from(group.nodes[me])].abandon_collective(group.ids[me], why);
+        self.collect(group.nodes[me]);
+    }
+
     /// A participant brings its input, and begins a round. What is there of the last one is overwritten.
     pub(crate) fn begin_round(&mut self, group: &Group, me: usize, round: u64) {
         let node = group.nodes[me];

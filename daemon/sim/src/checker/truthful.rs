@@ -39,7 +39,7 @@ pub fn check_collectives(history: &History, spec: &JobSpec, collectives: &[Colle
     let is_false = |(seat, failure): &(Seat, Completion)| {
         let plan = &collectives[seat.collective];
         let differs = || failure.status == Status::Mismatch && differs(plan, spec, *seat, failure.source);
-        !is_true_of(history, plan, *seat, failure) && !differs()
+        !is_true_of((history, spec), plan, *seat, failure) && !differs()
     };
     match failures(history).find(is_false) {
         None => Ok(()),
@@ -57,7 +57,7 @@ fn failures(history: &History) -> impl Iterator<Item = (Seat, Completion)> {
     of_rounds.chain(history.failures.iter().copied())
 }
 
-fn is_true_of(history: &History, plan: &CollectivePlan, seat: Seat, failure: &Completion) -> bool {
+fn is_true_of((history, spec): (&History, &JobSpec), plan: &CollectivePlan, seat: Seat, failure: &Completion) -> bool {
     let named = failure.source;
     match failure.status {
         Status::RankFailed => plan.members.contains(&named) && history.faults.failed.contains(&named),
@@ -66,8 +66,11 @@ fn is_true_of(history: &History, plan: &CollectivePlan, seat: Seat, failure: &Co
             plan.nodes.contains(&(named as u16))
                 && history.faults.cut.contains(&(plan.nodes[seat.me as usize], named as u16))
         }
-        // Its own ranks did.
-        Status::PeerFreed => history.gave_up.contains(&seat) && plan.members.contains(&named),
+        // Its own ranks did, or those of another node.
+        Status::PeerFreed => {
+            let seat_of = participant_of(plan, spec, named).map(|me| Seat { me, ..seat });
+            plan.members.contains(&named) && seat_of.is_some_and(|seat| history.gave_up.contains(&seat))
+        }
         // Another node had a reason, or nobody here is left to be told of it.
         Status::NodeGaveUp => history.gone_after.contains_key(&seat) || has_reason(history, plan, seat, named),
         _ => false,
@@ -76,9 +79,14 @@ fn is_true_of(history: &History, plan: &CollectivePlan, seat: Seat, failure: &Co
 
 /// Whether a rank is a member, and has registered something else than those of a participant.
 fn differs(plan: &CollectivePlan, spec: &JobSpec, seat: Seat, rank: Rank) -> bool {
-    let lives_there = |node: u16| spec.ranks_of(NodeId(node)).contains(&rank);
-    let other = (0..).zip(&plan.nodes).find(|&(_, &node)| lives_there(node)).map(|(other, _)| other);
+    let other = participant_of(plan, spec, rank);
     plan.members.contains(&rank) && other.is_some_and(|other| plan.digest(other) != plan.digest(seat.me))
+}
+
+/// The participant that a rank's node is.
+fn participant_of(plan: &CollectivePlan, spec: &JobSpec, rank: Rank) -> Option<u32> {
+    let lives_there = |node: u16| spec.ranks_of(NodeId(node)).contains(&rank);
+    (0..).zip(&plan.nodes).find(|&(_, &node)| lives_there(node)).map(|(me, _)| me)
 }
 
 /// Whether a node, another one, has given up or failed.
