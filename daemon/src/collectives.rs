@@ -210,7 +210,7 @@ impl Job {
     fn check_algorithm(&self, shape: &CollectiveShape) -> Result<(), String> {
         let spread = self.participants(shape).filter(|(_, participants)| participants.len() > 1);
         match (spread.as_ref().and_then(|(nodes, _)| Division::new(shape, nodes)), &shape.algorithm) {
-            (Some(division), _) => self.schedules.choose(&division.between()).map(drop),
+            (Some(division), _) => self.schedules.check(shape, &division.between()),
             (None, Some(name)) => name.parse::<Algorithm>().map(drop).map_err(|error| error.to_string()),
             (None, None) => Ok(()),
         }

@@ -51,6 +51,18 @@ impl Schedules {
         choose(between, &self.costs)
     }
 
+    /// Whether nodes can do `between` as the members of the `whole` collective want it.
+    ///
+    /// # Errors
+    /// Why not, in words that also say what the whole is.
+    pub(crate) fn check(&self, whole: &CollectiveShape, between: &CollectiveShape) -> Result<(), String> {
+        let name = |of| shape(of).collective.name();
+        self.choose(between).map(drop).map_err(|error| match whole.kind == between.kind {
+            true => error,
+            false => format!("{error}; between nodes this {} goes by {}", name(whole), name(between)),
+        })
+    }
+
     /// How many were made since this was asked last.
     pub(crate) fn take_built(&mut self) -> u64 {
         std::mem::take(&mut self.built)

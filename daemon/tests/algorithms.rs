@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use common::{Cluster, config, everybody, everybody_of, uneven};
-use ropeway::{Collective, Communicator, Error, Operator, Plain};
+use ropeway::{Collective, Communicator, Error, Operator, Plain, UserOperator};
 use ropeway_daemon::Config;
 use ropeway_schedule::Algorithm;
 
@@ -102,6 +102,19 @@ fn names_that_nothing_has_are_refused_with_those_there_are() {
             assert_eq!(one_shot.is_err(), place.0 > 1, "signals combine nothing");
         });
     }
+}
+
+#[test]
+fn what_is_refused_is_called_as_it_was_asked_for() {
+    everybody((2, 3), |world| {
+        let sum = UserOperator::new(|left: &mut u64, right: &u64| *left += right);
+        let error = world.with_algorithm("recursive-halving").allreduce_init::<u64>(9, &sum).unwrap_err();
+        assert!(error.to_string().contains("between nodes this allreduce goes by allgather"), "{error}");
+        let error = world.with_algorithm("recursive-halving").scan_init::<u64>(9, Operator::Sum).unwrap_err();
+        assert!(error.to_string().contains("between nodes this scan goes by exscan"), "{error}");
+        let error = world.with_algorithm("bruck").allreduce_init::<u64>(9, Operator::Sum).unwrap_err();
+        assert!(!error.to_string().contains("between nodes"), "{error}");
+    });
 }
 
 #[test]
