@@ -24,11 +24,12 @@ impl<T: Trip> PingPong<T> {
         Self { pair: pair.clone(), trip, effort, trips: 0 }
     }
 
-    /// So many round trips; how long they took.
+    /// A round trip that finds out that the other side is ready as well, and so many that count; how long those took. One follows the
+    /// other without a pause, or the first that counts would come before its receive has started.
     fn trips(&mut self, count: u64) -> Result<Duration, BenchError> {
         let mut all_right = true;
-        let begin = Instant::now();
-        for left in (0..count).rev() {
+        let mut begin = Instant::now();
+        for left in (0..=count).rev() {
             self.trips += 1;
             if self.pair.leads {
                 pattern::stamp(self.trip.outgoing()?, self.trips);
@@ -47,6 +48,9 @@ impl<T: Trip> PingPong<T> {
                 }
                 self.trip.send()?;
             }
+            if left == count {
+                begin = Instant::now();
+            }
         }
         let elapsed = begin.elapsed();
         if all_right { Ok(elapsed) } else { Err(self.wrong_data(0)) }
@@ -56,11 +60,7 @@ impl<T: Trip> PingPong<T> {
     fn batch(&mut self, trips: u64) -> Result<Duration, BenchError> {
         let seed = self.trips;
         pattern::fill(self.trip.outgoing()?, seed ^ u64::from(self.pair.leads));
-        // The first trip finds out that the other side is ready as well, so it does not count.
-        let elapsed = measured(|| {
-            self.trips(1)?;
-            self.trips(trips)
-        })?;
+        let elapsed = measured(|| self.trips(trips))?;
         match pattern::first_wrong(self.trip.incoming(), seed ^ u64::from(!self.pair.leads)) {
             None => Ok(elapsed),
             Some(byte) => Err(self.wrong_data(byte)),
