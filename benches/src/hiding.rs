@@ -162,10 +162,9 @@ impl Batches {
         &self.d_o
     }
 
-    /// The samples of this metric, if it is a share of communication and there are any.
-    pub(crate) fn share(&self, metric: &str) -> Option<&[f64]> {
-        let is_wanted =
-            |&(name, unit, samples): &(&str, &str, &[f64])| name == metric && unit == "ratio" && !samples.is_empty();
+    /// The samples of this metric, if there are any.
+    pub(crate) fn samples_of(&self, metric: &str) -> Option<&[f64]> {
+        let is_wanted = |&(name, _, samples): &(&str, &str, &[f64])| name == metric && !samples.is_empty();
         self.metrics().into_iter().find(is_wanted).map(|(_, _, samples)| samples)
     }
 

@@ -147,7 +147,15 @@ impl Case {
         (metric, unit, samples): (&str, &str, &[f64]),
         bare: Option<(&str, &Batches)>,
     ) -> Measured {
-        let floor = |(name, bare): (&str, &Batches)| Some(Floor::of_share(name, bare.share(metric)?));
+        // The computation depends on the transfer, and both together on it: they have no floor of their own.
+        let floor = |(name, bare): (&str, &Batches)| {
+            let bare = bare.samples_of(metric)?;
+            match metric {
+                "d_o" | "availability" => Some(Floor::of_share(name, bare)),
+                "t_y" => Some(Floor::of_times(name, Summary::of(bare).median, samples)),
+                _ => None,
+            }
+        };
         let common = Measured {
             mode: Some(self.mode),
             notification: Some(self.notification),
@@ -162,8 +170,9 @@ impl Case {
                 progress: Some(*progress),
                 // What of a collective crosses a line depends on its algorithm; and what is sent is over before it has crossed it.
                 floor: match (metric, self.bytes) {
-                    ("t_y", Some(bytes)) if *side != Side::Send => Floor::of_line(plan, bytes, samples),
-                    ("t_y", _) => None,
+                    ("t_y", Some(bytes)) if *side != Side::Send => {
+                        Floor::of_line(plan, bytes, samples).or(common.floor)
+                    }
                     _ => common.floor,
                 },
                 ..common

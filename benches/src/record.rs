@@ -169,9 +169,13 @@ impl Floor {
 
     /// Under times in microseconds of a message between nodes: how long its bytes are on the line.
     pub(crate) fn of_line(plan: &Plan, bytes: usize, times_us: &[f64]) -> Option<Self> {
-        let median = bytes as f64 * 8e6 / plan.line_rate? as f64;
-        let ratios: Vec<_> = times_us.iter().map(|time| time / median).collect();
-        Some(Self { name: "line rate".into(), median: significant(median), ratio: Some(Ratio::of(&ratios)) })
+        Some(Self::of_times("line rate", bytes as f64 * 8e6 / plan.line_rate? as f64, times_us))
+    }
+
+    /// Under times.
+    pub(crate) fn of_times(name: &str, median: f64, times: &[f64]) -> Self {
+        let ratios: Vec<_> = times.iter().map(|time| time / median).collect();
+        Self { name: name.into(), median: significant(median), ratio: Some(Ratio::of(&ratios)) }
     }
 }
 

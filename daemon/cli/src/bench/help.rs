@@ -202,8 +202,8 @@ measured have no R. The first of several sends, which may have to wake the daemo
         more: "Messages or, with --of, collectives are started, and waited for after a computation that takes a tenth longer than they do: one
 that keeps the core busy, and one that sleeps. All is done twice in a row, and the second time counts: programs repeat themselves, and a
 library may go by what they did last. Between nodes the floor of what messages hide (d_o) is what a bare TCP connection
-hides, with a thread that sends and one that receives; the floor of their time (t_y) is the line's rate, if --rate sets one, but
-of sends, which are over when the kernel has the bytes.
+hides, with a thread that sends and one that receives; the floor of their time (t_y) is the line's rate, if --rate sets one, and
+else, as of sends, which are over when the kernel has the bytes, what that connection and its threads take.
 Availability, the share of the processor that is left to who computes for longer than communication takes, has the same floor: what is
 missing of it goes to the kernel, the line and those threads. What is sent or received alone is timed by the rank that computes, what
 goes both ways by both: the mean of their times counts.
