@@ -6,7 +6,7 @@ use ropeway_engine::{Leftovers, Placement, ProtocolError};
 use ropeway_proto::agreement::{Difference, ShapeDigest, Statement};
 use ropeway_proto::frame::Header;
 use ropeway_proto::limits::{EAGER_BYTES_LIMIT, SLOTS_PER_RANK};
-use ropeway_proto::{ChannelId, CommId, Command, Envelope, Frame, JobId, Layout, Status};
+use ropeway_proto::{Cause, ChannelId, CommId, Command, Completion, Envelope, Frame, JobId, Layout, Status};
 use ropeway_schedule::{Collective, Order, Shape, build};
 
 use crate::cluster::{Cluster, TAG};
@@ -95,6 +95,21 @@ fn frames_for_channels_that_are_gone_are_ignored() {
         Frame::Withdrawn { send: channel },
     ] {
         assert_eq!(answer(&mut cluster, frame), Ok(()));
+    }
+}
+
+#[test]
+fn who_ends_a_collective_is_a_rank_or_a_node_of_the_job() {
+    let mut cluster = Cluster::pair();
+    cluster.channel(SMALL);
+    for (status, known) in [(Status::PeerFreed, cluster.engines[0].spec().size()), (Status::NodeGaveUp, 2)] {
+        let unbind = |source| {
+            let cause = Cause::of(Completion { source, ..Completion::bare(status) });
+            Frame::Unbind { channel: FIRST, cause }
+        };
+        let foreign = ProtocolError::ForeignCause { source_number: known };
+        assert_eq!(answer(&mut cluster, unbind(known)), Err(foreign));
+        assert_eq!(answer(&mut cluster, unbind(known - 1)), Ok(()));
     }
 }
 
@@ -316,7 +331,10 @@ fn any_frame() -> impl Strategy<Value = Frame> {
             Frame::Bound { recv, send, bytes: 8, is_rendezvous, wire }
         }),
         (channel(), other(), any::<Option<u16>>()).prop_map(|(send, recv, wire)| Frame::Wired { send, recv, wire }),
-        channel().prop_map(|channel| Frame::Unbind { channel, cause: None }),
+        (channel(), any::<Option<u32>>()).prop_map(|(channel, source)| {
+            let freed = |source| Completion { source, ..Completion::bare(Status::PeerFreed) };
+            Frame::Unbind { channel, cause: source.and_then(|source| Cause::of(freed(source))) }
+        }),
         (channel(), sizes()).prop_map(|(channel, (payload_bytes, _))| Frame::Eager { channel, payload_bytes }),
         (channel(), 0u32..5).prop_map(|(channel, count)| Frame::Credit { channel, count }),
         channel().prop_map(|channel| Frame::Armed { channel }),
