@@ -51,16 +51,9 @@ impl Schedules {
         choose(between, &self.costs)
     }
 
-    /// Whether nodes can do `between` as the members of the `whole` collective want it.
-    ///
-    /// # Errors
-    /// Why not, in words that also say what the whole is.
+    /// Whether nodes can do `between` as the members of the `whole` collective want it. See [`check`].
     pub(crate) fn check(&self, whole: &CollectiveShape, between: &CollectiveShape) -> Result<(), String> {
-        let name = |of| shape(of).collective.name();
-        self.choose(between).map(drop).map_err(|error| match whole.kind == between.kind {
-            true => error,
-            false => format!("{error}; between nodes this {} goes by {}", name(whole), name(between)),
-        })
+        check(shape(whole).collective.name(), between, &self.costs)
     }
 
     /// How many were made since this was asked last.
@@ -82,6 +75,18 @@ pub fn choose(between: &CollectiveShape, costs: &CostTable) -> Result<Algorithm,
     let algorithm: Algorithm = name.parse().map_err(|error: ParseAlgorithmError| error.to_string())?;
     algorithm.check(&shape).map_err(|error| error.to_string())?;
     Ok(algorithm)
+}
+
+/// Whether nodes can do `between` as the members of the whole collective want it, which has this name.
+///
+/// # Errors
+/// Why not, in words that also say what the whole is.
+pub fn check(whole: &str, between: &CollectiveShape, costs: &CostTable) -> Result<(), String> {
+    let name = shape(between).collective.name();
+    choose(between, costs).map(drop).map_err(|error| match name == whole {
+        true => error,
+        false => format!("{error}; between nodes this {whole} goes by {name}"),
+    })
 }
 
 /// What happens between nodes in the words of schedules.

@@ -129,6 +129,16 @@ fn more_ranks_than_cores_are_measured_too() {
 }
 
 #[test]
+fn an_algorithm_is_refused_in_the_words_of_who_asked() {
+    for (operation, is_another) in [("scan", true), ("exscan", false)] {
+        let output = bench(&["coll", operation, "--algorithm", "recursive-halving", "--nodes", "2"]);
+        assert_eq!(output.status.code(), Some(2));
+        let told = stderr(&output);
+        assert_eq!(told.contains("between nodes this scan goes by exscan"), is_another, "{told}");
+    }
+}
+
+#[test]
 fn a_collective_has_a_table() {
     let output = bench(&["coll", "reduce", "--op", "max", "--sizes", "8,1K", "--counters"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

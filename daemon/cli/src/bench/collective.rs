@@ -138,7 +138,7 @@ fn check_nodes(call: CollectiveCall, (ranks, nodes): (u32, u32), algorithm: Opti
         });
     };
     let between = CollectiveShape { algorithm, ..between };
-    schedules::choose(&between, &CostTable::default()).map(drop).map_err(Failure::Usage)
+    schedules::check(call.operation.name(), &between, &CostTable::default()).map_err(Failure::Usage)
 }
 
 /// The usual sizes, rounded up to whole elements of what is measured.
