@@ -118,12 +118,13 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// Of what has ended a collective, if others can't tell by themselves what that means for them.
+    /// Of what has ended a collective here. `None` if that concerns this node alone, such as its memory or a link of its own, or if others are
+    /// told otherwise, as of a mismatch.
     pub fn of(ending: Completion) -> Option<Self> {
         Self::new(ending.status, ending.source)
     }
 
-    /// `None` of what is nobody's cause.
+    /// `None` if it is not one of these.
     pub(crate) fn new(status: Status, source: u32) -> Option<Self> {
         let is_known = matches!(status, Status::PeerFreed | Status::RankFailed | Status::RankLeft | Status::NodeGaveUp);
         is_known.then_some(Self { status, source })
