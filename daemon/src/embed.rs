@@ -22,6 +22,7 @@ use crate::calibration;
 use crate::config::{Config, OutOfRange};
 use crate::link::Links;
 use crate::server::{Inputs, Order, Server, Source};
+use crate::sockets;
 
 /// A running daemon. Dropping it stops it.
 pub struct Daemon {
@@ -160,7 +161,7 @@ fn listen_for_links(address: SocketAddr, config: &Config) -> Result<TcpListener,
     if !config.may_link(address) {
         return Err(DaemonError::NotLoopback(address));
     }
-    TcpListener::bind(address).map_err(|source| DaemonError::Listen { address: address.to_string(), source })
+    sockets::listen(address).map_err(|source| DaemonError::Listen { address: address.to_string(), source })
 }
 
 fn listen_for_clients(path: &Path) -> Result<UnixListener, DaemonError> {

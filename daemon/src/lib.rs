@@ -47,6 +47,7 @@ pub mod schedules;
 mod server;
 mod service;
 mod shelves;
+mod sockets;
 mod wires;
 
 pub use config::Config;

@@ -8,24 +8,22 @@
 //! Wires (`wires`) are dialled the same way, one for each job and pair of its nodes, and are no links any more once both
 //! sides have said hello.
 
-use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry};
-use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use ropeway_engine::{Arrival, Token as Operation};
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::hello::{HELLO_BYTES, Hello, HelloError};
 use ropeway_proto::{Frame, JobId, NodeId, limits};
 use ropeway_shm::{Counter, Counters};
 use slab::Slab;
-use socket2::SockRef;
 
 use crate::device::{AnyDevice, Device, Inbound, LinkError, Outbound, Readiness, Target, TcpDevice, Traffic};
 use crate::job::Job;
 use crate::server::{Jobs, Source};
+use crate::sockets;
 
 /// All links of a daemon, and the routes over them.
 pub(crate) struct Links {
@@ -128,7 +126,7 @@ impl Links {
         let is_known = self.links.iter().any(|(_, link)| link.daemon == Some(daemon) && link.wire.is_none());
         let dial = |links: &mut Self, wire| {
             // A failure to dial shows when the route's deadline passes; without a wire the link carries everything.
-            let dialled = TcpStream::connect(address.link)
+            let dialled = sockets::dial(address.link)
                 .and_then(|stream| links.add(stream, Some(Dialled { daemon, wire, from: spec.node }), registry, now));
             if let Err(error) = dialled {
                 tracing::warn!(%error, address = %address.link, "can't dial");
@@ -422,29 +420,12 @@ impl Greeting {
         if expected.is_some_and(|daemon| daemon != theirs.daemon) {
             return Err(GreetingError::OtherDaemon);
         }
-        prepare(&self.stream)?;
         Ok((self.sent == HELLO_BYTES).then_some(theirs))
     }
 }
 
-/// Sets a connection up for messages on a cluster's network. The size of its buffers is left to the kernel, which lets them grow
-/// with bandwidth and delay of the path: it does not for a size that is asked for, which would also be cut to `rmem_max`.
-fn prepare(stream: &TcpStream) -> io::Result<()> {
-    let socket = SockRef::from(stream);
-    socket.set_tcp_nodelay(true)?;
-    // Algorithms that pace by a model of the path, such as BBR, are made for the Internet: on short paths with large windows
-    // they cost half of the bandwidth. A system that does not have the one we ask for keeps its own.
-    let ask = |name: &&&str| setsockopt(stream, TcpCongestion, &OsString::from(name)).is_ok();
-    let chosen = CONGESTION_CONTROL.iter().find(ask);
-    tracing::debug!(?chosen, "congestion control");
-    Ok(())
-}
-
 /// Wires that may wait for their jobs.
 const EARLY_MAX: usize = 1024;
-
-/// In order of preference.
-const CONGESTION_CONTROL: [&str; 2] = ["cubic", "reno"];
 
 fn is_connected(stream: &TcpStream) -> io::Result<bool> {
     match stream.peer_addr() {
