@@ -217,7 +217,7 @@ const NOT_STARTED: &str = "a message is waited for before it is used again";
 mod tests {
     use super::*;
     use crate::cluster::everywhere;
-    use crate::floors::connection;
+    use crate::connection;
 
     #[test]
     fn what_clients_drive_is_started_by_the_wait() {
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_is_bare_brings_its_data_each_time() {
-        let (near, far) = connection().unwrap();
+        let [near, far] = connection::over_loopback().unwrap();
         everywhere(2, |world| {
             let pair = Pair::of(&world).unwrap();
             let stream = if pair.leads { &near } else { &far };

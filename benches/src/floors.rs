@@ -5,7 +5,6 @@
 
 use std::hint;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use nix::unistd::getppid;
 use crate::cores::{settle, two_cores};
 use crate::trip::{Tcp, Trip};
 use crate::{BenchError, Summary};
-use crate::{floor, unparking, wakeup};
+use crate::{connection, floor, unparking, wakeup};
 
 /// Handing a cache line from core to core, in nanoseconds.
 pub fn cache_line_ns(time: Duration) -> f64 {
@@ -32,7 +31,7 @@ pub enum Waiting {
 
 /// Half a round trip of eight bytes over a loopback TCP connection, in nanoseconds.
 pub fn loopback_ns(waiting: Waiting, time: Duration) -> Result<f64, BenchError> {
-    let (near, far) = connection()?;
+    let [near, far] = connection::over_loopback()?;
     for stream in [&near, &far] {
         stream.set_nonblocking(waiting == Waiting::Busy)?;
     }
@@ -63,7 +62,7 @@ pub fn loopback_ns(waiting: Waiting, time: Duration) -> Result<f64, BenchError> 
 
 /// Bytes in a second through a loopback TCP connection, one way.
 pub fn loopback_bytes_per_s(time: Duration) -> Result<f64, BenchError> {
-    let (mut near, mut far) = connection()?;
+    let [mut near, mut far] = connection::over_loopback()?;
     let write = move || {
         let bytes = vec![1; STREAM_BYTES];
         // The other end closes when it has seen enough.
@@ -117,16 +116,6 @@ fn of_many<T>(call: impl Fn() -> T) -> f64 {
         hint::black_box(call());
     }
     begin.elapsed().as_nanos() as f64 / f64::from(CALLS)
-}
-
-/// Both ends of a loopback connection.
-pub(crate) fn connection() -> io::Result<(TcpStream, TcpStream)> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let near = TcpStream::connect(listener.local_addr()?)?;
-    let (far, _) = listener.accept()?;
-    near.set_nodelay(true)?;
-    far.set_nodelay(true)?;
-    Ok((near, far))
 }
 
 /// Runs both at once; the second ends when the first drops what it holds.

@@ -18,6 +18,7 @@ mod calls;
 mod clock;
 mod coll;
 mod computation;
+mod connection;
 mod console;
 mod contest;
 mod contribution;

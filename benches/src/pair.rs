@@ -1,12 +1,13 @@
 //! Two ranks that measure: the first and the last, so that with several nodes the messages cross them, or one of many pairs.
 
 use std::io;
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, TcpStream};
 
 use ropeway::Communicator;
 
 use crate::BenchError;
 use crate::clock::{now_ns, spin_until};
+use crate::connection;
 
 /// One of the two.
 #[derive(Clone, Debug)]
@@ -90,18 +91,15 @@ impl Pair {
     pub(crate) fn connect(&self, addresses: &[IpAddr]) -> Result<TcpStream, BenchError> {
         let leader = if self.leads { self.world.rank() } else { self.peer };
         let address = addresses[node_of(leader, self.world.size(), addresses.len() as u32)];
-        let stream = if self.leads {
-            let listener = TcpListener::bind((address, 0))?;
+        if self.leads {
+            let listener = connection::listen(address)?;
             let port = listener.local_addr()?.port();
             self.agree(|| [u64::from(port)])?;
-            listener.accept()?.0
-        } else {
-            let [port] = self.agree(|| unreachable!("the leader decides"))?;
-            let port = u16::try_from(port).map_err(io::Error::other)?;
-            TcpStream::connect((address, port))?
-        };
-        stream.set_nodelay(true)?;
-        Ok(stream)
+            return Ok(connection::accept(&listener)?);
+        }
+        let [port] = self.agree(|| unreachable!("the leader decides"))?;
+        let port = u16::try_from(port).map_err(io::Error::other)?;
+        Ok(connection::connect((address, port).into())?)
     }
 }
 

@@ -1,17 +1,12 @@
 //! TCP sockets of links and wires, set up before they are connected.
-//!
-//! What paces has to be left out from the start. A connection that is established under an algorithm such as BBR stays paced by
-//! a timer for as long as it lives, also under another algorithm that it is given later: an interrupt every few segments, which takes
-//! the core from whoever computes on it.
 
-use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use mio::net::{TcpListener, TcpStream};
 use nix::errno::Errno;
-use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
+use ropeway_shm::leave_unpaced;
 use socket2::{Domain, SockRef, Socket, Type};
 
 /// A listener, whose connections are set up as it is.
@@ -36,21 +31,15 @@ pub(crate) fn dial(address: SocketAddr) -> io::Result<TcpStream> {
 /// the path: it does not for a size that is asked for, which would also be cut to `rmem_max`.
 fn set_up(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).set_tcp_nodelay(true)?;
-    // Algorithms that pace by a model of the path, such as BBR, are made for the Internet: on short paths with large windows
-    // they cost half of the bandwidth. A system that does not have the one we ask for keeps its own.
-    let ask = |name: &&&str| setsockopt(socket, TcpCongestion, &OsString::from(name)).is_ok();
-    let chosen = CONGESTION_CONTROL.iter().find(ask);
+    let chosen = leave_unpaced(socket);
     tracing::debug!(?chosen, "congestion control");
     Ok(())
 }
 
-/// In order of preference.
-const CONGESTION_CONTROL: [&str; 2] = ["cubic", "reno"];
-
 #[cfg(test)]
 mod tests {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use nix::sys::socket::getsockopt;
+    use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
 
     use super::*;
 
@@ -63,7 +52,7 @@ mod tests {
         for stream in [dialled, accepted] {
             assert!(SockRef::from(&stream).tcp_nodelay().unwrap());
             let chosen = getsockopt(&stream, TcpCongestion).unwrap();
-            assert!(CONGESTION_CONTROL.iter().any(|name| chosen.to_string_lossy().trim_end_matches('\0') == *name));
+            assert!(["cubic", "reno"].contains(&chosen.to_string_lossy().trim_end_matches('\0')), "{chosen:?}");
         }
     }
 

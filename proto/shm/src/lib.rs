@@ -59,6 +59,7 @@ cfg_if::cfg_if! {
         mod segment;
         mod share;
         mod stage;
+        mod unpaced;
         mod user_function;
         mod vectored;
         mod whereabouts;
@@ -78,6 +79,7 @@ cfg_if::cfg_if! {
             meeting::{Arrival, Helped, Meeting},
             meeting_plan::MeetingPlan,
             post_area::PostLane,
+            unpaced::leave_unpaced,
             segment::{Segment, SegmentError},
             share::own_buffers,
             user_function::UserFunction,
