@@ -134,6 +134,11 @@ impl DirectEnd {
         self.memory.channel().wired()
     }
 
+    /// Whether its messages are copied in pieces by whoever waits first, or by the daemon.
+    pub(crate) fn is_large(&self) -> bool {
+        matches!(self.way, Way::Large(_))
+    }
+
     /// Whether its messages are copied at once by whoever comes second.
     pub(crate) fn is_small(&self) -> bool {
         self.memory.channel().is_small()
@@ -150,7 +155,7 @@ impl DirectEnd {
     pub(crate) fn start(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> Result<Started, Status> {
         match self.way {
             Way::Send(_) | Way::Recv(_) => self.start_small(),
-            Way::Large(transfer) => self.start_large(transfer, presence, favor, moment),
+            Way::Large(_) => self.start_large(presence, favor, moment),
             _ => self.start_offered(presence, favor, moment),
         }
     }
@@ -240,6 +245,13 @@ impl DirectEnd {
         }
     }
 
+    /// Whether a message that was started by [`start_large`](Self::start_large) is all there.
+    #[inline]
+    pub(crate) fn has_moved(&mut self) -> bool {
+        let Way::Large(transfer) = &mut self.way else { return false };
+        ends(transfer, &self.memory)
+    }
+
     /// Takes a pending message back. False if it is on its way.
     pub(crate) fn cancel(&mut self) -> bool {
         let memory = &self.memory;
@@ -286,15 +298,16 @@ impl DirectEnd {
         }
     }
 
+    /// The same for large ones.
     #[inline(never)]
-    fn start_large(
+    pub(crate) fn start_large(
         &mut self,
-        transfer: Transfer,
         presence: &Presence,
         favor: Favor,
         moment: &Moment,
     ) -> Result<Started, Status> {
         self.check_send()?;
+        let Way::Large(transfer) = self.way else { return Ok(Started::Pending) };
         let is_prompt = self.habit.begin(presence, favor, moment);
         let until = is_prompt.then(|| self.habit.started_ns() + COURTESY_NS);
         let moves = transfer.start(&self.memory, self.end, until);
@@ -363,6 +376,12 @@ fn has_ended(transfer: &mut Transfer, memory: &OpenChannel, end: End, pieces: u3
     if pieces > 0 && !transfer.is_left_to(end.peer(), TransferMemory::words(memory)).is_some_and(is_left) {
         transfer.help(memory, pieces);
     }
+    ends(transfer, memory)
+}
+
+/// Whether the message is over: then what comes is the next.
+#[inline]
+fn ends(transfer: &mut Transfer, memory: &OpenChannel) -> bool {
     let is_over = transfer.is_over(TransferMemory::words(memory));
     if is_over {
         *transfer = transfer.next();

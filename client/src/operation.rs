@@ -3,6 +3,7 @@
 mod among;
 mod crossing;
 mod event;
+mod outcome;
 mod posted;
 mod role;
 mod start;
@@ -56,6 +57,8 @@ pub(crate) struct Operation {
     /// Its messages are small and go to or come from a rank of this node, and nobody wants to know when: who starts it or waits
     /// for it has nothing else to do.
     is_short: bool,
+    /// Its messages are large and go to or come from a rank of this node, and nobody wants to know when.
+    is_large: bool,
     /// Its channel is within the node, so its start is an offer and nothing more, and nobody wants to know when.
     is_only_offered: bool,
     /// The daemon receives it while the program computes.
@@ -126,6 +129,7 @@ impl Operation {
             phase: Phase::Inactive,
             favor: Favor::default(),
             is_short: false,
+            is_large: false,
             is_only_offered: false,
             is_left: false,
             is_part: false,
@@ -176,7 +180,13 @@ impl Operation {
     /// Wakes the other end if it waits for this start, which is behind a fence. If the daemon is to move the message, the entry.
     pub(crate) fn call_peer(&self) -> Option<Entry> {
         let needs_copy = self.direct.as_ref()?.call_peer(self.attachment.presence(), self.favor);
-        needs_copy.then(|| Command::Move { slot: self.slot }.encode())
+        needs_copy.then(|| self.ask_to_move())
+    }
+
+    /// Whether its messages are large and stay on this node, so that [`start_large`](Self::start_large) starts it.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        self.is_large
     }
 
     /// Its own memory, from now on.
@@ -239,76 +249,6 @@ impl Operation {
 
     pub(crate) fn take_memory(&mut self) -> Option<ArenaSlot> {
         self.memory.take_own()
-    }
-
-    /// The outcome of an operation that nobody else has to be asked about, if it is over and all went well: the way most waits end.
-    #[inline]
-    pub(crate) fn take_at_once(&mut self) -> Option<Status> {
-        match self.phase {
-            _ if self.is_short => self.take_short(),
-            _ if self.attachment.log().is_on() || self.attachment.wires().has_begun() => None,
-            Phase::Ended(completion::Status::Success) if self.role.is_some() => self.take_met(),
-            Phase::Direct => self.take_moved(),
-            Phase::Daemon => self.take_done(),
-            _ => None,
-        }
-    }
-
-    /// The same of what the daemon has ended while the program computed.
-    #[inline(never)]
-    fn take_done(&mut self) -> Option<Status> {
-        let is_done = self.attachment.request_slot(self.slot).is_done(self.epoch);
-        let completion =
-            self.completion().filter(|completion| is_done && completion.status == completion::Status::Success)?;
-        let arrived = self.judge(Some(completion)).ok()?;
-        self.attachment.note_late_presence();
-        self.retract();
-        Some(arrived)
-    }
-
-    /// The same of a collective that was over when it was started.
-    #[inline]
-    fn take_met(&mut self) -> Option<Status> {
-        self.let_go();
-        self.arrived
-    }
-
-    /// The same of a message that was moved while the program computed.
-    #[inline(never)]
-    fn take_moved(&mut self) -> Option<Status> {
-        let (direct, arrived) = (self.direct.as_mut()?, self.arrived?);
-        if !direct.has_ended(0) {
-            return None;
-        }
-        // What goes over a wire has cost a system call, if it left in the start, so the clock costs little, and nobody else would look.
-        let has_left = self.wire.is_some() && matches!(self.end, Some((End::Send, _)));
-        if has_left || direct.is_prompt(self.favor) {
-            self.attachment.note_presence();
-            // The program may have been seen before, when it waited for something else.
-            direct.learn(self.attachment.presence());
-        } else {
-            self.attachment.note_late_presence();
-        }
-        if self.wire.is_some() {
-            self.note_taken();
-        }
-        self.let_go();
-        Some(arrived)
-    }
-
-    /// The same of a short operation.
-    #[inline]
-    fn take_short(&mut self) -> Option<Status> {
-        let is_over = match self.phase {
-            Phase::Ended(status) => status == completion::Status::Success,
-            Phase::Direct => self.direct.as_mut()?.has_ended(0),
-            _ => false,
-        };
-        if !is_over {
-            return None;
-        }
-        self.let_go_short();
-        self.arrived
     }
 
     /// What was started leaves, and is remembered to have left so.

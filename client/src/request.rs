@@ -8,6 +8,7 @@ use ropeway_shm::ArenaSlot;
 
 use crate::attendance::Member;
 use crate::collective::Function;
+use crate::commands::Entry;
 use crate::communicator::Membership;
 use crate::memory::Memory;
 use crate::operation::{Operation, Prepared};
@@ -196,28 +197,46 @@ impl Persistent {
             return Err(Error::AlreadyActive);
         }
         self.operation.attachment().check()?;
-        if !self.operation.start_short() {
+        if self.operation.start_short() {
+        } else if self.operation.is_large() {
+            self.start_large()?;
+        } else {
             self.start_elsewhere()?;
         }
         Ok(Active { request: self })
     }
 
     #[inline(never)]
+    fn start_large(&mut self) -> Result<(), Error> {
+        if self.operation.start_large(&Moment::default()) { self.ask_to_move() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn ask_to_move(&mut self) -> Result<(), Error> {
+        let moment = self.publish(&self.operation.ask_to_move())?;
+        self.operation.told(&moment);
+        Ok(())
+    }
+
+    #[inline(never)]
     fn start_elsewhere(&mut self) -> Result<(), Error> {
         let entry = self.operation.start_elsewhere(&Moment::default());
-        let told = match &entry {
-            Some(entry) => self.operation.attachment().publish(slice::from_ref(entry)).map(Some),
-            None => Ok(None),
-        };
-        if told.is_err() {
-            self.operation.retract();
-        }
-        let told = told?;
+        let told = entry.map(|entry| self.publish(&entry)).transpose()?;
         let left = self.operation.attachment().wires().leave_now().then(Moment::default);
         if let Some(moment) = left.or(told) {
             self.operation.told(&moment);
         }
         Ok(())
+    }
+
+    /// Tells the daemon of a start; says when.
+    #[inline]
+    fn publish(&mut self, entry: &Entry) -> Result<Moment, Error> {
+        let told = self.operation.attachment().publish(slice::from_ref(entry));
+        if told.is_err() {
+            self.operation.retract();
+        }
+        told
     }
 
     /// The buffer. Only [`into_memory`](Self::into_memory) takes it away, and the request with it.

@@ -70,6 +70,21 @@ impl Operation {
         true
     }
 
+    /// Begins a [large](Self::is_large) operation. Says whether the daemon is to move its message.
+    #[inline]
+    pub(crate) fn start_large(&mut self, moment: &Moment) -> bool {
+        self.enter(Phase::Direct);
+        let Some(direct) = &mut self.direct else { return false };
+        let started = direct.start_large(self.attachment.presence(), self.favor, moment);
+        self.note_started(started);
+        started == Ok(Started::NeedsCopy)
+    }
+
+    /// The entry that has the daemon move a message that has met its other end.
+    pub(crate) fn ask_to_move(&self) -> Entry {
+        Command::Move { slot: self.slot }.encode()
+    }
+
     /// Begins an operation whose start tells nobody. False if it is none.
     #[inline]
     fn start_offered(&mut self, moment: &Moment) -> bool {
@@ -94,7 +109,7 @@ impl Operation {
         self.enter(Phase::Direct);
         let started = self.direct.as_mut()?.start(self.attachment.presence(), self.favor, moment);
         self.note_started(started);
-        (started == Ok(Started::NeedsCopy)).then(|| Command::Move { slot: self.slot }.encode())
+        (started == Ok(Started::NeedsCopy)).then(|| self.ask_to_move())
     }
 
     #[inline]
@@ -158,7 +173,7 @@ impl Operation {
             Ok(Started::Pending) => {}
             Ok(Started::NeedsCopy) => {
                 self.note_start();
-                return Some(Command::Move { slot: self.slot }.encode());
+                return Some(self.ask_to_move());
             }
             Ok(Started::Done) => self.phase = Phase::Ended(completion::Status::Success),
             // `take_outcome` finds out why.
@@ -258,6 +273,8 @@ impl Operation {
             // Messages that do not fit are an error each, and take the long way.
             let fits = self.arrived.is_some();
             self.is_short = is_small && fits && wired.is_none() && !self.is_offered && !is_logged;
+            self.is_large =
+                self.direct.as_ref().is_some_and(DirectEnd::is_large) && fits && wired.is_none() && !is_logged;
             self.is_only_offered = self.direct.as_ref().is_some_and(DirectEnd::is_offered) && !is_logged;
             self.wire = wired.and_then(|wired| self.attachment.wires().of(wired));
         }

@@ -1,0 +1,102 @@
+//! How an operation ends that is over when the program comes to wait for it: the way most waits end.
+
+use ropeway_proto::{End, completion};
+
+use super::{Operation, Phase};
+use crate::Status;
+
+impl Operation {
+    /// The outcome of an operation that nobody else has to be asked about, if it is over and all went well: the way most waits end.
+    #[inline]
+    pub(crate) fn take_at_once(&mut self) -> Option<Status> {
+        match self.phase {
+            _ if self.is_short => self.take_short(),
+            _ if self.attachment.log().is_on() || self.attachment.wires().has_begun() => None,
+            Phase::Ended(completion::Status::Success) if self.role.is_some() => self.take_met(),
+            Phase::Direct if self.is_large => self.take_large(),
+            Phase::Direct => self.take_moved(),
+            Phase::Daemon => self.take_done(),
+            _ => None,
+        }
+    }
+
+    /// The same of what the daemon has ended while the program computed.
+    #[inline(never)]
+    fn take_done(&mut self) -> Option<Status> {
+        let is_done = self.attachment.request_slot(self.slot).is_done(self.epoch);
+        let completion =
+            self.completion().filter(|completion| is_done && completion.status == completion::Status::Success)?;
+        let arrived = self.judge(Some(completion)).ok()?;
+        self.attachment.note_late_presence();
+        self.retract();
+        Some(arrived)
+    }
+
+    /// The same of a collective that was over when it was started.
+    #[inline]
+    fn take_met(&mut self) -> Option<Status> {
+        self.let_go();
+        self.arrived
+    }
+
+    /// The same of a message that was moved while the program computed.
+    #[inline(never)]
+    fn take_moved(&mut self) -> Option<Status> {
+        let (direct, arrived) = (self.direct.as_mut()?, self.arrived?);
+        if !direct.has_ended(0) {
+            return None;
+        }
+        // What goes over a wire has cost a system call, if it left in the start, so the clock costs little, and nobody else would look.
+        let has_left = self.wire.is_some() && matches!(self.end, Some((End::Send, _)));
+        if has_left || direct.is_prompt(self.favor) {
+            self.come_promptly();
+        } else {
+            self.attachment.note_late_presence();
+        }
+        if self.wire.is_some() {
+            self.note_taken();
+        }
+        self.let_go();
+        Some(arrived)
+    }
+
+    /// The same of a message that has stayed on the node.
+    #[inline(never)]
+    fn take_large(&mut self) -> Option<Status> {
+        let direct = self.direct.as_mut()?;
+        if !direct.has_moved() {
+            return None;
+        }
+        if direct.is_prompt(self.favor) {
+            self.come_promptly();
+        } else {
+            self.attachment.note_late_presence();
+        }
+        self.let_go_short();
+        self.arrived
+    }
+
+    /// The program may have been seen before, when it waited for something else.
+    #[cold]
+    fn come_promptly(&mut self) {
+        self.attachment.note_presence();
+        if let Some(direct) = &mut self.direct {
+            direct.learn(self.attachment.presence());
+        }
+    }
+
+    /// The same of a short operation.
+    #[inline]
+    fn take_short(&mut self) -> Option<Status> {
+        let is_over = match self.phase {
+            Phase::Ended(status) => status == completion::Status::Success,
+            Phase::Direct => self.direct.as_mut()?.has_ended(0),
+            _ => false,
+        };
+        if !is_over {
+            return None;
+        }
+        self.let_go_short();
+        self.arrived
+    }
+}
