@@ -96,15 +96,15 @@ impl Reception for Mail<'_> {
         let Self { mailbox, begin, stopwatch, number } = self;
         begin.send(*number).expect(NO_PANIC);
         mailbox.ready.await_number(*number);
-        let start = |shared: &mut &Shared| {
-            shared.armed.write(*number);
+        let start = || {
+            mailbox.armed.write(*number);
             Ok(())
         };
-        let wait = |shared: &mut &Shared| {
-            shared.full.await_number(*number);
+        let wait = |()| {
+            mailbox.full.await_number(*number);
             Ok(())
         };
-        let parts = stopwatch.parts(mailbox, start, compute, wait)?;
+        let parts = stopwatch.parts(start, compute, wait)?;
         let buffer = mailbox.buffer.lock().expect(NO_PANIC);
         match buffer.iter().position(|&byte| byte != *number as u8) {
             Some(byte) => Err(BenchError::WrongData { contestant: MAILBOX.into(), bytes: buffer.len(), byte }),

@@ -10,6 +10,7 @@ use std::hint;
 use std::time::{Duration, Instant};
 
 use crate::BenchError;
+use crate::allocations::measured;
 use crate::computation::{Compute, Worker};
 use crate::exchange::Exchange;
 use crate::pair::Pair;
@@ -123,13 +124,12 @@ impl Stopwatch {
     /// Of one that begins and ends like this, with a computation between.
     pub(crate) fn parts<T>(
         &self,
-        message: &mut T,
-        start: impl FnOnce(&mut T) -> Result<(), BenchError>,
+        start: impl FnOnce() -> Result<T, BenchError>,
         compute: impl FnOnce(),
-        wait: impl FnOnce(&mut T) -> Result<(), BenchError>,
+        wait: impl FnOnce(T) -> Result<(), BenchError>,
     ) -> Result<Parts, BenchError> {
         let begin = Instant::now();
-        start(message)?;
+        let message = start()?;
         let started = Instant::now();
         compute();
         // The first reading after a computation comes out of cold caches, which is nothing that a message costs.
@@ -180,16 +180,17 @@ impl Reception for Message {
         let Self { pair, exchange, stopwatch } = self;
         exchange.prepare();
         pair.begin_together()?;
-        let start = |exchange: &mut Exchange| {
-            exchange.start_recv()?;
-            exchange.start_send()
+        let parts = if !pair.leads {
+            exchange.start_send()?;
+            exchange.wait()?;
+            Parts::default()
+        } else if let Some(recv) = exchange.registered_recv() {
+            measured(|| stopwatch.parts(|| Ok(recv.start()?), compute, |active| Ok(active.wait().map(drop)?)))?
+        } else {
+            let receiving = &mut *exchange;
+            let start = move || receiving.start_recv().map(|()| receiving);
+            stopwatch.parts(start, compute, Exchange::wait)?
         };
-        let compute = || {
-            if pair.leads {
-                compute()
-            }
-        };
-        let parts = stopwatch.parts(exchange, start, compute, Exchange::wait)?;
         exchange.verify()?;
         Ok(parts)
     }
