@@ -12,7 +12,7 @@ enum { TRIPS_WARMUP = 50, TRIPS_MIN = 10, TRIPS_MAX = 1000000 };
 enum { SET_UPS = 500, SET_UPS_MIN = 4, SET_UP_BYTES = 16 << 20, SET_UP_WARMUP = 2, SET_UP_ROUNDS_MAX = 100000 };
 
 static const double LONGER = 1.1, HIDING_BATCH_S = 20e-3, HIDING_ROUND_S_MIN = 100e-6;
-static const double ASYNCHRONY_LONGER = 10, COMPUTATION_MIN_S = 500e-6, ASYNCHRONY_BATCH_S = 10e-3, AHEAD_S = 20e-6;
+static const double ASYNCHRONY_LONGER = 10, COMPUTATION_MIN_S = 500e-6, ASYNCHRONY_BATCH_S = 10e-3, AHEAD_S = 20e-6, READY_AFTER_S = 2e-6;
 static const double TRIPS_BATCH_S = 10e-6;
 
 /* The clock that all processes of a machine share. */
@@ -114,13 +114,14 @@ static void meet_partner(void) {
     MPI_Sendrecv(&here, 1, MPI_CHAR, partner(), MEET, &there, 1, MPI_CHAR, partner(), MEET, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Both leave at the same moment. */
-static void begin_together(void) {
+/* Both leave at the same moment, which it returns. */
+static double begin_together(void) {
     meet_partner();
     double moment = now() + AHEAD_S;
     if (!me) MPI_Send(&moment, 1, MPI_DOUBLE, partner(), AGREE, MPI_COMM_WORLD);
     else MPI_Recv(&moment, 1, MPI_DOUBLE, partner(), AGREE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     while (now() < moment) {}
+    return moment;
 }
 
 static void go(void) {
@@ -194,9 +195,12 @@ static void exchange_wait(struct transfer *t) {
 
 struct span { double begin, end; };
 
-static void meet(const struct transfer *t) {
+/* Returns the moment, if it is one. */
+static double meet(const struct transfer *t) {
+    if (t->way == RECV) return begin_together();
     if (t->way == ALL) MPI_Barrier(MPI_COMM_WORLD);
     else meet_partner();
+    return 0;
 }
 
 /* Has rank 0's decision told to who takes part. */
@@ -227,13 +231,13 @@ static struct span transfer(struct transfer *t, uint64_t amount) {
     struct span span = { 0 };
     if (t->way == ALL) return transfer_together(t->together, amount, 1);
     exchange_prepare(t);
-    meet_partner();
-    /* Who does not keep the time is ready to receive, or hears when to send. */
+    double moment = meet(t);
+    /* Who does not keep the time is ready to receive, or sends when the other one is. */
     if (t->way == SEND && me) start_recv(t), go();
-    if (t->way == SEND ? !me : t->way == RECV && me) await_go();
+    if (t->way == SEND && !me) await_go();
+    if (t->way == RECV && me) while (now() < moment + READY_AFTER_S) {}
     span.begin = now();
     if (t->way != SEND) start_recv(t);
-    if (t->way == RECV && !me) go();
     start_send(t);
     if (computes(t)) work(amount);
     exchange_wait(t);

@@ -67,13 +67,14 @@ impl Pair {
         Ok(())
     }
 
-    /// Returns to both at the same moment of the clock they share. Who meets leaves one after the other, and if the receiver comes second, a
-    /// short message is there before it has started.
-    pub(crate) fn begin_together(&self) -> Result<(), BenchError> {
+    /// Returns to both at the same moment of the clock they share, which it says. Who meets leaves one after the other, and if the receiver
+    /// comes second, a short message is there before it has started.
+    pub(crate) fn begin_together(&self) -> Result<u64, BenchError> {
         self.meet()?;
         let now_ns = now_ns()?;
         let [moment_ns] = self.agree(|| [now_ns + AHEAD_NS])?;
-        Ok(spin_until(moment_ns)?)
+        spin_until(moment_ns)?;
+        Ok(moment_ns)
     }
 
     /// Tells the other one to go on.
