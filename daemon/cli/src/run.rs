@@ -44,7 +44,7 @@ pub(crate) struct Flags {
     /// Ranks of the job.
     #[arg(short = 'n', long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     ranks: u32,
-    /// Nodes: so many daemons, joined by TCP; ranks and, if there are enough, cores are dealt to them in blocks.
+    /// Nodes: so many daemons, joined by TCP; ranks and cores are dealt to them in blocks, or, if there are fewer cores, the nodes to the cores.
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     nodes: u32,
     /// How ranks wait: polling, blocking or adaptive [default: $ROPEWAY_WAIT, or adaptive].

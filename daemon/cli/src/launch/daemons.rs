@@ -220,7 +220,7 @@ impl Daemons {
 }
 
 fn cores_of(node: u32, nodes: u32) -> Result<Vec<usize>, LaunchError> {
-    cores::of_node(node as usize, nodes as usize).map_err(LaunchError::system("asking for cores"))
+    cores::of_daemon(node as usize, nodes as usize).map_err(LaunchError::system("asking for cores"))
 }
 
 /// A secret that only daemons that are told it have.
