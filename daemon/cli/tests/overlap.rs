@@ -59,7 +59,7 @@ fn what_hides_between_nodes_stands_beside_what_hides_without_ropeway() {
         assert_eq!(record["floor_name"], "sockets and threads");
         let floor = record["floor"].as_f64().unwrap();
         // Of times only how many times it ours take.
-        assert!((floor < 10.0 && record.get("ratio").is_none()) || (!is_share(&record) && record["ratio"].is_f64()));
+        assert_eq!(record.get("ratio").is_some_and(Value::is_f64), !is_share(&record), "{record}");
         // Measured once, whatever kind of messages it is beside.
         let case = ["metric", "bytes", "side", "compute"].map(|key| record[key].to_string());
         assert_eq!(*floors.entry(case).or_insert(floor), floor, "{record}");
