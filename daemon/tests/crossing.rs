@@ -237,6 +237,30 @@ fn whoever_fails_tells_those_who_wait_for_it() {
 }
 
 #[test]
+fn whoever_hears_that_a_rank_has_freed_it_is_not_named_in_its_place() {
+    for _ in 0..20 {
+        let cluster = Cluster::start(3, 3);
+        let sessions = [0, 1, 2].map(|rank| cluster.attach(rank));
+        let mut sums = Vec::from(sessions.each_ref().map(|session| sum_of(&session.world(), 8)));
+        for _ in 0..3 {
+            let running: Vec<_> = sums.iter_mut().map(|sum| sum.start().unwrap()).collect();
+            for active in running {
+                soon(|| active.wait().unwrap());
+            }
+        }
+        drop(sums.pop());
+        for sum in sums.iter_mut().rev() {
+            let error = soon(|| sum.start().unwrap().wait().unwrap_err());
+            assert!(matches!(error, Error::PeerFreed { rank: 2 }), "{error}");
+            // What rank 1 may have told the next one by then has come.
+            let late = sessions[1].world().isend(sessions[1].world().alloc::<u8>(1 << 20).unwrap(), 0, 1).unwrap();
+            sessions[0].world().recv(&mut vec![0u8; 1 << 20], 1, 1).unwrap();
+            late.wait().unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_rank_that_is_killed_is_named_also_by_those_it_sends_nothing() {
     for role in ["adds up", "listens"] {
         let cluster = Cluster::start(3, 3);

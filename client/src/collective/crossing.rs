@@ -26,6 +26,8 @@ pub(crate) struct Crossing {
     /// What is copied when all has come and gone, and where to.
     copies: Vec<(Part, u64)>,
     fold: Option<Fold>,
+    /// Something goes between any two members.
+    pub(crate) joins_all: bool,
 }
 
 /// What is combined when all has come and gone, in the order of the members.
@@ -81,7 +83,7 @@ impl Crossing {
         let others = || (0..shape.size()).filter(|&other| other != me);
         let received = others().filter_map(|other| Some((other, place.incoming(other)?))).collect();
         let sent = others().filter_map(|other| Some((other, place.outgoing(other)?))).collect();
-        Self { received, sent, copies: place.copies(), fold: place.fold() }
+        Self { received, sent, copies: place.copies(), fold: place.fold(), joins_all: !shape.kind.has_root() }
     }
 
     /// Does what is left when all has come and gone.

@@ -183,8 +183,14 @@ impl Crossed {
             // The round has failed already, and this one may well fail for the same reason.
             let _ = operation.cancel(mode);
         }
-        // Of a rank that has died all others hear themselves, and learn more than that we have given up.
-        if why.status != completion::Status::RankFailed {
+        // Of a rank that has died all others hear themselves, and of one that has freed its channels who has one with it:
+        // they learn more than that we have given up.
+        let do_all_hear = match why.status {
+            completion::Status::RankFailed => true,
+            completion::Status::PeerFreed | completion::Status::RankLeft => self.crossing.joins_all,
+            _ => false,
+        };
+        if !do_all_hear {
             self.sends.clear();
             self.receives.clear();
         }
