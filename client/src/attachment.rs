@@ -244,6 +244,12 @@ impl Attachment {
     #[inline]
     pub(crate) fn note_late_presence(&self) {
         self.presence.note_unseen();
+        self.come_unseen();
+    }
+
+    /// The same, of which other requests learn nothing.
+    #[inline]
+    pub(crate) fn come_unseen(&self) {
         if let Some(since) = self.computing.as_ref().and_then(|computing| computing.come_unseen()) {
             self.waiting.control.count_wait(since);
         }

@@ -9,8 +9,8 @@ use ropeway_shm::{Channel, JobSegment, OpenChannel, WiredEnd};
 
 use crate::presence::{Favor, Habit, Moment, Presence, Sender, now_ns};
 
-/// One end, and where it stands.
-#[repr(C)]
+/// One end, and where it stands. What most starts and waits touch is one cache line.
+#[repr(C, align(64))]
 pub(crate) struct DirectEnd {
     /// Of a program whose messages others can move.
     habit: Habit,
@@ -283,7 +283,7 @@ impl DirectEnd {
     }
 
     /// The program begins to wait for it.
-    pub(crate) fn begin_wait(&self, presence: &Presence) {
+    pub(crate) fn begin_wait(&mut self, presence: &Presence) {
         if let Way::Large(_) | Way::OfferedLarge(_) = self.way {
             self.habit.begin_wait(presence);
             TransferMemory::words(&self.memory).watch(self.end);
@@ -299,7 +299,8 @@ impl DirectEnd {
     }
 
     /// The same for large ones.
-    #[inline(never)]
+    // One function, because a program that has computed finds neither code nor stack in its core's caches.
+    #[inline(always)]
     pub(crate) fn start_large(
         &mut self,
         presence: &Presence,
@@ -308,11 +309,21 @@ impl DirectEnd {
     ) -> Result<Started, Status> {
         self.check_send()?;
         let Way::Large(transfer) = self.way else { return Ok(Started::Pending) };
-        let is_prompt = self.habit.begin(presence, favor, moment);
-        let until = is_prompt.then(|| self.habit.started_ns() + COURTESY_NS);
+        let comes_soon = self.habit.begin_offer(presence, favor, moment);
+        let until = comes_soon.then(|| self.habit.started_ns() + COURTESY_NS);
         let moves = transfer.start(&self.memory, self.end, until);
-        let needs_copy = moves && !is_prompt && self.needs_daemon(presence, favor);
-        Ok(if needs_copy { Started::NeedsCopy } else { Started::Pending })
+        Ok(if moves && self.moves_by_daemon(presence, favor) { Started::NeedsCopy } else { Started::Pending })
+    }
+
+    #[inline(never)]
+    fn moves_by_daemon(&self, presence: &Presence, favor: Favor) -> bool {
+        !self.habit.is_prompt(favor) && self.needs_daemon(presence, favor)
+    }
+
+    /// Whether it was noted when the message was started.
+    #[inline]
+    pub(crate) fn was_noted(&self) -> bool {
+        self.habit.started_ns() > 0
     }
 
     /// Whether the daemon is to copy a message that moves, for a program that computes.

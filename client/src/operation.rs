@@ -43,15 +43,8 @@ use role::Role;
 /// be: a program that computes in between finds none of it in its core's caches.
 #[repr(C, align(64))]
 pub(crate) struct Operation {
-    attachment: Arc<Attachment>,
-    /// What it is to a collective, if it is one.
-    role: Option<Box<Role>>,
-    /// Over which it goes to another node.
-    wire: Option<Arc<Wire>>,
     memory: Memory,
-    slot: Slot,
-    /// Of the last operation the daemon was told of.
-    epoch: Epoch,
+    attachment: Arc<Attachment>,
     phase: Phase,
     favor: Favor,
     /// Its messages are small and go to or come from a rank of this node, and nobody wants to know when: who starts it or waits
@@ -67,6 +60,13 @@ pub(crate) struct Operation {
     is_part: bool,
     /// It is started with others, and its starts copy nothing.
     is_offered: bool,
+    /// What it is to a collective, if it is one.
+    role: Option<Box<Role>>,
+    /// Over which it goes to another node.
+    wire: Option<Arc<Wire>>,
+    slot: Slot,
+    /// Of the last operation the daemon was told of.
+    epoch: Epoch,
     /// How every message of the direct channel ends that arrives.
     arrived: Option<Status>,
     direct: Option<DirectEnd>,
@@ -264,7 +264,7 @@ impl Operation {
 
     /// The program, which has come, waits: it helps with what there is to do.
     pub(crate) fn begin_wait(&mut self) {
-        if let Some(direct) = &self.direct {
+        if let Some(direct) = &mut self.direct {
             direct.begin_wait(self.attachment.presence());
         }
         if let Some(role) = &mut self.role {

@@ -99,9 +99,12 @@ const TURNS: usize = 7;
 pub(crate) struct Habit {
     /// A program that comes to wait within this time does so promptly.
     prompt_ns: u64,
+    /// Zero if it was not noted.
     started_ns: u64,
     /// In which turn that was.
     turn: u32,
+    /// The program had to wait since the last noted start, or nothing is known yet.
+    had_to_wait: bool,
     /// Whether the program waited, for whatever it was, right after the start before this one.
     waits_promptly: bool,
     /// Whether it came after long.
@@ -168,7 +171,7 @@ impl Presence {
 
 impl Default for Habit {
     fn default() -> Self {
-        Self { prompt_ns: PROMPT_NS, started_ns: 0, turn: 0, waits_promptly: false, is_long: false }
+        Self { prompt_ns: PROMPT_NS, started_ns: 0, turn: 0, waits_promptly: false, had_to_wait: true, is_long: false }
     }
 }
 
@@ -185,7 +188,26 @@ impl Habit {
         self.is_prompt(favor)
     }
 
+    /// The same of an offer to another rank of the node. If the last message was there when the program came to wait, as those are that move
+    /// while it computes, there is nothing to be learnt and the start is not noted: to read the clock takes as long as all the rest. If it was
+    /// not, the program may well wait again.
+    #[inline]
+    pub(crate) fn begin_offer(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> bool {
+        if !self.had_to_wait && !self.is_prompt(favor) {
+            self.started_ns = 0;
+            return false;
+        }
+        self.begin_noted_offer(presence, favor, moment)
+    }
+
+    #[inline(never)]
+    fn begin_noted_offer(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> bool {
+        let had_to_wait = std::mem::take(&mut self.had_to_wait);
+        self.begin(presence, favor, moment) || (had_to_wait && favor == Favor::Learnt)
+    }
+
     /// Whether the program is likely to come to wait at once after a start.
+    #[inline]
     pub(crate) fn is_prompt(&self, favor: Favor) -> bool {
         match favor {
             Favor::Learnt => self.waits_promptly,
@@ -215,13 +237,14 @@ impl Habit {
     }
 
     /// When the request was last started.
+    #[inline]
     pub(crate) fn started_ns(&self) -> u64 {
         self.started_ns
     }
 
     /// The program waits for the request, and maybe waited for others before.
     pub(crate) fn learn(&mut self, presence: &Presence) {
-        if let Some(came_ns) = presence.came_after(self.turn) {
+        if let Some(came_ns) = presence.came_after(self.turn).filter(|_| self.started_ns > 0) {
             let away_ns = came_ns.saturating_sub(self.started_ns);
             self.waits_promptly = away_ns < self.prompt_ns;
             self.is_long = away_ns >= LONG_NS;
@@ -229,7 +252,8 @@ impl Habit {
     }
 
     /// It has to wait indeed.
-    pub(crate) fn begin_wait(&self, presence: &Presence) {
+    pub(crate) fn begin_wait(&mut self, presence: &Presence) {
+        self.had_to_wait = true;
         if self.is_long {
             presence.arrive(Clocks::now());
         }
@@ -322,6 +346,28 @@ mod tests {
             presence.note(&Moment::default());
         };
         assert!(!learns(&seen_later), "it came when somebody looked");
+    }
+
+    #[test]
+    fn offers_are_noted_where_programs_wait() {
+        let (presence, mut habit) = (Presence::default(), Habit::default());
+        let mut offer = |favor, waits: bool| {
+            let comes_soon = habit.begin_offer(&presence, favor, &Moment::default());
+            if waits {
+                presence.note(&Moment::default());
+                habit.learn(&presence);
+                habit.begin_wait(&presence);
+            }
+            (comes_soon, habit.started_ns() > 0)
+        };
+        assert_eq!(offer(Favor::Learnt, false), (true, true), "nothing is known yet");
+        assert_eq!(offer(Favor::Learnt, false), (false, false));
+        assert_eq!(offer(Favor::Learnt, true), (false, false));
+        assert_eq!(offer(Favor::Learnt, true), (true, true), "had to wait");
+        assert_eq!(offer(Favor::Learnt, false), (true, true), "waits promptly");
+        assert_eq!(offer(Favor::Latency, false), (true, true));
+        assert_eq!(offer(Favor::Overlap, true), (false, false));
+        assert_eq!(offer(Favor::Overlap, true), (false, true), "the daemon moves it");
     }
 
     #[test]

@@ -69,9 +69,25 @@ impl Active<'_> {
     /// Waits until the operation has ended, in the session's wait mode.
     #[inline]
     pub fn wait(self) -> Result<Status, Error> {
-        if let Some(status) = self.request.operation.take_at_once() {
-            return Ok(status);
+        if self.request.operation.is_large() {
+            return self.wait_for_large();
         }
+        match self.request.operation.take_at_once() {
+            Some(status) => Ok(status),
+            None => self.wait_on(),
+        }
+    }
+
+    #[inline(never)]
+    fn wait_for_large(self) -> Result<Status, Error> {
+        match self.request.operation.take_large() {
+            Some(status) => Ok(status),
+            None => self.wait_on(),
+        }
+    }
+
+    #[inline(never)]
+    fn wait_on(self) -> Result<Status, Error> {
         let mode = self.request.operation.attachment().wait_mode();
         self.wait_with(mode)
     }
@@ -196,19 +212,25 @@ impl Persistent {
         if self.operation.is_active() {
             return Err(Error::AlreadyActive);
         }
-        self.operation.attachment().check()?;
-        if self.operation.start_short() {
-        } else if self.operation.is_large() {
-            self.start_large()?;
-        } else {
-            self.start_elsewhere()?;
+        if self.operation.is_large() { self.start_large() } else { self.start_other() }
+    }
+
+    /// Offers the message to the other end, which needs no daemon. If there is no session any more, waiting will tell.
+    #[inline(never)]
+    fn start_large(&mut self) -> Result<Active<'_>, Error> {
+        if self.operation.start_large(&Moment::default()) {
+            self.ask_to_move()?;
         }
         Ok(Active { request: self })
     }
 
     #[inline(never)]
-    fn start_large(&mut self) -> Result<(), Error> {
-        if self.operation.start_large(&Moment::default()) { self.ask_to_move() } else { Ok(()) }
+    fn start_other(&mut self) -> Result<Active<'_>, Error> {
+        self.operation.attachment().check()?;
+        if !self.operation.start_short() {
+            self.start_elsewhere()?;
+        }
+        Ok(Active { request: self })
     }
 
     #[cold]

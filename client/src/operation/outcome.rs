@@ -13,7 +13,6 @@ impl Operation {
             _ if self.is_short => self.take_short(),
             _ if self.attachment.log().is_on() || self.attachment.wires().has_begun() => None,
             Phase::Ended(completion::Status::Success) if self.role.is_some() => self.take_met(),
-            Phase::Direct if self.is_large => self.take_large(),
             Phase::Direct => self.take_moved(),
             Phase::Daemon => self.take_done(),
             _ => None,
@@ -60,20 +59,30 @@ impl Operation {
         Some(arrived)
     }
 
-    /// The same of a message that has stayed on the node.
-    #[inline(never)]
-    fn take_large(&mut self) -> Option<Status> {
-        let direct = self.direct.as_mut()?;
-        if !direct.has_moved() {
+    /// The same of a [large](Self::is_large) message.
+    #[inline]
+    pub(crate) fn take_large(&mut self) -> Option<Status> {
+        let direct = self.direct.as_mut().filter(|_| self.phase == Phase::Direct)?;
+        if self.attachment.wires().has_begun() || !direct.has_moved() {
             return None;
         }
-        if direct.is_prompt(self.favor) {
+        if direct.was_noted() {
+            self.note_arrival();
+        } else {
+            self.attachment.come_unseen();
+        }
+        self.let_go_short();
+        self.arrived
+    }
+
+    /// The program waits for a message that stays on the node and is there, and whose start was noted.
+    #[cold]
+    fn note_arrival(&mut self) {
+        if self.direct.as_ref().is_some_and(|direct| direct.is_prompt(self.favor)) {
             self.come_promptly();
         } else {
             self.attachment.note_late_presence();
         }
-        self.let_go_short();
-        self.arrived
     }
 
     /// The program may have been seen before, when it waited for something else.

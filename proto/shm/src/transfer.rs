@@ -185,12 +185,18 @@ impl Transfer {
         // SYNC transfer-state (store, load): our buffer is ready before the flag; the other's is ready after its flag.
         let is_second = words.state.fetch_or(flag(end), Ordering::AcqRel) & BOTH == flag(end.peer());
         if is_second {
-            words.done.store(0, Ordering::Relaxed);
-            words.first.store(until_ns.map_or(0, |until| until << 2 | u64::from(flag(end))), Ordering::Relaxed);
-            // SYNC transfer-cursor (store): both buffers are ready before pieces are dealt out.
-            words.cursor.store(u64::from(self.number) << 32, Ordering::Release);
+            self.deal_out(words, end, until_ns);
         }
         is_second
+    }
+
+    /// Both ends have started, `end` as the second.
+    #[inline(never)]
+    fn deal_out(self, words: &TransferWords, end: End, until_ns: Option<u64>) {
+        words.done.store(0, Ordering::Relaxed);
+        words.first.store(until_ns.map_or(0, |until| until << 2 | u64::from(flag(end))), Ordering::Relaxed);
+        // SYNC transfer-cursor (store): both buffers are ready before pieces are dealt out.
+        words.cursor.store(u64::from(self.number) << 32, Ordering::Release);
     }
 
     /// Whether the message is all there.
