@@ -78,7 +78,9 @@ impl Attendance {
 
     /// The daemon was told of the start.
     pub(crate) fn told(&mut self, moment: &Moment) {
-        self.habit.told(moment);
+        if self.meeting.has_much_work() {
+            self.habit.told(moment);
+        }
     }
 
     /// Whether [`poll`](Self::poll) would get further.

@@ -34,8 +34,8 @@ impl Operation {
     /// The daemon is to move something.
     fn note_start(&self) {
         let (bytes, ways) = match self.terms {
+            _ if self.role.is_some() => (self.memory().map_or(0, ArenaSlot::bytes), Ways::Both),
             Terms::Send { bytes, .. } => (bytes, Ways::Out),
-            Terms::Collective => (self.memory().map_or(0, ArenaSlot::bytes), Ways::Both),
             _ => (self.terms.capacity(), Ways::Other),
         };
         self.attachment.begin_start(bytes, ways);
@@ -101,8 +101,10 @@ impl Operation {
 
     /// The daemon was told of the start.
     pub(crate) fn told(&mut self, moment: &Moment) {
-        self.direct.iter_mut().for_each(|direct| direct.told(moment));
-        self.role.iter_mut().for_each(|role| role.told(moment));
+        match &mut self.role {
+            Some(role) => role.told(moment),
+            None => self.direct.iter_mut().for_each(|direct| direct.told(moment)),
+        }
     }
 
     fn start_direct(&mut self, moment: &Moment) -> Option<Entry> {

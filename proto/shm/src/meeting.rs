@@ -331,6 +331,9 @@ impl Meeting {
     /// Everybody this stage needs has come.
     fn begin_stage(&self, member: u32, round: u32, index: usize) -> Arrival {
         let stage = &self.stages[index];
+        if stage.share.is_empty() {
+            return if self.closed().is_some() { Arrival::Pending } else { self.arrive_at_end(round, index) };
+        }
         let at_once = if member == NOBODY { Weight::Little } else { Weight::Slight };
         if stage.weight <= at_once && stage.share.is_doable() {
             return self.do_all(member, round, index);
@@ -363,11 +366,12 @@ impl Meeting {
             }
             is_open
         });
-        match is_done {
-            false => Arrival::Pending,
-            true if self.end_stage(round, stage) => Arrival::Passed,
-            true => Arrival::Done,
-        }
+        if is_done { self.arrive_at_end(round, stage) } else { Arrival::Pending }
+    }
+
+    /// A stage is over when everybody has come.
+    fn arrive_at_end(&self, round: u32, stage: usize) -> Arrival {
+        if self.end_stage(round, stage) { Arrival::Passed } else { Arrival::Done }
     }
 
     /// Does something with the members' buffers. `member`: on whose behalf.

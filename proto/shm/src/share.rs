@@ -150,6 +150,11 @@ impl Share {
         self.tasks.last().map_or(0, |last| last.at + last.length)
     }
 
+    /// Whether there is nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
     /// Bytes of all units.
     pub(crate) fn bytes(&self) -> u64 {
         self.units().saturating_mul(self.element_bytes)
