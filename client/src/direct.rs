@@ -235,13 +235,21 @@ impl DirectEnd {
         (self.cancel() || self.wired().is_none()).then_some(Err(why))
     }
 
-    #[inline]
     pub(crate) fn has_ended(&mut self, pieces: u32) -> bool {
+        match &mut self.way {
+            Way::Send(_) | Way::Recv(_) => self.has_ended_small(),
+            other => other.has_ended(&self.memory, self.end, pieces),
+        }
+    }
+
+    /// Whether a small message has.
+    #[inline]
+    pub(crate) fn has_ended_small(&mut self) -> bool {
         let memory = &self.memory;
         match &mut self.way {
             Way::Send(sender) => sender.poll(memory) == Progress::Done,
             Way::Recv(receiver) => receiver.poll(memory) == Progress::Done,
-            other => other.has_ended(memory, self.end, pieces),
+            _ => false,
         }
     }
 

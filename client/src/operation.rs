@@ -183,6 +183,12 @@ impl Operation {
         needs_copy.then(|| self.ask_to_move())
     }
 
+    /// Whether its messages are small and stay on this node, so that [`start_short`](Self::start_short) starts it.
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
+    }
+
     /// Whether its messages are large and stay on this node, so that [`start_large`](Self::start_large) starts it.
     #[inline]
     pub(crate) fn is_large(&self) -> bool {

@@ -69,10 +69,19 @@ impl Active<'_> {
     /// Waits until the operation has ended, in the session's wait mode.
     #[inline]
     pub fn wait(self) -> Result<Status, Error> {
-        if self.request.operation.is_large() {
-            return self.wait_for_large();
+        let operation = &mut self.request.operation;
+        if operation.is_short() {
+            return match operation.take_ended() {
+                Some(status) => Ok(status),
+                None => self.wait_for_short(),
+            };
         }
-        match self.request.operation.take_at_once() {
+        if operation.is_large() { self.wait_for_large() } else { self.wait_for_other() }
+    }
+
+    #[inline(never)]
+    fn wait_for_short(self) -> Result<Status, Error> {
+        match self.request.operation.take_short() {
             Some(status) => Ok(status),
             None => self.wait_on(),
         }
@@ -81,6 +90,14 @@ impl Active<'_> {
     #[inline(never)]
     fn wait_for_large(self) -> Result<Status, Error> {
         match self.request.operation.take_large() {
+            Some(status) => Ok(status),
+            None => self.wait_on(),
+        }
+    }
+
+    #[inline(never)]
+    fn wait_for_other(self) -> Result<Status, Error> {
+        match self.request.operation.take_at_once() {
             Some(status) => Ok(status),
             None => self.wait_on(),
         }
@@ -212,10 +229,21 @@ impl Persistent {
         if self.operation.is_active() {
             return Err(Error::AlreadyActive);
         }
+        if self.operation.is_short() {
+            return self.start_short();
+        }
         if self.operation.is_large() { self.start_large() } else { self.start_other() }
     }
 
-    /// Offers the message to the other end, which needs no daemon. If there is no session any more, waiting will tell.
+    /// Sends or receives what is small at once if the other end has come, which needs no daemon. If there is no session any more, waiting will
+    /// tell.
+    #[inline(never)]
+    fn start_short(&mut self) -> Result<Active<'_>, Error> {
+        self.operation.start_short();
+        Ok(Active { request: self })
+    }
+
+    /// Offers the message to the other end, as [`start_short`](Self::start_short) does.
     #[inline(never)]
     fn start_large(&mut self) -> Result<Active<'_>, Error> {
         if self.operation.start_large(&Moment::default()) {
@@ -227,9 +255,7 @@ impl Persistent {
     #[inline(never)]
     fn start_other(&mut self) -> Result<Active<'_>, Error> {
         self.operation.attachment().check()?;
-        if !self.operation.start_short() {
-            self.start_elsewhere()?;
-        }
+        self.start_elsewhere()?;
         Ok(Active { request: self })
     }
 

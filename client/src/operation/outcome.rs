@@ -6,11 +6,10 @@ use super::{Operation, Phase};
 use crate::Status;
 
 impl Operation {
-    /// The outcome of an operation that nobody else has to be asked about, if it is over and all went well: the way most waits end.
+    /// The outcome of an operation that nobody else has to be asked about, if it is over and all went well.
     #[inline]
     pub(crate) fn take_at_once(&mut self) -> Option<Status> {
         match self.phase {
-            _ if self.is_short => self.take_short(),
             _ if self.attachment.log().is_on() || self.attachment.wires().has_begun() => None,
             Phase::Ended(completion::Status::Success) if self.role.is_some() => self.take_met(),
             Phase::Direct => self.take_moved(),
@@ -94,15 +93,21 @@ impl Operation {
         }
     }
 
-    /// The same of a short operation.
+    /// The same of a [short](Self::is_short) operation that has ended in its start: the way most waits end.
     #[inline]
-    fn take_short(&mut self) -> Option<Status> {
-        let is_over = match self.phase {
-            Phase::Ended(status) => status == completion::Status::Success,
-            Phase::Direct => self.direct.as_mut()?.has_ended(0),
-            _ => false,
-        };
-        if !is_over {
+    pub(crate) fn take_ended(&mut self) -> Option<Status> {
+        if self.phase != Phase::Ended(completion::Status::Success) {
+            return None;
+        }
+        self.let_go_short();
+        self.arrived
+    }
+
+    /// The same of a short operation that had not.
+    #[inline]
+    pub(crate) fn take_short(&mut self) -> Option<Status> {
+        let direct = self.direct.as_mut().filter(|_| self.phase == Phase::Direct)?;
+        if !direct.has_ended_small() {
             return None;
         }
         self.let_go_short();

@@ -53,21 +53,21 @@ impl Operation {
 
     /// Begins the registered operation. If the daemon has to be told, the caller publishes the entry, or calls `retract`.
     pub(crate) fn start(&mut self, moment: &Moment) -> Option<Entry> {
-        if self.start_short() || self.start_offered(moment) { None } else { self.start_elsewhere(moment) }
+        if self.is_short {
+            self.start_short();
+            return None;
+        }
+        if self.start_offered(moment) { None } else { self.start_elsewhere(moment) }
     }
 
-    /// Begins a short operation: the way most starts go. False if it is none.
+    /// Begins a [short](Self::is_short) operation: the way most starts go.
     #[inline]
-    pub(crate) fn start_short(&mut self) -> bool {
-        if !self.is_short {
-            return false;
-        }
+    pub(crate) fn start_short(&mut self) {
         self.enter(Phase::Direct);
         if let Some(direct) = &mut self.direct {
             let started = direct.start_small();
             self.note_started(started);
         }
-        true
     }
 
     /// Begins a [large](Self::is_large) operation. Says whether the daemon is to move its message.

@@ -386,7 +386,7 @@ impl EagerReceiver {
     }
 
     /// Takes the message, if it is there.
-    #[inline]
+    #[inline(always)]
     pub fn poll(&mut self, memory: &impl EagerMemory) -> Progress {
         if memory.is_placed() && self.is_placed(memory.words()) {
             self.taken(memory.words());
