@@ -67,6 +67,7 @@ pub struct Active<'a> {
 
 impl Active<'_> {
     /// Waits until the operation has ended, in the session's wait mode.
+    // Each kind has a function of its own, because a program that has computed finds none of it in its core's caches.
     #[inline]
     pub fn wait(self) -> Result<Status, Error> {
         let operation = &mut self.request.operation;
