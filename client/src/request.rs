@@ -72,36 +72,28 @@ impl Active<'_> {
     pub fn wait(self) -> Result<Status, Error> {
         let operation = &mut self.request.operation;
         if operation.is_short() {
-            return match operation.take_ended() {
-                Some(status) => Ok(status),
-                None => self.wait_for_short(),
-            };
+            let ended = operation.take_ended();
+            return ended.map_or_else(|| self.wait_for_short(), Ok);
         }
         if operation.is_large() { self.wait_for_large() } else { self.wait_for_other() }
     }
 
     #[inline(never)]
     fn wait_for_short(self) -> Result<Status, Error> {
-        match self.request.operation.take_short() {
-            Some(status) => Ok(status),
-            None => self.wait_on(),
-        }
+        let ended = self.request.operation.take_short();
+        ended.map_or_else(|| self.wait_on(), Ok)
     }
 
     #[inline(never)]
     fn wait_for_large(self) -> Result<Status, Error> {
-        match self.request.operation.take_large() {
-            Some(status) => Ok(status),
-            None => self.wait_on(),
-        }
+        let ended = self.request.operation.take_large();
+        ended.map_or_else(|| self.wait_on(), Ok)
     }
 
     #[inline(never)]
     fn wait_for_other(self) -> Result<Status, Error> {
-        match self.request.operation.take_at_once() {
-            Some(status) => Ok(status),
-            None => self.wait_on(),
-        }
+        let ended = self.request.operation.take_at_once();
+        ended.map_or_else(|| self.wait_on(), Ok)
     }
 
     #[inline(never)]

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::thread;
 
-use common::{Cluster, everywhere};
+use common::{Cluster, everywhere, pair, soon};
 use ropeway::{ANY_SOURCE, ANY_TAG, Communicator, Error, Request, Status, Strided, TAG_MAX, WaitMode, start_all};
 use ropeway_proto::control::{Refusal, Reply, encode};
 
@@ -525,6 +525,35 @@ fn whoever_waits_learns_that_the_daemon_is_gone() {
         assert_eq!(recv.buffer(), [0]);
         assert!(recv.start().is_err());
         assert!(world.send(&[1u8], 1, 0).is_err());
+    }
+}
+
+/// Starts within a node need no daemon, so they don't ask for it.
+#[test]
+fn whoever_starts_what_can_not_arrive_without_the_daemon_learns_it_by_waiting() {
+    for elements in [SMALL, LARGE] {
+        let mut cluster = Cluster::start(1, 2);
+        let (zero, one) = pair(&cluster);
+        let mut send = zero.world().send_init(zero.world().alloc::<u8>(elements).unwrap(), 1, 0).unwrap();
+        let mut recv = one.world().recv_init(one.world().alloc::<u8>(elements).unwrap(), 0, 0).unwrap();
+        for _ in 0..3 {
+            let receiving = recv.start().unwrap();
+            send.start().unwrap().wait().unwrap();
+            receiving.wait().unwrap();
+        }
+        cluster.daemons.remove(0).stop().unwrap();
+        let is_told = |error: &Error| matches!(error, Error::DaemonGone | Error::Evicted { .. });
+        let error = soon(|| recv.start().and_then(|active| active.wait()).unwrap_err());
+        assert!(is_told(&error), "{elements}: {error}");
+        // A few small ones go where a receiver would find them.
+        let error = soon(|| {
+            loop {
+                if let Err(error) = send.start().and_then(|active| active.wait()) {
+                    break error;
+                }
+            }
+        });
+        assert!(is_told(&error), "{elements}: {error}");
     }
 }
 
