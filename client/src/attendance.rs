@@ -46,7 +46,7 @@ impl Attendance {
     }
 
     /// Arrives for the next round. `Err` says why there will never be one.
-    pub(crate) fn start(&mut self, presence: &Presence, favor: Favor) -> Result<Started, Completion> {
+    pub(crate) fn start(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> Result<Started, Completion> {
         self.refused = self.meeting.refusal(self.member, self.round);
         if let Some(why) = self.refused {
             return Err(why);
@@ -54,19 +54,24 @@ impl Attendance {
         if let Some(core_mates) = &mut self.core_mates {
             core_mates.note(&self.meeting, self.round);
         }
-        let arrival = self.meeting.arrive(self.member, self.round);
-        match arrival {
+        let tells_daemon = match self.meeting.arrive(self.member, self.round) {
             Arrival::Done => {
                 self.round = self.round.wrapping_add(1);
                 return Ok(Started::Done);
             }
-            Arrival::Passed => return Ok(Started::NeedsCopy),
-            Arrival::Pending | Arrival::HasWork => {}
+            Arrival::Passed => true,
+            Arrival::HasWork => {
+                !self.habit.is_prompt(favor) && !self.meeting.is_watched() && self.asks_daemon(presence, favor)
+            }
+            Arrival::Pending => false,
+        };
+        if self.meeting.has_much_work() {
+            if tells_daemon {
+                self.habit.begin_told(presence);
+            } else {
+                self.habit.begin(presence, favor, moment);
+            }
         }
-        let is_prompt = !self.meeting.has_much_work() || self.habit.begin(presence, favor, &Moment::default());
-        let tells_daemon = arrival == Arrival::HasWork
-            && (self.meeting.has_pieces_before_nodes(self.round)
-                || (!is_prompt && !self.meeting.is_watched() && self.asks_daemon(presence, favor)));
         Ok(if tells_daemon { Started::NeedsCopy } else { Started::Pending })
     }
 

@@ -6,7 +6,7 @@ use std::thread;
 
 use ropeway_proto::Command;
 use ropeway_proto::command::COMMAND_WORDS;
-use ropeway_shm::{Producer, eventfd};
+use ropeway_shm::{CommandRing, Producer, eventfd};
 
 /// An entry of the command ring.
 pub(crate) type Entry = [u64; COMMAND_WORDS];
@@ -14,18 +14,21 @@ pub(crate) type Entry = [u64; COMMAND_WORDS];
 /// The ring of a session, for all its threads.
 pub(crate) struct Commands {
     producer: Mutex<Producer>,
+    ring: CommandRing,
     bell: OwnedFd,
 }
 
 impl Commands {
     pub(crate) fn new(producer: Producer, bell: OwnedFd) -> Self {
-        Self { producer: Mutex::new(producer), bell }
+        Self { ring: producer.ring().clone(), producer: Mutex::new(producer), bell }
     }
 
     /// Hands over what is staged, and as many commands as the ring has room for: what is left. No allocation; no system call
     /// but to wake a sleeping daemon.
     #[inline]
     pub(crate) fn push<'a>(&self, entries: &'a [Entry]) -> &'a [Entry] {
+        // What a start has written before may take as long to get through, and taking the lock waits for that.
+        self.ring.prepare_to_push();
         let (pushed, must_wake) = {
             let mut producer = self.producer.lock().expect(NO_PANIC);
             (producer.push(entries), producer.must_wake())

@@ -188,6 +188,12 @@ impl Habit {
         self.is_prompt(favor)
     }
 
+    /// The same of a start of which the daemon is told: [`told`](Self::told) says when.
+    pub(crate) fn begin_told(&mut self, presence: &Presence) {
+        self.started_ns = 0;
+        self.turn = presence.begin();
+    }
+
     /// The same of an offer to another rank of the node. If the last message was there when the program came to wait, as those are that move
     /// while it computes, there is nothing to be learnt and the start is not noted: to read the clock takes as long as all the rest. If it was
     /// not, the program may well wait again.

@@ -97,8 +97,18 @@ impl Meetings {
         }
     }
 
-    /// A member asks for the work to be done.
+    /// A member asks for the work to be done. Where other nodes wait for it, who sleeps is to help; the last to come has left it to us to wake
+    /// him.
     pub(crate) fn wish_work(&mut self, id: MeetingId) {
+        if let Some(entry) = self.table.get(id.0 as usize)
+            && entry.spanning.is_some()
+        {
+            entry.meeting.wake_all();
+        }
+        self.note_work(id);
+    }
+
+    fn note_work(&mut self, id: MeetingId) {
         if let Some(entry) = self.table.get_mut(id.0 as usize)
             && !std::mem::replace(&mut entry.is_working, true)
         {
@@ -112,7 +122,7 @@ impl Meetings {
             && until <= now
         {
             self.left.pop_front();
-            self.wish_work(MeetingId(index));
+            self.note_work(MeetingId(index));
         }
         let mut pieces = 0;
         for _ in 0..self.working.len() {
@@ -176,7 +186,7 @@ impl Meetings {
         }
         // Of a meeting that is closed somebody's buffers may be gone.
         if entry.meeting.closed().is_none() && entry.meeting.resume(round) {
-            self.wish_work(id);
+            self.note_work(id);
         }
         self.table[id.0 as usize].members.eq(&0).then_some(id)
     }
@@ -402,6 +412,20 @@ mod tests {
         assert!(meetings.table[id.0 as usize].meeting.poll(1, 0));
         assert_sums(&job, 0, 1000);
     }
+
+    #[test]
+    fn who_sleeps_is_woken_to_help_where_other_nodes_wait() {
+        let bell = 1;
+        for (spanning, woken) in [(None, 0), (Some(spanning()), 1)] {
+            let (job, mut meetings) = (job(), Meetings::default());
+            let id = meetings.add(sum(&job, 0, 100_000), 0, spanning);
+            job.slot(0, 0).unwrap().arm(bell);
+            meetings.wish_work(id);
+            let wake_ups = [0, 1].map(|rank| job.doorbell(rank, bell).unwrap().calls().wake_ups);
+            assert_eq!(wake_ups, [woken, 0], "else the last to come does it");
+        }
+    }
+
     #[test]
     fn who_waits_for_a_round_that_is_given_up_learns_of_it_when_nobody_has_its_buffers_in_hand() {
         let (job, mut meetings) = (job(), Meetings::default());

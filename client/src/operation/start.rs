@@ -141,7 +141,7 @@ impl Operation {
     #[inline]
     pub(super) fn start_where_it_goes(&mut self, moment: &Moment) -> Option<Entry> {
         if self.role.is_some() {
-            return self.start_member();
+            return self.start_member(moment);
         }
         if self.direct.is_none() && !self.finds_channel() {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
@@ -162,7 +162,7 @@ impl Operation {
     }
 
     #[inline]
-    pub(super) fn start_member(&mut self) -> Option<Entry> {
+    pub(super) fn start_member(&mut self, moment: &Moment) -> Option<Entry> {
         if self.start_crossing() {
             return None;
         }
@@ -171,7 +171,7 @@ impl Operation {
             return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
         }
         self.enter(Phase::Meeting);
-        match self.role.as_mut()?.attendance.as_mut()?.start(self.attachment.presence(), self.favor) {
+        match self.role.as_mut()?.attendance.as_mut()?.start(self.attachment.presence(), self.favor, moment) {
             Ok(Started::Pending) => {}
             Ok(Started::NeedsCopy) => {
                 self.note_start();

@@ -59,6 +59,7 @@ pub struct ControlSegment {
 }
 
 /// A segment's ring.
+#[derive(Clone)]
 pub struct CommandRing(Arc<ControlSegment>);
 
 /// The client's end of the command ring.

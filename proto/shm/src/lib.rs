@@ -70,7 +70,7 @@ cfg_if::cfg_if! {
             arena::{Arena, ArenaFull, ArenaSlot},
             channel::{Channel, EndOfChannel, OpenChannel, Thresholds},
             combine::combine,
-            control::{Consumer, ControlSegment, Producer, SinceStart},
+            control::{CommandRing, Consumer, ControlSegment, Producer, SinceStart},
             counters::{Counter, Counters},
             event_log::EventLog,
             free_ranges::FreeRanges,

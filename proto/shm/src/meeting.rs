@@ -1,11 +1,11 @@
 //! Where the members of a collective meet within a node: who comes last sees to it that the work is done.
 //!
 //! ```text
-//!  0         64       128      192      256          256 + 64 × members
-//!  +---------+--------+--------+--------+------------+-------------------------+
-//!  | arrived | rounds | pieces | closed | a line for | the shape and where the |
-//!  |         |        |        |        | each       | buffers lie, JSON       |
-//!  +---------+--------+--------+--------+------------+-------------------------+
+//!  0        64       128      192      256          256 + 64 × members
+//!  +--------+--------+--------+--------+------------+-------------------------+
+//!  | counts | rounds | pieces | closed | a line for | the shape and where the |
+//!  |        |        |        |        | each       | buffers lie, JSON       |
+//!  +--------+--------+--------+--------+------------+-------------------------+
 //! ```
 //!
 //! All buffers lie in the segment, so anybody can do anybody's part once everybody has come. A round's work is cut into
@@ -155,7 +155,8 @@ pub enum Arrival {
     Pending,
     /// Everybody has come, and there is more work than one should do who may have better to do.
     HasWork,
-    /// Everybody has come, and it is the daemon's turn: it has to be told.
+    /// Everybody has come, and other nodes wait: the daemon has to be told. It sees to the work, if there is any before its turn, and
+    /// [wakes](Meeting::wake_all) those who sleep to help.
     Passed,
 }
 
@@ -312,6 +313,9 @@ impl Meeting {
         if let Some(paired) = self.paired(member) {
             return paired.arrive(round);
         }
+        if self.weight > Weight::Slight {
+            self.words().rounds.prepare_to_open();
+        }
         let is_last = self.words().rounds.arrive(self.parties());
         let stage = match self.opener {
             None if is_last => 0,
@@ -339,11 +343,10 @@ impl Meeting {
             return self.do_all(member, round, index);
         }
         self.words().rounds.open(self.stage_number(round, index), stage.pieces);
-        // The daemon leaves them to who waits, for a while, and looks at others' doorbells only then.
-        self.wake_all();
-        if stage.weight == Weight::Little && index + 1 < self.stages.len() {
+        if index + 1 < self.stages.len() {
             return Arrival::Passed;
         }
+        self.wake_all();
         if stage.weight == Weight::Little { Arrival::Pending } else { Arrival::HasWork }
     }
 

@@ -35,6 +35,15 @@ impl<const N: usize> RingWords<N> {
     }
 }
 
+impl<const N: usize> RingWords<N> {
+    /// Something is about to be published: the lines for it come meanwhile.
+    #[inline]
+    pub fn prepare_to_push(&self) {
+        prefetch(NonNull::from(&self.tail).cast(), size_of::<AtomicU32>(), true);
+        prefetch(NonNull::from(&self.asleep).cast(), size_of::<AtomicU32>(), false);
+    }
+}
+
 /// A word alone on its two cache lines, so that the neighbour's writes don't slow its reader down.
 #[repr(C, align(128))]
 struct Line<T>(T);
@@ -68,6 +77,11 @@ impl<const N: usize, R: Deref<Target = RingWords<N>>> RingProducer<R> {
     /// Becomes the producer of a fresh ring.
     pub fn new(ring: R) -> Self {
         Self { ring, tail: 0, head_seen: 0 }
+    }
+
+    /// The ring.
+    pub fn ring(&self) -> &R {
+        &self.ring
     }
 
     /// Publishes as many of the entries as there is room for, behind those that are staged, with one store. Says how many.

@@ -7,21 +7,28 @@
 //! A round may have two stages with pieces each, between which something else happens. They are opened and dealt out like
 //! rounds, by number.
 
+use std::ptr::NonNull;
+
+use crate::prefetch::prefetch;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// The words of a meeting's rounds, each on the cache line of those who write it.
 #[repr(C)]
 pub struct RoundWords {
-    arrivals: ArrivalWords,
+    counts: CountWords,
     ended: EndWords,
     sections: SectionWords,
-    pieces: PieceWords,
 }
 
+/// The last to come for a round has the line, and begins to count its pieces there.
 #[repr(C, align(64))]
-struct ArrivalWords {
+struct CountWords {
     /// Members that have come, over all rounds.
     arrived: AtomicU64,
+    /// Pieces that are done.
+    done: AtomicU32,
+    /// Rounds whose first stage is over, where there is another one after it.
+    passed: AtomicU32,
 }
 
 /// What those who wait look at, and so on a line that those who come don't write.
@@ -37,14 +44,6 @@ struct SectionWords {
     cursors: [AtomicU64; SECTIONS as usize],
 }
 
-#[repr(C, align(64))]
-struct PieceWords {
-    /// Pieces that are done.
-    done: AtomicU32,
-    /// Rounds whose first stage is over, where there is another one after it.
-    passed: AtomicU32,
-}
-
 /// As many as there are counters on a cache line; under loom, which tries all orders, as few as there can be. A power of two.
 pub const SECTIONS: u32 = if cfg!(loom) { 2 } else { 8 };
 /// No piece is left.
@@ -54,10 +53,9 @@ impl RoundWords {
     /// Words before the first round. In a segment `reset` makes them; this makes some elsewhere.
     pub fn new() -> Self {
         let words = Self {
-            arrivals: ArrivalWords { arrived: AtomicU64::new(0) },
+            counts: CountWords { arrived: AtomicU64::new(0), done: AtomicU32::new(0), passed: AtomicU32::new(0) },
             ended: EndWords { rounds: AtomicU32::new(0) },
             sections: SectionWords { cursors: std::array::from_fn(|_| AtomicU64::new(0)) },
-            pieces: PieceWords { done: AtomicU32::new(0), passed: AtomicU32::new(0) },
         };
         words.reset();
         words
@@ -65,12 +63,18 @@ impl RoundWords {
 
     /// Starts anew. Nobody else knows the meeting yet.
     pub fn reset(&self) {
-        self.arrivals.arrived.store(0, Ordering::Relaxed);
+        self.counts.arrived.store(0, Ordering::Relaxed);
         self.ended.rounds.store(0, Ordering::Relaxed);
         // Round 0 has no piece until it is opened.
         self.sections.cursors.iter().for_each(|cursor| cursor.store(NONE.into(), Ordering::Relaxed));
-        self.pieces.done.store(0, Ordering::Relaxed);
-        self.pieces.passed.store(0, Ordering::Relaxed);
+        self.counts.done.store(0, Ordering::Relaxed);
+        self.counts.passed.store(0, Ordering::Relaxed);
+    }
+
+    /// Somebody is about to come who may have to open the round: what he would write comes meanwhile.
+    #[inline]
+    pub fn prepare_to_open(&self) {
+        prefetch(NonNull::from(&self.sections).cast(), size_of::<SectionWords>(), true);
     }
 
     /// One of so many has come. True if it is the last of this round: nobody comes for the next before this one is over.
@@ -80,13 +84,13 @@ impl RoundWords {
             return true;
         }
         // SYNC meeting-arrived: everybody's input before his arrival, and all of them before the work.
-        let before = self.arrivals.arrived.fetch_add(1, Ordering::AcqRel);
+        let before = self.counts.arrived.fetch_add(1, Ordering::AcqRel);
         before.wrapping_add(1).is_multiple_of(parties)
     }
 
     /// Deals the round's pieces out from now on. The last member's.
     pub fn open(&self, round: u32, pieces: u32) {
-        self.pieces.done.store(0, Ordering::Relaxed);
+        self.counts.done.store(0, Ordering::Relaxed);
         for (section, cursor) in (0..).zip(&self.sections.cursors) {
             // SYNC meeting-cursor (store): all inputs are there before pieces are dealt out.
             cursor.store(pack(round, first_piece(section, pieces)), Ordering::Release);
@@ -120,19 +124,19 @@ impl RoundWords {
     /// A piece is done. True if it was the last one: then the round is to be ended.
     pub fn finish(&self, pieces: u32) -> bool {
         // SYNC meeting-done: everybody's pieces before the end, which the last one declares.
-        self.pieces.done.fetch_add(1, Ordering::AcqRel).wrapping_add(1) == pieces
+        self.counts.done.fetch_add(1, Ordering::AcqRel).wrapping_add(1) == pieces
     }
 
     /// The first stage of so many rounds is over.
     pub fn pass(&self, rounds: u32) {
         // SYNC meeting-passed (store): what the stage has brought forth before it is over.
-        self.pieces.passed.store(rounds, Ordering::Release);
+        self.counts.passed.store(rounds, Ordering::Release);
     }
 
     /// How many rounds have passed their first stage.
     pub fn passed(&self) -> u32 {
         // SYNC meeting-passed (load).
-        self.pieces.passed.load(Ordering::Acquire)
+        self.counts.passed.load(Ordering::Acquire)
     }
 
     /// The round is over.

@@ -43,7 +43,8 @@ impl Meeting {
         }
     }
 
-    pub(crate) fn wake_all(&self) {
+    /// Wakes all members that sleep, to take pieces or because the round is over.
+    pub fn wake_all(&self) {
         // SYNC slot-waiter: one fence for all slots; see `RequestSlot::complete`.
         fence(Ordering::SeqCst);
         (0..self.places.len()).for_each(|index| self.wake_behind_fence(index));
