@@ -55,8 +55,10 @@ const SEGMENTS_MAX: u64 = 64;
 pub struct Cost {
     /// Messages that wait for each other.
     pub rounds: f64,
-    /// Messages that one end has to handle besides.
+    /// Messages that one end has to handle besides, be it that it sends or receives them.
     pub further: f64,
+    /// More that it handles while it would wait for others: they take its processor, but no time.
+    pub hidden: f64,
     /// Elements that pass one after the other.
     pub moved: f64,
     /// Elements that are combined.
@@ -72,6 +74,17 @@ impl Cost {
 
     pub(crate) fn further(self, further: impl Into<f64>) -> Self {
         Self { further: further.into().max(0.0), ..self }
+    }
+
+    /// Where everybody sends as many as it receives: so many messages besides, each way. In each round one is sent while the first is under way.
+    pub(crate) fn further_exchanges(self, further: f64) -> Self {
+        let hidden = self.rounds.min(further).max(0.0);
+        Self { hidden, ..self.further(2.0 * further - hidden) }
+    }
+
+    /// Messages that a participant handles, be it that it sends or receives them.
+    pub fn handled(&self) -> f64 {
+        2.0 * self.rounds + self.further + self.hidden
     }
 
     pub(crate) fn moved(self, moved: f64) -> Self {
@@ -94,6 +107,7 @@ impl std::ops::Add for Cost {
         Self {
             rounds: self.rounds + other.rounds,
             further: self.further + other.further,
+            hidden: self.hidden + other.hidden,
             moved: self.moved + other.moved,
             combined: self.combined + other.combined,
             copied: self.copied + other.copied,

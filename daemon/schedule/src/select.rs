@@ -9,7 +9,7 @@ use crate::shape::Shape;
 /// The answer of [`select`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// The one with the lowest predicted cost.
+    /// Of those that are predicted to be about as fast as any, the one with the fewest messages for a processor to handle.
     pub algorithm: Algorithm,
     /// All that can do it, cheapest first.
     pub candidates: Vec<Candidate>,
@@ -28,7 +28,10 @@ pub struct Candidate {
     pub time_ns: f64,
 }
 
-/// Chooses the algorithm with the lowest predicted cost, without building anything.
+/// Chooses an algorithm by its predicted cost, without building anything.
+///
+/// Predictions are not so good that a few percent mean anything. Of algorithms that are about as fast the one is chosen that takes the least of
+/// processors, on which programs compute meanwhile, and has the fewest messages converge on a participant.
 ///
 /// A pure function: all participants that are told the same choose the same. Ties go to the one named first.
 ///
@@ -44,9 +47,19 @@ pub fn select(shape: &Shape, element_bytes: u64, table: &CostTable) -> Choice {
         }
     }
     candidates.sort_by(|a, b| a.time_ns.total_cmp(&b.time_ns));
-    let algorithm = candidates.first().expect("linear can do everything").algorithm.clone();
+    let algorithm = lightest_of_the_fastest(&candidates).expect("linear can do everything").algorithm.clone();
     Choice { algorithm, candidates, refused }
 }
+
+/// Of candidates, cheapest first.
+fn lightest_of_the_fastest(candidates: &[Candidate]) -> Option<&Candidate> {
+    let limit = candidates.first()?.time_ns * ABOUT_AS_FAST;
+    let fastest = candidates.iter().take_while(|candidate| candidate.time_ns <= limit);
+    fastest.min_by(|a, b| a.cost.handled().total_cmp(&b.cost.handled()))
+}
+
+/// Less than predictions are off.
+const ABOUT_AS_FAST: f64 = 1.1;
 
 /// What an algorithm that can do it will cost.
 pub fn predict(shape: &Shape, algorithm: Algorithm, element_bytes: u64, table: &CostTable) -> Candidate {

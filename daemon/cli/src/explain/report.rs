@@ -53,6 +53,7 @@ struct CandidateRecord {
     predicted_ns: f64,
     rounds: f64,
     further_messages: f64,
+    handled_messages: f64,
     moved_bytes: f64,
     combined_bytes: f64,
     copied_bytes: f64,
@@ -126,6 +127,7 @@ impl Explanation {
             predicted_ns: one.time_ns,
             rounds: one.cost.rounds,
             further_messages: one.cost.further,
+            handled_messages: one.cost.handled(),
             moved_bytes: bytes(one.cost.moved),
             combined_bytes: bytes(one.cost.combined),
             copied_bytes: bytes(one.cost.copied),
@@ -167,7 +169,7 @@ impl Explanation {
         } else {
             text += &self.costs();
             text += &format!("\n{}", self.candidates());
-            text += &self.reasons_against();
+            text += &self.reasons();
             if self.job.goes_straight {
                 text += STRAIGHT;
             }
@@ -247,8 +249,10 @@ impl Explanation {
 
     /// What each candidate would cost, and out of what.
     fn candidates(&self) -> Table {
-        let mut table =
-            Table::with_words(1, &["algorithm", "predicted us", "rounds", "further", "moved", "combined", "copied"]);
+        let mut table = Table::with_words(
+            1,
+            &["algorithm", "predicted us", "rounds", "further", "handled", "moved", "combined", "copied"],
+        );
         let mut shown = self.choice.candidates.clone();
         // Asked for with parameters that are not among those tried.
         if !shown.iter().any(|one| one.algorithm == self.shown.algorithm) {
@@ -266,6 +270,7 @@ impl Explanation {
                 digits(one.time_ns / 1e3),
                 one.cost.rounds.to_string(),
                 one.cost.further.to_string(),
+                one.cost.handled().to_string(),
                 bytes(one.cost.moved),
                 bytes(one.cost.combined),
                 bytes(one.cost.copied),
@@ -274,9 +279,13 @@ impl Explanation {
         table
     }
 
-    /// Why others that do this operation can't be used here.
-    fn reasons_against(&self) -> String {
-        let mut text = String::new();
+    /// Why the chosen one, if it is not predicted to be the fastest; and why others that do this operation can't be used here.
+    fn reasons(&self) -> String {
+        let fastest = &self.choice.candidates[0].algorithm;
+        let mut text = match self.is_chosen() && fastest != &self.choice.algorithm {
+            true => format!("{} is about as fast as {fastest}, with fewer messages to handle\n", self.choice.algorithm),
+            false => String::new(),
+        };
         for error in &self.choice.refused {
             match error {
                 BuildError::Unsuitable { reason: Unsuitable::Operation, .. } | BuildError::Shape(_) => {}

@@ -52,7 +52,7 @@ impl Generator for Bruck {
     fn cost(&self, shape: &Shape) -> Cost {
         let rounds = f64::from(digits_needed(self.ports + 1, shape.size));
         let messages = self.messages(shape.size).len() as f64;
-        let startup = Cost::rounds(rounds).further(messages - rounds);
+        let startup = Cost::rounds(rounds).further_exchanges(messages - rounds);
         match &shape.collective {
             Collective::Allgather { counts } => {
                 let total = counts.offset(shape.size) as f64;

@@ -67,9 +67,9 @@ impl Generator for Cayley {
         let hops = f64::from(Tree::new(self.degree, shape.size).diameter());
         // An inner node sends each block to all neighbors but one.
         let copies = f64::from(self.degree.min(shape.size - 1) - 1).max(1.0);
-        let messages = copies * f64::from(shape.size - 1);
+        let messages = (copies + 1.0) * f64::from(shape.size - 1);
         Cost::rounds(hops)
-            .further(messages - hops)
+            .further(messages - 2.0 * hops)
             .moved(copies * counts.offset(shape.size) as f64 * foreign(shape.size))
     }
 }

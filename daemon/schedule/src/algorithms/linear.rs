@@ -52,6 +52,7 @@ impl Generator for Linear {
         let p = f64::from(shape.size);
         let others = p - 1.0;
         let directly = |block: f64| Cost::rounds(1).further(others - 1.0).moved(others * block);
+        let exchanges = Cost::rounds(1).further_exchanges(others - 1.0);
         let rest = |counts: &Counts| (counts.offset(shape.size) as f64) * others / p;
         match &shape.collective {
             Collective::Barrier => directly(0.0) + directly(0.0),
@@ -61,23 +62,22 @@ impl Generator for Linear {
                 directly(*count as f64).combined(others * *count as f64) + directly(*count as f64)
             }
             Collective::ReduceScatter { counts, .. } => {
-                directly(0.0).moved(rest(counts)).combined(rest(counts)).copied(rest(counts) / others)
+                exchanges.moved(rest(counts)).combined(rest(counts)).copied(rest(counts) / others)
             }
             Collective::Scan { count, .. } | Collective::Exscan { count, .. } => {
                 Cost::rounds(others).moved(others * *count as f64).combined(others * *count as f64)
             }
-            Collective::Gather { counts, .. }
-            | Collective::Scatter { counts, .. }
-            | Collective::Allgather { counts } => directly(0.0).moved(rest(counts)),
+            Collective::Gather { counts, .. } | Collective::Scatter { counts, .. } => directly(0.0).moved(rest(counts)),
+            Collective::Allgather { counts } => exchanges.moved(rest(counts)),
             Collective::Alltoall { counts } => {
                 let mine = counts.row(shape.size, 0).offset(shape.size) as f64;
                 let copied = if shape.is_in_place { mine } else { 0.0 };
-                directly(0.0).moved(mine * others / p).copied(copied)
+                exchanges.moved(mine * others / p).copied(copied)
             }
             Collective::NeighborAllgather { neighborhood, count }
             | Collective::NeighborAlltoall { neighborhood, count } => {
                 let most = (0..shape.size).map(|rank| neighborhood.destinations(rank).len()).max().unwrap_or(0) as f64;
-                Cost::rounds(most.min(1.0)).further(most - 1.0).moved(most * *count as f64)
+                Cost::rounds(most.min(1.0)).further_exchanges(most - 1.0).moved(most * *count as f64)
             }
         }
     }

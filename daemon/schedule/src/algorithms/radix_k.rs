@@ -113,11 +113,12 @@ pub(super) fn cost(shape: &Shape, radices: &[u32]) -> Cost {
     let size: u32 = radices.iter().product();
     let rounds = radices.len() as f64;
     let messages = radices.iter().map(|&radix| f64::from(radix - 1)).sum::<f64>();
+    let startup = Cost::rounds(rounds).further_exchanges(messages - rounds);
     let down = |count: u64| {
         let elements = count as f64 * foreign(size);
-        Cost::rounds(rounds).further(messages - rounds).moved(elements).combined(elements)
+        startup.moved(elements).combined(elements)
     };
-    let back = |count: u64| Cost::rounds(rounds).further(messages - rounds).moved(count as f64 * foreign(size));
+    let back = |count: u64| startup.moved(count as f64 * foreign(size));
     match &shape.collective {
         Collective::Reduce { count, .. } | Collective::Allreduce { count, .. } => down(*count) + back(*count),
         Collective::ReduceScatter { counts, .. } => {

@@ -57,7 +57,7 @@ impl Generator for StandardExchange {
     fn cost(&self, shape: &Shape) -> Cost {
         let rounds = rounds(self.ports + 1, shape.size).len() as f64;
         let ports = f64::from(self.ports);
-        let startup = Cost::rounds(rounds).further(rounds * (ports - 1.0));
+        let startup = Cost::rounds(rounds).further_exchanges(rounds * (ports - 1.0));
         match &shape.collective {
             Collective::Allgather { counts } => startup.moved(counts.offset(shape.size) as f64 * foreign(shape.size)),
             Collective::Allreduce { count, .. } => {

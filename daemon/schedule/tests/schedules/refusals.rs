@@ -69,7 +69,11 @@ fn every_shape_has_a_choice_whose_reasons_are_in_order() {
     for size in [1, 2, 7, 64] {
         for shape in crate::shapes::shapes(size, &[0], 100) {
             let choice = select(&shape, 4, &CostTable::default());
-            assert_eq!(choice.algorithm, choice.candidates[0].algorithm);
+            let chosen = choice.candidates.iter().find(|one| one.algorithm == choice.algorithm).unwrap();
+            let about_as_fast =
+                choice.candidates.iter().filter(|one| one.time_ns <= choice.candidates[0].time_ns * 1.1);
+            assert!(about_as_fast.clone().any(|one| one == chosen), "{choice:?}");
+            assert!(about_as_fast.clone().all(|one| one.cost.handled() >= chosen.cost.handled()), "{choice:?}");
             assert!(choice.candidates.is_sorted_by(|a, b| a.time_ns <= b.time_ns));
             assert!(choice.candidates.iter().all(|candidate| candidate.time_ns >= 0.0), "{choice:?}");
             assert!(choice.refused.iter().all(|error| matches!(error, BuildError::Unsuitable { .. })));
