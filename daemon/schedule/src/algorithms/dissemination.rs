@@ -49,6 +49,6 @@ impl Generator for Dissemination {
 
     fn cost(&self, shape: &Shape) -> Cost {
         let rounds = f64::from(digits_needed(self.ports + 1, shape.size));
-        Cost::rounds(rounds).further_exchanges(rounds * f64::from(self.ports.min(shape.size - 1) - 1))
+        Cost::rounds(rounds).further_exchanges(rounds * (f64::from(self.ports.min(shape.size - 1)) - 1.0))
     }
 }
