@@ -25,8 +25,8 @@ impl Commands {
 
     /// Hands over what is staged, and as many commands as the ring has room for: what is left. No allocation; no system call
     /// but to wake a sleeping daemon.
-    #[inline]
-    pub(crate) fn push<'a>(&self, entries: &'a [Entry]) -> &'a [Entry] {
+    #[inline(always)]
+    fn push<'a>(&self, entries: &'a [Entry]) -> &'a [Entry] {
         // What a start has written before may take as long to get through, and taking the lock waits for that.
         self.ring.prepare_to_push();
         let (pushed, must_wake) = {
@@ -34,10 +34,15 @@ impl Commands {
             (producer.push(entries), producer.must_wake())
         };
         if must_wake {
-            // Fails only if the bell's counter is full, and then the daemon is being woken already.
-            let _ = eventfd::ring(self.bell.as_fd());
+            self.wake_daemon();
         }
         &entries[pushed..]
+    }
+
+    #[cold]
+    fn wake_daemon(&self) {
+        // Fails only if the bell's counter is full, and then the daemon is being woken already.
+        let _ = eventfd::ring(self.bell.as_fd());
     }
 
     /// Writes as many commands as the ring has room for: what is left. The daemon sees them with the next that are handed over.
@@ -47,16 +52,26 @@ impl Commands {
     }
 
     /// Hands over all of them, while `is_worthwhile`; says whether it did.
-    pub(crate) fn push_all(&self, mut entries: &[Entry], mut is_worthwhile: impl FnMut() -> bool) -> bool {
-        while is_worthwhile() {
-            entries = self.push(entries);
-            if entries.is_empty() {
-                return true;
+    #[inline(always)]
+    pub(crate) fn push_all(&self, entries: &[Entry], mut is_worthwhile: impl FnMut() -> bool) -> bool {
+        is_worthwhile()
+            && match self.push(entries) {
+                [] => true,
+                rest => self.push_rest(rest, &mut is_worthwhile),
             }
+    }
+
+    #[cold]
+    fn push_rest(&self, mut rest: &[Entry], is_worthwhile: &mut dyn FnMut() -> bool) -> bool {
+        while !rest.is_empty() {
             // The ring is full: the daemon needs the core more than we do.
             thread::yield_now();
+            if !is_worthwhile() {
+                return false;
+            }
+            rest = self.push(rest);
         }
-        false
+        true
     }
 
     /// Whether the daemon sleeps, so that whatever it is told costs a system call.

@@ -54,6 +54,8 @@ pub(crate) struct Operation {
     is_large: bool,
     /// Its channel is within the node, so its start is an offer and nothing more, and nobody wants to know when.
     is_only_offered: bool,
+    /// It is the only member of a collective on its node, so its start is a command and nothing more, and nobody wants to know when.
+    is_alone: bool,
     /// The daemon receives it while the program computes.
     is_left: bool,
     /// It is a part of a collective itself.
@@ -131,6 +133,7 @@ impl Operation {
             is_short: false,
             is_large: false,
             is_only_offered: false,
+            is_alone: false,
             is_left: false,
             is_part: false,
             is_offered: false,
@@ -193,6 +196,12 @@ impl Operation {
     #[inline]
     pub(crate) fn is_large(&self) -> bool {
         self.is_large
+    }
+
+    /// Whether it meets nobody on its node, so that [`start_alone`](Self::start_alone) starts it.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_alone
     }
 
     /// Its own memory, from now on.
@@ -358,7 +367,7 @@ impl Operation {
         let ended = attendance.poll(pieces);
         if attendance.take_passed() {
             // Without a daemon nothing will come of it, and waiting will tell.
-            let _ = self.attachment.publish_one(Command::Move { slot: self.slot });
+            let _ = self.attachment.publish_one(&self.ask_to_move());
         }
         let ended = ended?;
         self.retract();
@@ -372,7 +381,7 @@ impl Operation {
     fn note_taken(&self) {
         if let Some(command) = self.credit() {
             // Without a daemon nothing will come of it, and waiting will tell.
-            let _ = self.attachment.publish_one(command);
+            let _ = self.attachment.publish_one(&command.encode());
         }
     }
 
@@ -505,7 +514,7 @@ impl Operation {
         }
         if self.phase == Phase::Daemon {
             // Without a daemon there is nothing to withdraw, and waiting will tell.
-            let _ = self.attachment.publish_one(Command::Cancel { slot: self.slot, epoch: self.epoch });
+            let _ = self.attachment.publish_one(&Command::Cancel { slot: self.slot, epoch: self.epoch }.encode());
         }
     }
 
@@ -521,7 +530,7 @@ impl Operation {
         }
         self.epoch = self.epoch.wrapping_add(1);
         // Without a daemon everything is free anyway.
-        let _ = self.attachment.publish_one(Command::Free { slot: self.slot, epoch: self.epoch });
+        let _ = self.attachment.publish_one(&Command::Free { slot: self.slot, epoch: self.epoch }.encode());
     }
 
     fn completion(&self) -> Option<Completion> {

@@ -1,6 +1,6 @@
 //! Persistent requests: registered once, then started and waited for again and again.
 
-use std::{fmt, slice};
+use std::fmt;
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::{CommId, Command, End, Endpoint, Epoch, Slot};
@@ -225,7 +225,10 @@ impl Persistent {
         if self.operation.is_short() {
             return self.start_short();
         }
-        if self.operation.is_large() { self.start_large() } else { self.start_other() }
+        if self.operation.is_large() {
+            return self.start_large();
+        }
+        if self.operation.is_alone() { self.start_alone() } else { self.start_other() }
     }
 
     /// Sends or receives what is small at once if the other end has come, which needs no daemon. If there is no session any more, waiting will
@@ -241,6 +244,15 @@ impl Persistent {
     fn start_large(&mut self) -> Result<Active<'_>, Error> {
         if self.operation.start_large(&Moment::default()) {
             self.ask_to_move()?;
+        }
+        Ok(Active { request: self })
+    }
+
+    /// Tells the daemon, and nobody else.
+    #[inline(never)]
+    fn start_alone(&mut self) -> Result<Active<'_>, Error> {
+        if let Some(entry) = self.operation.start_alone() {
+            self.publish(&entry)?;
         }
         Ok(Active { request: self })
     }
@@ -273,7 +285,7 @@ impl Persistent {
     /// Tells the daemon of a start; says when.
     #[inline]
     fn publish(&mut self, entry: &Entry) -> Result<Moment, Error> {
-        let told = self.operation.attachment().publish(slice::from_ref(entry));
+        let told = self.operation.attachment().publish_one(entry);
         if told.is_err() {
             self.operation.retract();
         }

@@ -197,6 +197,7 @@ impl RawCommand {
 
 impl Command {
     /// The entry as ring words.
+    #[inline]
     pub fn encode(&self) -> [u64; COMMAND_WORDS] {
         zerocopy::transmute!(self.to_raw())
     }
@@ -209,6 +210,7 @@ impl Command {
         if command.to_raw() == raw { Ok(command) } else { Err(CommandError::ReservedNotZero) }
     }
 
+    #[inline(always)]
     fn to_raw(self) -> RawCommand {
         match self {
             Self::InitSend { slot, epoch, endpoint, layout } => {

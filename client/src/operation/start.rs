@@ -44,7 +44,7 @@ impl Operation {
     /// Begins an operation.
     pub(crate) fn begin(&mut self, command: impl FnOnce(Slot, Epoch) -> Command) -> Result<(), Error> {
         let entry = self.stage(command);
-        let published = self.attachment.publish(&[entry]);
+        let published = self.attachment.publish_one(&entry);
         if published.is_err() {
             self.retract();
         }
@@ -56,6 +56,9 @@ impl Operation {
         if self.is_short {
             self.start_short();
             return None;
+        }
+        if self.is_alone {
+            return self.start_alone();
         }
         if self.start_offered(moment) { None } else { self.start_elsewhere(moment) }
     }
@@ -80,7 +83,19 @@ impl Operation {
         started == Ok(Started::NeedsCopy)
     }
 
-    /// The entry that has the daemon move a message that has met its other end.
+    /// Begins an operation that [meets nobody](Self::is_alone) on its node. The entry that tells the daemon, unless there will be no such
+    /// round: `take_outcome` finds out why.
+    #[inline]
+    pub(crate) fn start_alone(&mut self) -> Option<Entry> {
+        self.enter(Phase::Meeting);
+        let attendance = self.role.as_mut()?.attendance.as_mut()?;
+        attendance.start_alone().then(|| {
+            self.note_start();
+            self.ask_to_move()
+        })
+    }
+
+    /// The entry that has the daemon move a message that has met its other end, or go on with a collective that has met its members.
     pub(crate) fn ask_to_move(&self) -> Entry {
         Command::Move { slot: self.slot }.encode()
     }
@@ -189,6 +204,8 @@ impl Operation {
         let channel = self.attachment.request_slot(self.slot).channel();
         if let (Some(role), Some((block, _))) = (&mut self.role, channel) {
             role.attendance = Attendance::open(self.attachment.job(), block, &role.member);
+            let is_alone = role.crossed.is_none() && role.attendance.as_ref().is_some_and(Attendance::is_alone);
+            self.is_alone = is_alone && !self.attachment.log().is_on();
             let success = Completion::bare(completion::Status::Success);
             self.arrived = self.judge(Some(Completion { source: self.attachment.rank(), ..success })).ok();
         }

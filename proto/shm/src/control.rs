@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -60,7 +61,16 @@ pub struct ControlSegment {
 
 /// A segment's ring.
 #[derive(Clone)]
-pub struct CommandRing(Arc<ControlSegment>);
+pub struct CommandRing {
+    words: NonNull<RingWords<RING_ENTRIES>>,
+    /// Keeps them mapped.
+    _segment: Arc<ControlSegment>,
+}
+
+// SAFETY: the pointer leads into the mapping that the segment keeps, to atomics.
+unsafe impl Send for CommandRing {}
+// SAFETY: as above.
+unsafe impl Sync for CommandRing {}
 
 /// The client's end of the command ring.
 pub type Producer = RingProducer<CommandRing>;
@@ -88,12 +98,12 @@ impl ControlSegment {
 
     /// The producer's end of the fresh ring.
     pub fn producer(self: &Arc<Self>) -> Producer {
-        RingProducer::new(CommandRing(Arc::clone(self)))
+        RingProducer::new(CommandRing::of(self))
     }
 
     /// The consumer's end of the fresh ring.
     pub fn consumer(self: &Arc<Self>) -> Consumer {
-        RingConsumer::new(CommandRing(Arc::clone(self)))
+        RingConsumer::new(CommandRing::of(self))
     }
 
     /// A thread of the client waits from now on, and does not sleep.
@@ -150,11 +160,18 @@ impl ControlSegment {
     }
 }
 
+impl CommandRing {
+    fn of(segment: &Arc<ControlSegment>) -> Self {
+        Self { words: NonNull::from(&segment.content().ring), _segment: Arc::clone(segment) }
+    }
+}
+
 impl Deref for CommandRing {
     type Target = RingWords<RING_ENTRIES>;
 
     #[inline]
     fn deref(&self) -> &Self::Target {
-        &self.0.content().ring
+        // SAFETY: it was taken from a reference, and the mapping lives as long as the segment.
+        unsafe { self.words.as_ref() }
     }
 }

@@ -26,6 +26,7 @@
 //! Elements are combined by a user-defined operator in the members' processes alone, so the daemon takes no such pieces,
 //! however little the work is. It calls the members' combiners instead: threads that work while their programs compute.
 
+mod alone;
 mod ending;
 mod watching;
 
@@ -544,6 +545,7 @@ impl Meeting {
         self.weight
     }
 
+    #[inline]
     fn words(&self) -> &MeetingWords {
         // SAFETY: checked when the meeting was opened, and mapped as long as `job` lives; it consists of atomics.
         unsafe { self.words.as_ref() }

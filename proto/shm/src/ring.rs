@@ -85,6 +85,7 @@ impl<const N: usize, R: Deref<Target = RingWords<N>>> RingProducer<R> {
     }
 
     /// Publishes as many of the entries as there is room for, behind those that are staged, with one store. Says how many.
+    #[inline]
     pub fn push(&mut self, entries: &[Entry]) -> usize {
         let count = self.stage(entries);
         // SYNC ring-publish (store): the entries before the index that covers them.
@@ -93,6 +94,7 @@ impl<const N: usize, R: Deref<Target = RingWords<N>>> RingProducer<R> {
     }
 
     /// Writes as many of the entries as there is room for. The consumer sees them with the next `push`. Says how many.
+    #[inline]
     pub fn stage(&mut self, entries: &[Entry]) -> usize {
         let mut room = self.room();
         if room < entries.len() {
@@ -115,11 +117,13 @@ impl<const N: usize, R: Deref<Target = RingWords<N>>> RingProducer<R> {
     }
 
     /// Whether the consumer sleeps, so that it would have to be woken. A hint.
+    #[inline]
     pub fn is_asleep(&self) -> bool {
         self.ring.asleep.0.load(Ordering::Relaxed) != 0
     }
 
     /// Whether the consumer has to be woken for what was pushed. Asked after every push; true once for each sleep.
+    #[inline]
     pub fn must_wake(&self) -> bool {
         // SYNC ring-asleep: the index before the flag here, the flag before the index in `RingConsumer::arm`; with
         // both fences at least one side sees the other.
@@ -127,6 +131,7 @@ impl<const N: usize, R: Deref<Target = RingWords<N>>> RingProducer<R> {
         self.ring.asleep.0.load(Ordering::Relaxed) != 0 && self.ring.asleep.0.swap(0, Ordering::Relaxed) != 0
     }
 
+    #[inline]
     fn room(&self) -> usize {
         // A consumer that lies about its index gets no more than a full ring.
         N.saturating_sub(self.tail.wrapping_sub(self.head_seen) as usize)

@@ -128,6 +128,7 @@ impl RoundWords {
     }
 
     /// The first stage of so many rounds is over.
+    #[inline]
     pub fn pass(&self, rounds: u32) {
         // SYNC meeting-passed (store): what the stage has brought forth before it is over.
         self.counts.passed.store(rounds, Ordering::Release);

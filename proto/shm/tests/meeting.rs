@@ -89,6 +89,16 @@ impl Node {
         Self { job: Arc::new(job), members, span, block }
     }
 
+    /// Each node with its first member only, whose buffers what is between nodes uses.
+    fn of_one(mut self) -> Self {
+        let span = self.span.as_mut().expect("there are two nodes");
+        span.nodes = vec![0, 1];
+        self.members.truncate(1);
+        shape_of(&mut self.members[0]).members = vec![0, 1];
+        (span.input, span.output) = (self.members[0].input, self.members[0].output);
+        self
+    }
+
     /// Member 0 gives each of two so many bytes: ones to itself, twos to the other.
     fn scattering(counts: [u64; 2]) -> Self {
         let mut node = Self::summing(1, counts[0]);
@@ -138,7 +148,8 @@ impl Node {
     /// As the daemon sees it, who writes it down.
     fn daemon(&self) -> Meeting {
         let plan = MeetingPlan { members: self.members.clone(), span: self.span.clone() };
-        Meeting::write(&self.job, self.block, &plan, &[(0, 0), (1, 0)]).unwrap()
+        let places: Vec<_> = self.members.iter().map(|member| (member.rank, 0)).collect();
+        Meeting::write(&self.job, self.block, &plan, &places).unwrap()
     }
 
     fn member(&self) -> Meeting {
@@ -208,6 +219,20 @@ fn little_work_before_other_nodes_turn_is_the_daemons_and_after_it_too() {
     assert!(!daemon.resume(0), "it is over");
     assert!(member.poll(0, 0) && member.poll(1, 0));
     node.assert_outputs(1 + 2);
+}
+
+#[test]
+fn who_is_alone_on_its_node_comes_for_the_daemons_turn_alone() {
+    let node = Node::summing(2, LITTLE).of_one();
+    let (daemon, member) = (node.daemon(), node.member());
+    assert!(
+        member.is_alone() && !Node::summing(2, LITTLE).daemon().is_alone() && !Node::summing(1, 1).daemon().is_alone()
+    );
+    assert_eq!((member.arrive_alone(0), daemon.passed()), (Ok(()), 1));
+    assert!(!daemon.resume(0) && member.poll(0, 0));
+    let why = Completion { source: 1, ..Completion::bare(Status::RankFailed) };
+    daemon.close(&why, None);
+    assert_eq!((member.arrive_alone(1), daemon.passed()), (Err(why), 1), "there is no further round");
 }
 
 #[test]
