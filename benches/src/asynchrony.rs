@@ -5,7 +5,7 @@ use ropeway_examples::Mode;
 
 use crate::computation::Compute;
 use crate::exchange::{BARE, Exchange};
-use crate::mailbox::{MAILBOX, Mailbox};
+use crate::mailbox::Mailbox;
 use crate::pair::Pair;
 use crate::plan::{Bench, Class};
 use crate::receiving::{Receiver, Timing};
@@ -125,7 +125,7 @@ impl Bare {
     /// In the rank that keeps the time.
     fn floor(&self) -> Floor {
         let (name, timing) = match self {
-            Self::Mailbox(mailbox) => (MAILBOX, &mailbox.timing),
+            Self::Mailbox(mailbox) => (mailbox.name(), &mailbox.timing),
             Self::Sockets(receiver) => (BARE, &receiver.timing),
         };
         Floor::of_share(name, &timing.batches.d_a)
