@@ -78,6 +78,7 @@ impl RoundWords {
     }
 
     /// One of so many has come. True if it is the last of this round: nobody comes for the next before this one is over.
+    #[inline]
     pub fn arrive(&self, parties: u64) -> bool {
         // Then nobody else counts them, and the line may be far.
         if parties == 1 {

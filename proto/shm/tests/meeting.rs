@@ -90,11 +90,13 @@ impl Node {
     }
 
     /// Each node with its first member only, whose buffers what is between nodes uses.
-    fn of_one(mut self) -> Self {
+    fn of_one(mut self, kind: CollectiveKind) -> Self {
         let span = self.span.as_mut().expect("there are two nodes");
         span.nodes = vec![0, 1];
         self.members.truncate(1);
-        shape_of(&mut self.members[0]).members = vec![0, 1];
+        let shape = shape_of(&mut self.members[0]);
+        (shape.kind, shape.members) = (kind, vec![0, 1]);
+        shape.combination = shape.combination.filter(|_| kind != CollectiveKind::Bcast);
         (span.input, span.output) = (self.members[0].input, self.members[0].output);
         self
     }
@@ -223,16 +225,21 @@ fn little_work_before_other_nodes_turn_is_the_daemons_and_after_it_too() {
 
 #[test]
 fn who_is_alone_on_its_node_comes_for_the_daemons_turn_alone() {
-    let node = Node::summing(2, LITTLE).of_one();
-    let (daemon, member) = (node.daemon(), node.member());
-    assert!(
-        member.is_alone() && !Node::summing(2, LITTLE).daemon().is_alone() && !Node::summing(1, 1).daemon().is_alone()
-    );
-    assert_eq!((member.arrive_alone(0), daemon.passed()), (Ok(()), 1));
-    assert!(!daemon.resume(0) && member.poll(0, 0));
-    let why = Completion { source: 1, ..Completion::bare(Status::RankFailed) };
-    daemon.close(&why, None);
-    assert_eq!((member.arrive_alone(1), daemon.passed()), (Err(why), 1), "there is no further round");
+    for kind in [CollectiveKind::Allreduce, CollectiveKind::Bcast] {
+        let node = Node::summing(2, LITTLE).of_one(kind);
+        let (daemon, member) = (node.daemon(), node.member());
+        assert!(member.is_alone());
+        for round in 0..3 {
+            assert_eq!((member.arrive_alone(round), daemon.passed()), (Ok(()), round + 1));
+            assert!(!member.poll(0, round), "{kind:?}: the other nodes have not come");
+            assert!(!daemon.resume(round) && member.poll(0, round));
+        }
+        let why = Completion { source: 1, ..Completion::bare(Status::RankFailed) };
+        daemon.close(&why, None);
+        assert_eq!((member.arrive_alone(3), daemon.passed()), (Err(why), 3), "there is no further round");
+    }
+    let (several, within) = (Node::summing(2, LITTLE), Node::summing(1, SLIGHT));
+    assert!(!several.daemon().is_alone() && !within.daemon().is_alone());
 }
 
 #[test]
