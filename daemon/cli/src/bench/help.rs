@@ -229,7 +229,8 @@ makes the four combinations of notification and progress, in turns in one run.",
     Page {
         name: Name::Asynchrony,
         more: "A receive alone, with a computation much longer than the message. The floor of what goes on by itself (d_a) is what does
-between two threads with a flag each way and a copy, or between nodes over a bare TCP connection with a thread that receives.
+between two threads: up to 8K they add to a word and the second copies, above that a flag goes each way and the sender
+copies; or between nodes over a bare TCP connection with a thread that receives.
 
 With --progress both beside a baseline whose programs drive messages while they wait; with --wait polling,blocking that makes the
 four combinations of notification and progress, in turns in one run.",
