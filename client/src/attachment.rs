@@ -193,7 +193,7 @@ impl Attachment {
         self.publish_all(entries)
     }
 
-    /// The same of one: what nearly every start does that tells the daemon. It takes half the instructions, as their number is known.
+    /// The same of one: what nearly every start does that tells the daemon. It takes two thirds of the instructions, as their number is known.
     pub(crate) fn publish_one(&self, entry: &Entry) -> Result<Moment, Error> {
         self.publish_all(slice::from_ref(entry))
     }
