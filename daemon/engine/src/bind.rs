@@ -286,7 +286,7 @@ impl Engine {
 
     pub(crate) fn remove_persistent(&mut self, id: ChannelId) {
         if let Some(request) = self.requests.remove(id) {
-            self.outgoing[usize::from(request.node.0)].dismiss_request();
+            self.outgoing[usize::from(request.node.0)].turns_of(&request.kind).dismiss();
         }
     }
 

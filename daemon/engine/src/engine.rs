@@ -400,7 +400,7 @@ impl Engine {
         if let Some(frame) = self.outgoing[node].pop_frame() {
             return Some(Transmit { frame, payload: None, token: None });
         }
-        while let Some(id) = self.outgoing[node].pop_ready() {
+        while let Some(id) = self.outgoing[node].pop_request() {
             let Some(request) = self.requests.find_mut(id) else { continue };
             request.is_queued = false;
             let transmit = match request.kind {
@@ -509,13 +509,20 @@ impl Engine {
         }
     }
 
-    /// Puts a request into its node's ready queue, unless it is there.
+    /// A persistent request is going to take its turns.
+    pub(crate) fn admit(&mut self, id: ChannelId) {
+        let request = &self.requests[id];
+        self.outgoing[usize::from(request.node.0)].turns_of(&request.kind).admit();
+    }
+
+    /// Puts a request into its node's queue, unless it is there.
     pub(crate) fn make_ready(&mut self, id: ChannelId) {
         let request = &mut self.requests[id];
-        if !request.is_queued && !self.is_lost[usize::from(request.node.0)] {
-            request.is_queued = true;
-            self.outgoing[usize::from(request.node.0)].push_ready(id);
+        if request.is_queued || self.is_lost[usize::from(request.node.0)] {
+            return;
         }
+        request.is_queued = true;
+        self.outgoing[usize::from(request.node.0)].turns_of(&request.kind).push(id);
     }
 
     /// A channel is of two ranks, or of two nodes: then their first ranks stand for them.

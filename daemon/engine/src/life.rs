@@ -22,13 +22,13 @@ impl Engine {
         let (protocol, permits) =
             if is_eager { (Protocol::Eager, self.config.channel_credits) } else { (Protocol::Rendezvous, 0) };
         self.requests[id].kind = Kind::Send(Send::new(protocol, true, permits));
-        self.outgoing[usize::from(self.requests[id].node.0)].admit_request();
+        self.admit(id);
         self.bind_send(id);
     }
 
     pub(crate) fn register_recv(&mut self, id: ChannelId) {
         self.requests[id].kind = Kind::Recv(Recv::new(true));
-        self.outgoing[usize::from(self.requests[id].node.0)].admit_request();
+        self.admit(id);
         let (envelope, capacity) = (self.envelope_of(id), self.requests[id].layout.bytes());
         self.push_frame(self.requests[id].node, Frame::Bind { envelope, recv: id, capacity });
     }

@@ -147,7 +147,7 @@ impl Engine {
         let (rank, digest) = (number, ShapeDigest::of(&member.shape));
         self.requests[id].kind =
             Kind::Member(Box::new(Member { rank, number: key.1, digest, meeting: Place::Unknown, is_active: false }));
-        self.outgoing[usize::from(self.config.spec.node.0)].admit_request();
+        self.admit(id);
         self.gather(key, id, member);
         self.acknowledge_init(id);
         Ok(())

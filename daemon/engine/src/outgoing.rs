@@ -4,33 +4,60 @@ use std::collections::VecDeque;
 
 use ropeway_proto::{ChannelId, Frame};
 
+use crate::request::Kind;
+
 /// The queue of one node.
-///
-/// A request stands in `ready` at most once and gives one frame each time it comes to the front, so messages share the
-/// link piece by piece, and the queue never outgrows the number of requests.
 #[derive(Default)]
 pub(crate) struct Outgoing {
     frames: VecDeque<Frame>,
-    /// Names, not places in the table: whoever takes over the place of a cancelled request must not take its turn.
-    ready: VecDeque<ChannelId>,
-    /// Persistent requests towards this node: `ready` has room for all of them.
-    requests: usize,
+    /// What receives have to say is short and goes first: what it asks for can come while messages leave, and behind them
+    /// it would come afterwards.
+    receives: Turns,
+    sends: Turns,
     /// Large messages this node was asked for whose last piece has not begun to come.
     large_due: usize,
 }
 
-impl Outgoing {
+/// Requests in turn.
+///
+/// A request is in it at most once and gives one frame each time it comes to the front, so messages share the link piece by
+/// piece, and the queue never outgrows the number of requests.
+#[derive(Default)]
+pub(crate) struct Turns {
+    /// Names, not places in the table: whoever takes over the place of a cancelled request must not take its turn.
+    waiting: VecDeque<ChannelId>,
+    /// Persistent requests that may come: there is room for all of them.
+    requests: usize,
+}
+
+impl Turns {
     /// Makes room for one more persistent request, so that its starts allocate nothing.
-    pub(crate) fn admit_request(&mut self) {
+    pub(crate) fn admit(&mut self) {
         self.requests += 1;
-        if self.ready.capacity() < self.requests {
-            self.ready.reserve_exact(self.requests + 64 - self.ready.len());
+        if self.waiting.capacity() < self.requests {
+            self.waiting.reserve_exact(self.requests + 64 - self.waiting.len());
         }
     }
 
     /// Gives that room up.
-    pub(crate) fn dismiss_request(&mut self) {
+    pub(crate) fn dismiss(&mut self) {
         self.requests -= 1;
+    }
+
+    pub(crate) fn push(&mut self, id: ChannelId) {
+        self.waiting.push_back(id);
+    }
+}
+
+impl Outgoing {
+    /// Where requests of a kind wait for their turn.
+    pub(crate) fn turns_of(&mut self, kind: &Kind) -> &mut Turns {
+        if let Kind::Send(_) = kind { &mut self.sends } else { &mut self.receives }
+    }
+
+    /// The request whose turn it is.
+    pub(crate) fn pop_request(&mut self) -> Option<ChannelId> {
+        self.receives.waiting.pop_front().or_else(|| self.sends.waiting.pop_front())
     }
 
     pub(crate) fn is_large_due(&self) -> bool {
@@ -50,20 +77,13 @@ impl Outgoing {
         self.frames.pop_front()
     }
 
-    pub(crate) fn push_ready(&mut self, id: ChannelId) {
-        self.ready.push_back(id);
-    }
-
-    pub(crate) fn pop_ready(&mut self) -> Option<ChannelId> {
-        self.ready.pop_front()
-    }
-
     pub(crate) fn clear(&mut self) {
         self.frames.clear();
-        self.ready.clear();
+        self.receives.waiting.clear();
+        self.sends.waiting.clear();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.frames.is_empty() && self.ready.is_empty()
+        self.frames.is_empty() && self.receives.waiting.is_empty() && self.sends.waiting.is_empty()
     }
 }

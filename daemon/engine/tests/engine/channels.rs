@@ -225,6 +225,24 @@ fn a_small_message_overtakes_the_rest_of_a_large_one() {
 }
 
 #[test]
+fn what_a_receive_asks_for_is_asked_before_messages_leave() {
+    let mut cluster = Cluster::pair();
+    let (data, armed) =
+        (|frame: &Frame| matches!(frame, Frame::Data { .. }), |frame: &Frame| matches!(frame, Frame::Armed { .. }));
+    for (sender, slot) in [(0, 0), (1, 1)] {
+        cluster.init_send(sender, slot, 1 - sender, LARGE);
+        cluster.init_recv(1 - sender, slot, sender, LARGE);
+    }
+    cluster.start(1, 0);
+    cluster.settle();
+    // The send could leave at once; behind it the other node would hear of the receive when its own line was idle for as long.
+    cluster.start(0, 0);
+    cluster.start(0, 1);
+    let frames: Vec<_> = std::iter::from_fn(|| cluster.transmit(0, 1)).collect();
+    assert!(armed(&frames[0]) && frames[1..].iter().all(data) && frames.len() > 1, "{frames:?}");
+}
+
+#[test]
 fn strided_messages_arrive_packed_in_any_other_layout() {
     let mut cluster = Cluster::pair();
     let start = cluster.layout(0, 0, 0).offset;
