@@ -107,9 +107,8 @@ fn port(node: usize) -> String {
 /// Has an interface of the current namespace send no faster than this.
 fn limit(interface: &str, rate: Option<Rate>) -> Result<(), NetworkError> {
     let Some(rate) = rate else { return Ok(()) };
-    // What is sent after a pause goes at once up to `burst`, so it has to be small, and so have the segments.
-    batch("ip", &format!("link set dev {interface} gso_max_size {SEGMENT_BYTES}\n"))?;
-    let burst = rate.bytes_in_burst();
+    let (segment, burst) = (rate.bytes_in_segment(), rate.bytes_in_burst());
+    batch("ip", &format!("link set dev {interface} gso_max_size {segment}\n"))?;
     batch("tc", &format!("qdisc add dev {interface} root tbf rate {rate} burst {burst} latency 100ms\n"))
 }
 
@@ -211,9 +210,19 @@ impl Rate {
         self.0
     }
 
-    /// A segment, which has to fit, and as much as leaves while the queue is late.
+    /// The largest segment. Each costs an interrupt, which network cards spare their hosts; but what is sent after a pause goes
+    /// at once, up to a segment.
+    fn bytes_in_segment(self) -> u64 {
+        self.bytes_in(SEGMENT_US).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+    }
+
+    /// A segment with the headers of its packets, which has to fit, and as much as leaves while the queue is late.
     fn bytes_in_burst(self) -> u64 {
-        SEGMENT_BYTES + self.0 / 8 * LATE_US / 1_000_000
+        self.bytes_in_segment() * 21 / 20 + self.bytes_in(LATE_US)
+    }
+
+    fn bytes_in(self, us: u64) -> u64 {
+        self.0 / 8 * us / 1_000_000
     }
 }
 
@@ -242,9 +251,11 @@ const UNITS: [(&str, u64); 4] = [("gbit", 1_000_000_000), ("mbit", 1_000_000), (
 pub(crate) const LINK: &str = "ropeway0";
 /// Nobody else can reach these addresses, so it does not matter who else uses them.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-/// Each segment costs an interrupt, which network cards spare their hosts: with segments of half that size traffic both ways stays below
-/// the line's rate, and computing ranks get half as much of their cores.
-const SEGMENT_BYTES: u64 = 16384;
+const SEGMENT_US: u64 = 525;
+/// With smaller ones traffic both ways stays below a fast line's rate.
+const SEGMENT_BYTES_MIN: u64 = 16 << 10;
+/// The kernel makes no larger ones, unless told to.
+const SEGMENT_BYTES_MAX: u64 = 64 << 10;
 /// A queue that waits for its turn is woken that late at the latest, as a rule.
 const LATE_US: u64 = 80;
 
@@ -268,7 +279,10 @@ mod tests {
 
     #[test]
     fn a_burst_is_short() {
-        assert_eq!("100mbit".parse::<Rate>().unwrap().bytes_in_burst(), 17_384);
-        assert_eq!("10gbit".parse::<Rate>().unwrap().bytes_in_burst(), 116_384);
+        let sizes = ["100mbit", "500mbit", "1gbit", "10gbit"].map(|word| {
+            let rate: Rate = word.parse().unwrap();
+            (rate.bytes_in_segment(), rate.bytes_in_burst())
+        });
+        assert_eq!(sizes, [(16_384, 18_203), (32_812, 39_452), (65_536, 78_812), (65_536, 168_812)]);
     }
 }
