@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ropeway_engine::Arrival;
+use ropeway_proto::frame::HEADER_BYTES;
+use ropeway_proto::limits::CHUNK_BYTES;
 use ropeway_proto::{ChannelId, Envelope, Frame, JobId, Layout};
 use ropeway_shm::{Counter, JobGeometry, JobSegment};
 
@@ -29,6 +31,7 @@ struct Script {
     is_large_due: bool,
     copies: u64,
     system_calls: u64,
+    bytes_sent: u64,
 }
 
 impl Script {
@@ -45,6 +48,7 @@ impl Script {
             is_large_due: false,
             copies: 0,
             system_calls: 0,
+            bytes_sent: 0,
         }
     }
 
@@ -106,6 +110,7 @@ impl Traffic for Script {
         match counter {
             Counter::PayloadBytesCopied => self.copies += amount,
             Counter::SystemCalls => self.system_calls += amount,
+            Counter::BytesSent => self.bytes_sent += amount,
             _ => {}
         }
     }
@@ -420,6 +425,23 @@ fn a_tcp_link_knows_what_has_not_left() {
     }
     rig.run_until(frames);
     assert!(!rig.ends[0].0.has_unsent());
+}
+
+#[test]
+fn little_waits_in_front_of_what_comes_next_on_a_tcp_link_that_is_slow() {
+    let mut rig = tcp();
+    let from = rig.sender().layout(0, CHUNK_BYTES);
+    let payload_bytes = CHUNK_BYTES as u32;
+    let frame = Frame::Data { channel: CHANNEL, offset: 0, total: CHUNK_BYTES, payload_bytes };
+    let chunks = 400;
+    (0..chunks).for_each(|_| rig.sender().send(frame, Some((from, 0))));
+    // As long as it is fast, much leaves at once. Then nobody reads.
+    rig.run_until(chunks / 2);
+    while rig.ends[0].progress(&mut rig.scripts[0], Instant::now()).unwrap() > 0 {}
+    let taken = (chunks - rig.sender().outgoing.len()) as u64 * (HEADER_BYTES as u64 + CHUNK_BYTES);
+    let (lined_up, bytes_max) = (taken - rig.sender().bytes_sent, 2 * CHUNK_BYTES);
+    assert!(0 < lined_up && lined_up <= bytes_max, "{lined_up} of at most {bytes_max} bytes");
+    rig.run_until(chunks);
 }
 
 #[test]

@@ -16,8 +16,10 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use ropeway_engine::Token;
 use ropeway_proto::frame::{HEADER_BYTES, Header};
+use ropeway_proto::limits::CHUNK_BYTES;
 use ropeway_proto::{Frame, JobId, Layout};
 use ropeway_shm::{Counter, Gather, JobSegment, Scatter, set_receive_low_water};
+use socket2::SockRef;
 
 use super::{Device, Inbound, LinkError, Target, Traffic, count_copy};
 
@@ -51,9 +53,11 @@ pub struct TcpDevice {
     held_since: Option<Instant>,
 }
 
-#[derive(Default)]
 struct Out {
     queue: VecDeque<Pending>,
+    /// How many bytes of frames are taken from the engines at once. More as long as the connection takes all of them: each call for a
+    /// part of a large message costs as much as 100 KiB of it. Few when it does not: what comes meanwhile waits behind them.
+    batch_bytes: u64,
     /// How many of the queued frames are urgent.
     urgent: usize,
     /// Bytes of the first queued frame, header included, that have left.
@@ -102,20 +106,26 @@ const HOLD: Duration = Duration::from_micros(8);
 const QUEUE_FRAMES: usize = 64;
 /// Bytes of frames that are lined up behind others.
 const QUEUE_BYTES: u64 = 512 << 10;
-/// The same if there are none, and what leaves in one cycle: each call for a part of a large message costs as much as 100 KiB of it.
+/// What leaves in one cycle.
 const CYCLE_BYTES: u64 = 2 << 20;
+/// Bytes that the kernel keeps beyond what is on its way. By itself it keeps megabytes, and every message waits behind them.
+const UNSENT_BYTES_MAX: u32 = CHUNK_BYTES as u32;
 /// System calls of one kind in one cycle.
 const CALLS_PER_CYCLE: usize = 4;
 
 impl TcpDevice {
     /// Takes a connection over. `timeout`: a peer that is silent for so long is lost.
     pub fn new(stream: TcpStream, timeout: Duration, now: Instant) -> Self {
+        if let Err(error) = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
+            // It works without, and is less fair.
+            tracing::debug!(%error, "the kernel keeps as much as it likes of what a link sends");
+        }
         Self {
             stream,
             is_readable: true,
             is_writable: true,
             is_ending: false,
-            out: Out::default(),
+            out: Out::new(),
             input: Input::new(),
             timeout,
             last_sent: now,
@@ -186,8 +196,11 @@ impl TcpDevice {
     fn send(&mut self, traffic: &mut dyn Traffic, now: Instant) -> Result<usize, LinkError> {
         let (mut done, mut sent) = (0, 0);
         for _ in 0..CALLS_PER_CYCLE {
+            if !self.is_writable || sent >= CYCLE_BYTES {
+                break;
+            }
             self.fill(traffic);
-            if !self.is_writable || self.out.queue.is_empty() || self.is_held(now) || sent >= CYCLE_BYTES {
+            if self.out.queue.is_empty() || self.is_held(now) {
                 break;
             }
             let (wanted, result) = self.out.write(&self.stream)?;
@@ -195,6 +208,7 @@ impl TcpDevice {
             match result {
                 Ok(written) => {
                     self.is_writable = written as u64 == wanted;
+                    self.out.adapt(self.is_writable);
                     self.last_sent = now;
                     traffic.count(Counter::BytesSent, written as u64);
                     sent += written as u64;
@@ -236,7 +250,8 @@ impl TcpDevice {
     }
 
     fn fill(&mut self, traffic: &mut dyn Traffic) {
-        let bytes_max = if self.out.queue.is_empty() { CYCLE_BYTES } else { QUEUE_BYTES };
+        let batch_bytes = self.out.batch_bytes;
+        let bytes_max = if self.out.queue.is_empty() { batch_bytes } else { batch_bytes.min(QUEUE_BYTES) };
         while self.out.queue.len() < QUEUE_FRAMES && self.out.queued_bytes < bytes_max {
             let Some(outbound) = traffic.poll() else { break };
             self.out.push(outbound.job, outbound.frame, outbound.payload, outbound.token);
@@ -297,6 +312,22 @@ impl Device for TcpDevice {
 }
 
 impl Out {
+    fn new() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            batch_bytes: CHUNK_BYTES,
+            urgent: 0,
+            sent_of_first: 0,
+            queued_bytes: 0,
+            sequence: 0,
+        }
+    }
+
+    /// Whether the connection has taken all it was offered.
+    fn adapt(&mut self, has_taken_all: bool) {
+        self.batch_bytes = if has_taken_all { (2 * self.batch_bytes).min(CYCLE_BYTES) } else { CHUNK_BYTES };
+    }
+
     fn push(
         &mut self,
         job: JobId,
