@@ -55,8 +55,8 @@ pub struct TcpDevice {
 
 struct Out {
     queue: VecDeque<Pending>,
-    /// How many bytes of frames are taken from the engines at once. More as long as the connection takes all of them: each call for a
-    /// part of a large message costs as much as 100 KiB of it. Few when it does not: what comes meanwhile waits behind them.
+    /// How many bytes of frames are lined up at once. Twice as many when the connection took all of them: each call for a part of a
+    /// large message costs as much as 100 KiB of it. Few when it did not: what comes meanwhile waits behind them.
     batch_bytes: u64,
     /// How many of the queued frames are urgent.
     urgent: usize,
@@ -208,7 +208,7 @@ impl TcpDevice {
             match result {
                 Ok(written) => {
                     self.is_writable = written as u64 == wanted;
-                    self.out.adapt(self.is_writable);
+                    self.out.adapt(written as u64, self.is_writable);
                     self.last_sent = now;
                     traffic.count(Counter::BytesSent, written as u64);
                     sent += written as u64;
@@ -323,9 +323,13 @@ impl Out {
         }
     }
 
-    /// Whether the connection has taken all it was offered.
-    fn adapt(&mut self, has_taken_all: bool) {
-        self.batch_bytes = if has_taken_all { (2 * self.batch_bytes).min(CYCLE_BYTES) } else { CHUNK_BYTES };
+    /// The connection has taken so many bytes, which may be all it was offered.
+    fn adapt(&mut self, written: u64, is_all: bool) {
+        if !is_all {
+            self.batch_bytes = CHUNK_BYTES;
+        } else if written >= self.batch_bytes {
+            self.batch_bytes = (2 * self.batch_bytes).min(CYCLE_BYTES);
+        }
     }
 
     fn push(
@@ -489,5 +493,26 @@ impl Arriving {
         count_copy(traffic, take as u64);
         self.filled += take as u64;
         Ok(take)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_is_lined_up_only_as_long_as_all_of_it_is_taken() {
+        let mut out = Out::new();
+        let mut after = |written, is_all| {
+            out.adapt(written, is_all);
+            out.batch_bytes / CHUNK_BYTES
+        };
+        // Little says nothing of how fast a connection is.
+        assert_eq!([after(64, true), after(CHUNK_BYTES, true), after(CHUNK_BYTES, true)], [1, 2, 2]);
+        assert_eq!(
+            [after(2 * CHUNK_BYTES, true), after(4 * CHUNK_BYTES, true), after(8 * CHUNK_BYTES, true)],
+            [4, 8, 8]
+        );
+        assert_eq!([after(3 * CHUNK_BYTES, false), after(64, true)], [1, 1]);
     }
 }
