@@ -12,7 +12,7 @@ enum { TRIPS_WARMUP = 50, TRIPS_MIN = 10, TRIPS_MAX = 1000000 };
 enum { SET_UPS = 500, SET_UPS_MIN = 4, SET_UP_BYTES = 16 << 20, SET_UP_WARMUP = 2, SET_UP_ROUNDS_MAX = 100000 };
 
 static const double LONGER = 1.1, HIDING_BATCH_S = 20e-3, HIDING_ROUND_S_MIN = 100e-6;
-static const double ASYNCHRONY_LONGER = 10, COMPUTATION_MIN_S = 100e-6, ASYNCHRONY_BATCH_S = 10e-3, AHEAD_S = 20e-6, READY_AFTER_S = 2e-6;
+static const double ASYNCHRONY_LONGER = 10, COMPUTATION_MIN_S = 500e-6, ASYNCHRONY_BATCH_S = 10e-3, AHEAD_S = 20e-6, READY_AFTER_S = 2e-6;
 static const double TRIPS_BATCH_S = 10e-6;
 
 /* The clock that all processes of a machine share. */

@@ -198,9 +198,8 @@ impl Reception for Message {
 
 /// How many times as long as communication computation takes.
 const LONGER: u32 = 10;
-/// Even for the shortest message long enough for everybody to be woken up. Not longer: the more time passes, the less do others that
-/// share the machine leave of a program in its core's caches, and coming back to them is nothing that a message costs.
-const COMPUTATION_MIN: Duration = Duration::from_micros(100);
+/// Even for the shortest message long enough for everybody to be woken up.
+const COMPUTATION_MIN: Duration = Duration::from_micros(500);
 /// A batch, whose medians are one sample, takes so long or has so many rounds.
 const BATCH_S: f64 = 10e-3;
 const ROUNDS_MIN: u64 = 3;

@@ -251,6 +251,7 @@ const UNITS: [(&str, u64); 4] = [("gbit", 1_000_000_000), ("mbit", 1_000_000), (
 pub(crate) const LINK: &str = "ropeway0";
 /// Nobody else can reach these addresses, so it does not matter who else uses them.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// What the line has to send of a segment, at most: TCP itself makes segments of up to a millisecond.
 const SEGMENT_US: u64 = 525;
 /// With smaller ones traffic both ways stays below a fast line's rate.
 const SEGMENT_BYTES_MIN: u64 = 16 << 10;
