@@ -345,11 +345,6 @@ impl DirectEnd {
         self.habit.begin_on_wire(presence, favor, moment)
     }
 
-    /// After the start of a receive over a wire: whether its sender has to be told.
-    pub(crate) fn announces_receive(&self) -> bool {
-        self.memory.note_started()
-    }
-
     /// The daemon was told of the start.
     pub(crate) fn told(&mut self, moment: &Moment) {
         self.habit.told(moment);

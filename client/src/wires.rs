@@ -4,8 +4,8 @@
 //! at once (`presence`); else by the daemon, or by the start itself if the daemon sleeps and the message is small. What was judged wrongly
 //! leaves when the daemon looks, within a millisecond or two.
 //!
-//! The largest messages leave when their receive has started, which announces itself as a message does. If the program computes, the daemon
-//! announces it, and receives, until the program waits for what comes over this wire.
+//! What comes is received by who waits. If the program computes behind a receive of something large, the daemon receives until it waits for
+//! what comes over this wire.
 
 use std::os::fd::OwnedFd;
 use std::ptr;
@@ -198,12 +198,11 @@ impl Wires {
         leaves
     }
 
-    /// A receive was started that its sender has to be told of, and the program computes: the daemon tells it, and receives until the program
-    /// waits. This is how to ask for that; [`take_receive`](Self::take_receive) follows.
-    pub(crate) fn leave_receive(&self, wire: &Wire) -> Command {
+    /// A receive of something large was started, and the program computes: the daemon receives until the program waits. If it has to be told,
+    /// this is how; [`take_receive`](Self::take_receive) follows.
+    pub(crate) fn leave_receive(&self, wire: &Wire) -> Option<Command> {
         wire.left_receives.fetch_add(1, Ordering::Relaxed);
-        self.leave_awhile(wire);
-        Command::Tend { node: wire.node }
+        self.leave_awhile(wire).then_some(Command::Tend { node: wire.node })
     }
 
     /// It has ended, or was given up.
@@ -513,7 +512,7 @@ mod tests {
     fn what_is_left_to_the_daemon_is_so_while_nobody_waits_for_the_wire() {
         let (daemon, _, wires, wire) = wire_of_a_rank();
         assert!(!wires.take_back(Reach::All));
-        [(); 2].iter().for_each(|()| assert_eq!(wires.leave_receive(&wire), Command::Tend { node: 1 }));
+        assert_eq!([(); 2].map(|()| wires.leave_receive(&wire)), [Some(Command::Tend { node: 1 }), None]);
         assert!(wires.take_back(Reach::Nowhere) && daemon.has_sleepers());
         assert!(wires.take_back(Reach::One(&wire)) && !daemon.has_sleepers());
         wires.take_receive(&wire);

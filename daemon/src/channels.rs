@@ -167,7 +167,6 @@ impl Channels {
                 }
                 // SYNC slot-waiter: a sender that has only offered its message may sleep until its receiver has come.
                 Progress::Pending => {
-                    open.note_started();
                     open.wake_sender();
                 }
             }

@@ -394,11 +394,11 @@ fn a_link_that_falls_silent_fails_both_sides() {
 
 #[test]
 fn unequal_protocol_versions_are_refused_by_name() {
-    let newer = VersionRange { min: 2, max: 3 };
+    let newer = VersionRange { min: 8, max: 9 };
     let daemon = ropeway_daemon::Daemon::start(Config { versions: newer, ..Config::default() }).unwrap();
     let error = ropeway::Session::attach(daemon.connect().unwrap(), JobId(1), 0).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("2 to 3") && text.contains('1'), "{text}");
+    assert!(text.contains("8 to 9") && text.contains(&VersionRange::CURRENT.to_string()), "{text}");
     let mut launcher = ControlSocket::new(daemon.connect().unwrap());
     let spec = JobSpec::single_node(JobId(1), 1);
     assert!(launcher.create_job(spec).is_err());
@@ -406,7 +406,8 @@ fn unequal_protocol_versions_are_refused_by_name() {
 
 #[test]
 fn a_daemon_of_another_version_or_cluster_is_refused() {
-    let newer = Config { versions: VersionRange { min: 1, max: 2 }, ..config() };
+    let VersionRange { min, max } = VersionRange::CURRENT;
+    let newer = Config { versions: VersionRange { min, max: max + 1 }, ..config() };
     let stranger = Config { key: ClusterKey([1; 32]), ..config() };
     // With a version in common they talk.
     let cluster = Cluster::start_with(2, vec![config(), newer]);

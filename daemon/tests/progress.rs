@@ -11,9 +11,10 @@ use nix::sys::signal::{self, Signal, raise};
 use nix::unistd::Pid;
 use ropeway::{Communicator, Error, WaitMode, start_all};
 use ropeway_daemon::Config;
-use ropeway_proto::limits::WIRE_EAGER_BYTES_MAX;
 
 const EAGER: usize = 100;
+/// The largest of which the receive is not left to the daemon, though its program computes.
+const KEPT: usize = 48 << 10;
 const LARGE: usize = 3 << 20;
 /// More than a connection holds.
 const WINDOW: i32 = 200;
@@ -76,7 +77,7 @@ fn poll(world: &Communicator) {
 
 /// Starts a window of receives and is away, or waits for something else first.
 fn receive_window(world: &Communicator, role: &str) {
-    let recv = |tag| world.recv_init(world.alloc::<u8>(WIRE_EAGER_BYTES_MAX as usize).unwrap(), 0, tag).unwrap();
+    let recv = |tag| world.recv_init(world.alloc::<u8>(KEPT).unwrap(), 0, tag).unwrap();
     let mut recvs: Vec<_> = (0..WINDOW).map(recv).collect();
     println!("ready");
     // So that all of it is on the wire.
@@ -97,7 +98,7 @@ fn window_is_sent(role: &str) {
     let cluster = Cluster::start(2, 2);
     let session = cluster.attach(0);
     let world = session.world();
-    let send = |tag| world.send_init(world.alloc::<u8>(WIRE_EAGER_BYTES_MAX as usize).unwrap(), 1, tag).unwrap();
+    let send = |tag| world.send_init(world.alloc::<u8>(KEPT).unwrap(), 1, tag).unwrap();
     let mut sends: Vec<_> = (0..WINDOW).map(send).collect();
     let mut rank = cluster.spawn(1, &format!("window-{role}"));
     soon(|| start_all(&mut sends).unwrap().wait_all().unwrap());

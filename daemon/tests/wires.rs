@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use common::{Cluster, asleep_in, channel, config, pair, soon};
 use ropeway::{Error, Favor, RecvRequest, SendRequest, Session, WaitMode, start_all};
 use ropeway_daemon::Config;
-use ropeway_proto::limits::{WIRE_BYTES_MAX, WIRE_CHANNELS, WIRE_EAGER_BYTES_MAX};
+use ropeway_proto::limits::{WIRE_BYTES_MAX, WIRE_CHANNELS};
 
-/// The last one leaves when its receive has started.
+/// The last one is received by the daemon while its program computes.
 const SIZES: [usize; 5] = [0, 8, 4096, 8192, WIRE_BYTES_MAX as usize];
 
 fn exchange(send: &mut SendRequest<u8>, recv: &mut RecvRequest<u8>, byte: u8) {
@@ -161,7 +161,7 @@ fn a_sender_gets_ahead_and_its_messages_follow_while_it_computes() {
 fn who_frees_a_request_behind_large_messages_is_heard_of_while_he_computes() {
     let cluster = Cluster::start(2, 2);
     let (zero, one) = pair(&cluster);
-    let bytes = WIRE_EAGER_BYTES_MAX as usize;
+    let bytes = WIRE_BYTES_MAX as usize;
     let mut sends: Vec<_> =
         (2..6).map(|tag| zero.world().send_init(zero.world().alloc::<u8>(bytes).unwrap(), 1, tag).unwrap()).collect();
     let mut recvs: Vec<_> =
@@ -180,7 +180,7 @@ fn who_frees_a_request_behind_large_messages_is_heard_of_while_he_computes() {
     }
 }
 
-/// A receive that its program does not wait for is announced, and its message received, by the daemon.
+/// A large message that its program does not wait for is received by the daemon.
 #[test]
 fn who_has_got_a_message_and_frees_its_receive_is_heard_of() {
     let cluster = Cluster::start(2, 2);
@@ -308,7 +308,7 @@ fn what_a_rank_has_sent_arrives_though_it_is_gone() {
 #[test]
 fn what_has_come_before_the_other_daemon_ends_is_received() {
     for _ in 0..5 {
-        for bytes in [0, 8, 4096, WIRE_EAGER_BYTES_MAX as usize] {
+        for bytes in [0, 8, 4096, WIRE_BYTES_MAX as usize] {
             let mut cluster = Cluster::start(2, 2);
             let (zero, one) = pair(&cluster);
             let (mut send, mut recv) = channel(&zero.world(), &one.world(), bytes);

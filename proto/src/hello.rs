@@ -37,7 +37,7 @@ pub struct VersionRange {
 
 impl VersionRange {
     /// What this build speaks, towards clients and towards other daemons.
-    pub const CURRENT: Self = Self { min: 1, max: 1 };
+    pub const CURRENT: Self = Self { min: 2, max: 2 };
 
     /// The newest version both speak.
     pub fn common(self, other: Self) -> Result<u16, VersionMismatch> {

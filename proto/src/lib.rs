@@ -13,7 +13,7 @@
 //! | [`division`] | client, daemon | what of a collective happens within nodes, and what between them |
 //! | [`event`] | client, daemon → launcher | what a process has done and when, for a trace or a recording |
 //! | [`frame`] | daemon ↔ daemon | 64-byte headers in front of every payload |
-//! | [`wire`] | node ↔ node | 16-byte headers of small messages that whoever waits moves |
+//! | [`wire`] | node ↔ node | 32-byte headers of small messages that whoever waits moves |
 //! | [`hello`] | daemon ↔ daemon | the first bytes of a link or wire: version range and key |
 #![forbid(unsafe_code)]
 

@@ -44,10 +44,6 @@ pub const CHANNEL_CREDITS: u16 = 16;
 /// the rest has come.
 pub const WIRE_BYTES_MAX: u64 = 64 << 10;
 
-/// The largest of these that is sent before its receive has started. Larger ones leave when it has, and find their buffer: copying one out of a
-/// cell would take longer than asking first.
-pub const WIRE_EAGER_BYTES_MAX: u64 = 48 << 10;
-
 /// Channel ends of a job that one wire can serve on one node. Further ones use the link.
 pub const WIRE_CHANNELS: usize = 1024;
 

@@ -13,6 +13,9 @@ use crate::log;
 use crate::presence::{Moment, Sender};
 use crate::terms::Terms;
 
+/// Receiving so much over a wire takes a program that has computed less than the daemon would have taken from it meanwhile.
+const KEPT_BYTES_MAX: u64 = 48 << 10;
+
 impl Operation {
     /// Begins an operation and returns the entry that tells the daemon. The caller publishes it, or calls `retract`.
     pub(crate) fn stage(&mut self, command: impl FnOnce(Slot, Epoch) -> Command) -> Entry {
@@ -222,9 +225,11 @@ impl Operation {
         let (presence, favor) = (self.attachment.presence(), self.favor);
         let direct = self.direct.as_mut()?;
         let is_recv = matches!(self.end, Some((End::Recv, _)));
-        let announces = is_recv && self.phase == Phase::Direct && direct.announces_receive();
-        let sender = if !is_recv || announces { direct.begin_on_wire(presence, favor, moment) } else { Sender::Waiter };
-        let entry = if announces { self.announce_receive(sender) } else { self.leave_to_wire(sender) };
+        let may_be_left = is_recv && self.phase == Phase::Direct && direct.bytes() > KEPT_BYTES_MAX;
+        let sender =
+            if !is_recv || may_be_left { direct.begin_on_wire(presence, favor, moment) } else { Sender::Waiter };
+        let entry =
+            if may_be_left && sender != Sender::Waiter { self.leave_receive() } else { self.leave_to_wire(sender) };
         if sender != Sender::Waiter {
             self.note_start();
             if entry.is_none() {
@@ -234,12 +239,11 @@ impl Operation {
         entry
     }
 
-    /// A receive was started of which its sender is to know. If the program computes, the daemon tells it, and receives.
-    fn announce_receive(&mut self, sender: Sender) -> Option<Entry> {
+    /// A receive was started of something large, and the program computes. If the daemon has to be told, the entry.
+    fn leave_receive(&mut self) -> Option<Entry> {
         let (wires, wire) = (self.attachment.wires(), self.wire.as_ref()?);
-        self.is_left = sender != Sender::Waiter;
-        let command = if self.is_left { Some(wires.leave_receive(wire)) } else { wires.begin(wire, 0, sender) };
-        command.map(|command| command.encode())
+        self.is_left = true;
+        wires.leave_receive(wire).map(|command| command.encode())
     }
 
     /// A receive that was left to the daemon has ended, or is given up.

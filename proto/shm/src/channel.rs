@@ -18,7 +18,6 @@ mod open;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use ropeway_proto::limits::WIRE_EAGER_BYTES_MAX;
 use ropeway_proto::{End, Layout, NodeId, Slot, Status};
 
 use crate::eager::{CELLS, CELLS_MAX, CellWord, EagerSender, EagerWords};
@@ -207,11 +206,6 @@ impl Channel {
         self.wired.is_some_and(|wired| parks(self.bytes, wired.end))
     }
 
-    /// Whether its messages go over a wire and leave when their receive has started.
-    pub fn is_rendezvous(&self) -> bool {
-        self.wired.is_some() && self.bytes > WIRE_EAGER_BYTES_MAX
-    }
-
     /// How many messages it has cells for.
     #[inline]
     pub fn cells(&self) -> u32 {
@@ -321,11 +315,10 @@ fn wired_cell_bytes(bytes: u64, end: End) -> u64 {
     cell_bytes(if parks(bytes, end) { 0 } else { bytes })
 }
 
-/// Both sides of a wire have the same number, a power of two. What comes when its receive has started needs a cell only if that was given up
-/// meanwhile.
+/// Both sides of a wire have the same number, a power of two.
 fn wired_cells(bytes: u64) -> u32 {
     let fitting = (WIRED_CELLS_BYTES / cell_bytes(bytes)).max(1).ilog2();
-    if bytes > WIRE_EAGER_BYTES_MAX { 1 } else { (1 << fitting).clamp(CELLS, CELLS_MAX) }
+    (1 << fitting).clamp(CELLS, CELLS_MAX)
 }
 
 /// A start for a wire puts only what lies beside the word into a cell: lines that whoever works the wire has had come from his core, and all that

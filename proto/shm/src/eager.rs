@@ -120,14 +120,6 @@ impl EagerWords {
         self.receiver.taken.load(Ordering::Acquire)
     }
 
-    /// How many messages the receiver has started to receive, of which it may have given up the last.
-    pub(crate) fn started(&self) -> u32 {
-        let taken = self.taken();
-        let armed = self.receiver.armed.load(Ordering::Relaxed);
-        let is_started = armed & 3 != 0 && armed >> 2 == phase(taken, 0) >> 2;
-        taken.wrapping_add(u32::from(is_started))
-    }
-
     /// Takes an end's buffer out of use, for a daemon whose client gives it up. False while the other end is copying.
     pub fn withdraw(&self, end: End) -> bool {
         let (word, offered, claimed) = match end {

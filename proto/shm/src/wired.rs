@@ -7,7 +7,7 @@
 //!
 //! Sender and receiver do what they would do with a peer on their own node. Whoever works the wire ([`Wire`](crate::Wire))
 //! plays the other end: it takes messages out of the sender's cells while the receiver's node has free ones, which it knows
-//! from the counts that come back. The largest messages leave when their receive has started: then the counts are of those.
+//! from the counts that come back.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -47,7 +47,7 @@ struct OutWords {
     peer_index: AtomicU32,
     /// Messages handed to the connection.
     sent: AtomicU32,
-    /// Messages taken here, or receives started, that the other side was told of.
+    /// Messages taken here that the other side was told of.
     announced: AtomicU32,
     /// One when this side has said its last word, after which the other may forget the channel.
     is_said: AtomicU32,
@@ -57,7 +57,7 @@ struct OutWords {
 struct InWords {
     /// Messages that have come.
     delivered: AtomicU32,
-    /// Messages the other side has taken, or receives it has started, as it says.
+    /// Messages the other side has taken, as it says.
     granted: AtomicU32,
     /// Status code of the other side's last word, plus one; zero before it has come.
     ended: AtomicU32,
@@ -106,19 +106,9 @@ impl OpenChannel {
     /// After a message was taken: has the sender told when it is about to run out of credit. True if that is due.
     #[inline]
     pub fn note_taken(&self) -> bool {
-        let Some(words) = self.wired_words().filter(|_| !self.channel().is_rendezvous()) else { return false };
+        let Some(words) = self.wired_words() else { return false };
         let taken = self.words().taken();
         let is_due = taken.wrapping_sub(words.out.announced.load(Ordering::Relaxed)) >= self.cells() / 2;
-        if is_due {
-            self.mark_due();
-        }
-        is_due
-    }
-
-    /// After a receive was started: has its sender told, if messages leave only then. True if that is due.
-    #[inline]
-    pub fn note_started(&self) -> bool {
-        let is_due = self.channel().is_rendezvous();
         if is_due {
             self.mark_due();
         }
@@ -184,9 +174,7 @@ impl OpenChannel {
         let sent = words.out.sent.load(Ordering::Relaxed);
         // SYNC wired-granted (load): only the number matters.
         let granted = words.input.granted.load(Ordering::Relaxed);
-        let has_credit =
-            if self.channel().is_rendezvous() { sent != granted } else { sent.wrapping_sub(granted) < self.cells() };
-        has_credit.then_some((words, sent))
+        (sent.wrapping_sub(granted) < self.cells()).then_some((words, sent))
     }
 
     /// After `pull` has found nothing: notes whether that is for lack of credit.
@@ -216,12 +204,11 @@ impl OpenChannel {
         receiver.is_expected(&Outbound { channel: self, to: NonNull::dangling(), to_offset: 0 })
     }
 
-    /// How many messages were taken, or are received at least, if the other side does not know yet. A receive that was announced and given up
-    /// is not taken back: its message comes into a cell.
+    /// How many messages were taken, if the other side does not know yet.
     pub(crate) fn announce(&self) -> Option<u32> {
         let words = self.wired_words()?;
-        let count = if self.channel().is_rendezvous() { self.words().started() } else { self.words().taken() };
-        let is_news = count.wrapping_sub(words.out.announced.load(Ordering::Relaxed)).cast_signed() > 0;
+        let count = self.words().taken();
+        let is_news = count != words.out.announced.load(Ordering::Relaxed);
         if is_news {
             words.out.announced.store(count, Ordering::Relaxed);
         }

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use proptest::prelude::*;
-use ropeway_proto::limits::{WIRE_BYTES_MAX, WIRE_EAGER_BYTES_MAX};
+use ropeway_proto::limits::WIRE_BYTES_MAX;
+use ropeway_proto::wire::WIRE_HEADER_BYTES;
 use ropeway_proto::{End, Layout, NodeId, Status, WireFrame};
 use ropeway_shm::eager::{CELLS, EagerMemory, EagerReceiver, EagerSender, Progress};
 use ropeway_shm::{
@@ -22,11 +23,10 @@ use ropeway_shm::{
 };
 
 const ARENA_BYTES: u64 = 2 << 20;
-const CHANNEL_BYTES: u64 = 256 << 10;
+const CHANNEL_BYTES: u64 = 320 << 10;
 /// Empty, beside a cell's word, in a cell or the receiver's buffer, the largest of those, and what leaves only when its receive has started.
-const SIZES: [u64; 7] = [0, 8, 56, 57, 4096, WIRE_EAGER_BYTES_MAX, WIRE_BYTES_MAX];
+const SIZES: [u64; 6] = [0, 8, 56, 57, 4096, WIRE_BYTES_MAX];
 const LARGEST: usize = 5;
-const RENDEZVOUS: usize = 6;
 
 /// One node: a rank, a wire, and channels of the sizes above.
 struct Side {
@@ -55,7 +55,7 @@ impl Side {
         let job = Arc::new(JobSegment::create(geometry).unwrap());
         job.reserve_slots(0, 0..64).unwrap();
         job.reserve_arena(0, 0..ARENA_BYTES).unwrap();
-        job.reserve_channels(0..8 << 20).unwrap();
+        job.reserve_channels(0..16 << 20).unwrap();
         let block = job.channels().start;
         let wire = Arc::new(Wire::open(&job, block, None).unwrap());
         wire.write();
@@ -64,6 +64,7 @@ impl Side {
             let layout = layout(job.arena(0).start + index as u64 * WIRE_BYTES_MAX, bytes);
             let own = EndOfChannel { local_rank: 0, slot: index as u32, layout };
             let wired = WiredEnd { wire: block, index: index as u16, end, peer: 1, node: NodeId(1) };
+            assert!(Channel::wired_footprint(bytes, end) <= CHANNEL_BYTES);
             let at = block + Wire::FOOTPRINT + index as u64 * CHANNEL_BYTES;
             let channel = Channel::new_wired(at, bytes, own, wired);
             channel.write(&job).unwrap();
@@ -210,25 +211,21 @@ fn what_has_no_credit_waits_and_is_known_to_starve() {
 #[test]
 fn what_had_no_credit_and_is_taken_back_starves_no_more() {
     let (mut near, mut far) = pair();
-    for index in [LARGEST, RENDEZVOUS] {
-        let channel = &near.channels[index];
-        let mut sender = channel.channel().sender(0);
-        // A channel of the largest has no credit before a receive has started.
-        let credit = if index == RENDEZVOUS { 0 } else { channel.channel().cells() };
-        for _ in 0..credit {
-            assert_eq!(sender.start(channel), Progress::Pending);
-            near.wire.send(&mut near.known);
-            far.wire.receive(&mut far.known);
-            assert_eq!(sender.poll(channel), Progress::Done);
-        }
-        for _ in 0..2 {
-            assert_eq!(sender.start(channel), Progress::Pending);
-            near.wire.send(&mut near.known);
-            assert!(near.wire.is_starving());
-            assert!(sender.cancel(EagerMemory::words(channel)));
-            channel.note_taken_back();
-            assert!(!near.wire.is_starving());
-        }
+    let channel = &near.channels[LARGEST];
+    let mut sender = channel.channel().sender(0);
+    for _ in 0..channel.channel().cells() {
+        assert_eq!(sender.start(channel), Progress::Pending);
+        near.wire.send(&mut near.known);
+        far.wire.receive(&mut far.known);
+        assert_eq!(sender.poll(channel), Progress::Done);
+    }
+    for _ in 0..2 {
+        assert_eq!(sender.start(channel), Progress::Pending);
+        near.wire.send(&mut near.known);
+        assert!(near.wire.is_starving());
+        assert!(sender.cancel(EagerMemory::words(channel)));
+        channel.note_taken_back();
+        assert!(!near.wire.is_starving());
     }
 }
 
@@ -246,66 +243,6 @@ fn what_is_taken_back_leaves_those_starving_that_were_started_before() {
     assert!(sender.cancel(EagerMemory::words(channel)));
     channel.note_taken_back();
     assert!(near.wire.is_starving());
-}
-
-#[test]
-fn what_is_largest_leaves_when_its_receive_has_started() {
-    let (mut near, mut far) = pair();
-    let mut sender = near.channels[RENDEZVOUS].channel().sender(0);
-    let mut receiver = EagerReceiver::default();
-    let frames_sent = |side: &Side| side.wire.traffic()[0].frames;
-    for byte in 0..20 {
-        let (sends_first, sent) = (byte % 2 == 0, frames_sent(&near));
-        near.fill(RENDEZVOUS, byte);
-        if sends_first {
-            assert_eq!(sender.start(&near.channels[RENDEZVOUS]), Progress::Pending);
-            near.send();
-            assert!(near.wire.is_starving());
-            assert_eq!(frames_sent(&near), sent);
-        }
-        assert_eq!(receiver.start(&far.channels[RENDEZVOUS]), Progress::Pending);
-        assert!(far.channels[RENDEZVOUS].note_started());
-        far.send();
-        near.receive();
-        assert!(!near.wire.is_starving());
-        if !sends_first {
-            assert_eq!(sender.start(&near.channels[RENDEZVOUS]), Progress::Pending);
-        }
-        near.send();
-        assert_eq!(sender.poll(&near.channels[RENDEZVOUS]), Progress::Done);
-        far.receive();
-        assert_eq!(receiver.poll(&far.channels[RENDEZVOUS]), Progress::Done);
-        assert!(far.has(RENDEZVOUS, byte), "message {byte}");
-        assert!(!far.channels[RENDEZVOUS].note_taken(), "it says all when it starts");
-    }
-    assert_eq!(frames_sent(&near), 20);
-    assert_eq!(frames_sent(&far), 20);
-}
-
-#[test]
-fn who_gives_up_a_receive_that_was_announced_gets_the_message_with_the_next() {
-    let (mut near, mut far) = pair();
-    let mut sender = near.channels[RENDEZVOUS].channel().sender(0);
-    let mut receiver = EagerReceiver::default();
-    let announce = |far: &mut Side| {
-        far.channels[RENDEZVOUS].note_started();
-        far.send();
-        far.wire.traffic()[0].frames
-    };
-    near.fill(RENDEZVOUS, 5);
-    for _ in 0..3 {
-        assert_eq!(receiver.start(&far.channels[RENDEZVOUS]), Progress::Pending);
-        assert_eq!(announce(&mut far), 1, "once for each message");
-        assert!(receiver.cancel(&far.channels[RENDEZVOUS]));
-        assert_eq!(announce(&mut far), 1);
-    }
-    near.receive();
-    sender.start(&near.channels[RENDEZVOUS]);
-    near.send();
-    far.receive();
-    assert!(!far.has(RENDEZVOUS, 5), "its buffer is the program's");
-    assert_eq!(receiver.start(&far.channels[RENDEZVOUS]), Progress::Done);
-    assert!(far.has(RENDEZVOUS, 5));
 }
 
 /// Ranks look without being woken. What the daemon waits for is no longer what is missing when they have received.
@@ -455,11 +392,11 @@ fn a_full_connection_is_news_once_and_goes_on_when_it_has_room() {
     let (full, granted) = fill_up(&mut near, &mut tap);
     assert_eq!(full, Sent::Full { is_news: true });
     assert_eq!(near.send(), Sent::Full { is_news: false });
-    let mut message = vec![0; 16 + SIZES[LARGEST] as usize];
+    let mut message = vec![0; WIRE_HEADER_BYTES + SIZES[LARGEST] as usize];
     for byte in 0..granted as u8 {
         near.send();
         tap.read_exact(&mut message).unwrap();
-        assert!(message[16..].iter().all(|&other| other == byte));
+        assert!(message[WIRE_HEADER_BYTES..].iter().all(|&other| other == byte));
     }
 }
 
@@ -497,7 +434,7 @@ fn channels_share_a_wire_that_is_too_slow() {
     let mut senders: Vec<_> = near.channels.iter().map(|channel| channel.channel().sender(0)).collect();
     let mut is_pending = [false; CHANNELS];
     let mut sent = Vec::new();
-    let mut message = vec![0; 16 + 8192];
+    let mut message = vec![0; WIRE_HEADER_BYTES + 8192];
     while sent.len() < TURNS * CHANNELS * CELLS as usize {
         for (index, sender) in senders.iter_mut().enumerate() {
             let channel = &near.channels[index];
@@ -510,7 +447,8 @@ fn channels_share_a_wire_that_is_too_slow() {
         near.send();
         // A message leaves, and its channel has credit for another one at once.
         tap.read_exact(&mut message).unwrap();
-        let Ok(WireFrame::Message { channel, number, .. }) = WireFrame::decode(message[..16].try_into().unwrap())
+        let Ok(WireFrame::Message { channel, number, .. }) =
+            WireFrame::decode(message[..WIRE_HEADER_BYTES].try_into().unwrap())
         else {
             panic!("only messages are sent")
         };
@@ -550,7 +488,7 @@ proptest! {
         for frame in frames {
             let mut bytes = frame.encode().to_vec();
             if let WireFrame::Message { bytes: payload, .. } = frame {
-                bytes.resize(16 + payload as usize, 1);
+                bytes.resize(WIRE_HEADER_BYTES + payload as usize, 1);
             }
             if liar.write_all(&bytes).is_err() {
                 break;
@@ -561,7 +499,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_breaks_the_wire_and_nothing_else(bytes in proptest::collection::vec(any::<u8>(), 16..200)) {
+    fn noise_breaks_the_wire_and_nothing_else(bytes in proptest::collection::vec(any::<u8>(), WIRE_HEADER_BYTES..200)) {
         let (mut liar, socket) = UnixStream::pair().unwrap();
         let mut side = Side::new(End::Recv, socket);
         liar.write_all(&bytes).unwrap();

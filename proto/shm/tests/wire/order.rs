@@ -3,7 +3,7 @@
 use super::*;
 
 /// Small, and three that are worth being foreseen.
-const KINDS: [u64; 4] = [8, 32 << 10, WIRE_EAGER_BYTES_MAX, 40_000];
+const KINDS: [u64; 4] = [8, 32 << 10, WIRE_BYTES_MAX, 40_000];
 
 /// Every byte of a message is different from the same one of others, and from its neighbours.
 fn content(index: usize, number: u32) -> Vec<u8> {

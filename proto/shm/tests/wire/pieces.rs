@@ -13,7 +13,7 @@ fn frames_that_come_in_pieces_are_put_together() {
     near.fill(3, 9);
     near.channels[3].channel().sender(0).start(&near.channels[3]);
     near.send();
-    let mut bytes = vec![0; 16 + SIZES[3] as usize];
+    let mut bytes = vec![0; WIRE_HEADER_BYTES + SIZES[3] as usize];
     tap.read_exact(&mut bytes).unwrap();
     for (at, byte) in bytes.iter().enumerate() {
         assert_eq!(receiver.poll(&far.channels[3]), Progress::Pending, "after {at} bytes");
@@ -30,7 +30,7 @@ fn large_messages_behind_small_ones_are_put_together_wherever_they_are_cut() {
     let indices = [1, LARGEST];
     let all: Vec<u8> = (0..MESSAGES).flat_map(|number| indices.map(|index| frame(index, number)).concat()).collect();
     // A packet of loopback, what moves a message by little, and all sorts of others.
-    for cuts in [&[65_483][..], &[49_100, 76], &[131_072, 1, 20_000], &[100_000, 15, 49_152 + 16 + 24, 3000]] {
+    for cuts in [&[65_483][..], &[65_500, 76], &[131_072, 1, 20_000], &[100_000, 31, 65_536 + 32 + 40, 3000]] {
         let (mut feed, socket) = UnixStream::pair().unwrap();
         let mut far = Side::new(End::Recv, socket);
         let mut taking = indices.map(Taking::new);
@@ -57,11 +57,11 @@ fn large_messages_behind_small_ones_are_put_together_wherever_they_are_cut() {
 fn what_leaves_in_pieces_arrives_whole() {
     const CHANNELS: usize = 24;
     let message = |index: usize, bytes: u64| (0..bytes).map(|at| (at % 251) as u8 ^ index as u8).collect::<Vec<_>>();
-    const LARGE: usize = WIRE_EAGER_BYTES_MAX as usize;
-    for piece in [1, 15, 16, 17, 1000, LARGE, LARGE + 15, 100_000] {
+    const LARGE: usize = WIRE_BYTES_MAX as usize;
+    for piece in [1, 31, 32, 33, 1000, LARGE, LARGE + 31, 100_000] {
         let (mut tap, socket) = tapped();
         tap.set_nonblocking(true).unwrap();
-        let sizes = [WIRE_EAGER_BYTES_MAX, 16 << 10, 8, 3000].repeat(CHANNELS / 4);
+        let sizes = [WIRE_BYTES_MAX, 16 << 10, 8, 3000].repeat(CHANNELS / 4);
         let mut near = Side::with(End::Send, socket, &sizes);
         let mut senders: Vec<_> = near.channels.iter().map(|channel| channel.channel().sender(0)).collect();
         for (index, sender) in senders.iter_mut().enumerate() {
@@ -70,19 +70,19 @@ fn what_leaves_in_pieces_arrives_whole() {
             sender.start(&near.channels[index]);
         }
         let (mut stream, mut read) = (Vec::new(), vec![0; piece]);
-        let total = sizes.iter().map(|bytes| bytes + 16).sum::<u64>() as usize;
+        let total = sizes.iter().map(|bytes| bytes + WIRE_HEADER_BYTES as u64).sum::<u64>() as usize;
         near.send();
         while stream.len() < total {
             // So that there is room for something else than a whole piece when more is sent, too.
-            let count = tap.read(&mut read).unwrap();
+            let count = tap.read(&mut read).unwrap_or(0);
             stream.extend_from_slice(&read[..count]);
-            if stream.len() % 7 < 5 {
+            if count == 0 || stream.len() % 7 < 5 {
                 near.send();
             }
         }
         let mut rest = &stream[..];
         let mut found = Vec::new();
-        while let Some((header, behind)) = rest.split_at_checked(16) {
+        while let Some((header, behind)) = rest.split_at_checked(WIRE_HEADER_BYTES) {
             let Ok(WireFrame::Message { channel, number: 0, bytes }) = WireFrame::decode(header.try_into().unwrap())
             else {
                 panic!("only messages are sent")
@@ -117,12 +117,14 @@ fn messages_in_more_pieces_than_a_system_call_takes_arrive_whole() {
         assert_eq!(channel.channel().sender(0).start(channel), Progress::Pending);
     }
     assert_eq!(near.send(), Sent::All);
-    let mut arrived = vec![0; 16 + BYTES as usize];
+    let mut arrived = vec![0; WIRE_HEADER_BYTES + BYTES as usize];
     for _ in 0..2 {
         tap.read_exact(&mut arrived).unwrap();
-        let Ok(WireFrame::Message { channel, .. }) = WireFrame::decode(arrived[..16].try_into().unwrap()) else {
+        let Ok(WireFrame::Message { channel, .. }) =
+            WireFrame::decode(arrived[..WIRE_HEADER_BYTES].try_into().unwrap())
+        else {
             panic!("only messages are sent")
         };
-        assert!(arrived[16..] == message(channel.into()));
+        assert!(arrived[WIRE_HEADER_BYTES..] == message(channel.into()));
     }
 }

@@ -53,10 +53,10 @@ fn messages_whose_receives_have_not_started_come_into_cells() {
 fn buffers_in_more_pieces_than_a_system_call_takes_are_filled() {
     let strided = |offset, bytes| Layout { offset, block_bytes: 32, stride_bytes: 40, blocks: (bytes / 32) as u32 };
     let (mut feed, socket) = UnixStream::pair().unwrap();
-    let mut far = Side::laid_out(End::Recv, socket, &[WIRE_EAGER_BYTES_MAX], strided);
+    let mut far = Side::laid_out(End::Recv, socket, &[WIRE_BYTES_MAX], strided);
     let mut receiver = EagerReceiver::default();
     for number in 0..4u32 {
-        let message: Vec<u8> = (0..WIRE_EAGER_BYTES_MAX).map(|at| (at % 251) as u8 ^ number as u8).collect();
+        let message: Vec<u8> = (0..WIRE_BYTES_MAX).map(|at| (at % 251) as u8 ^ number as u8).collect();
         let header = WireFrame::Message { channel: 0, number, bytes: message.len() as u32 }.encode();
         assert_eq!(receiver.start(&far.channels[0]), Progress::Pending);
         pass(&mut feed, &mut far, &[&header[..], &message].concat());
