@@ -16,7 +16,7 @@ use nix::sched::sched_getcpu;
 use nix::sys::signalfd::SignalFd;
 use ropeway_proto::hello::VersionRange;
 use ropeway_proto::{JobId, NodeId};
-use ropeway_shm::{Counter, Counters, EventLog, eventfd};
+use ropeway_shm::{Counter, Counters, EventLog};
 use slab::Slab;
 
 use crate::absence::Absence;
@@ -381,11 +381,8 @@ impl Server {
             Source::Waker => self.take_orders(),
             Source::Signal => self.is_stopping = true,
             Source::Client(index) => self.handle_client_event(index, event, now),
-            Source::Ring(index) => {
-                if let Some(descriptor) = self.clients.get(index).and_then(|client| client.eventfd.as_ref()) {
-                    eventfd::drain(descriptor);
-                }
-            }
+            // Each time that it rings is an event, whether or not anybody has read its count.
+            Source::Ring(_) => {}
             Source::Link(index) => {
                 let ready = Readiness {
                     is_readable: event.is_readable(),

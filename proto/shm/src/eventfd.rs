@@ -13,14 +13,8 @@ pub fn eventfd() -> io::Result<OwnedFd> {
 /// Wakes whoever waits for it.
 pub fn ring(eventfd: impl AsFd) -> io::Result<()> {
     match nix::unistd::write(eventfd, &1u64.to_ne_bytes()) {
-        // So many wake-ups that the counter is full: it is going to wake.
+        // The count is full, as nobody reads it: after more wake-ups than there can be.
         Ok(_) | Err(nix::Error::EAGAIN) => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Forgets past wake-ups.
-pub fn drain(eventfd: impl AsFd) {
-    // Empty is fine, and nothing else can happen.
-    let _ = nix::unistd::read(eventfd, &mut [0; 8]);
 }
