@@ -11,6 +11,7 @@ use ropeway_examples::Mode;
 
 use crate::BenchError;
 use crate::allocations::measured;
+use crate::mid_page::MidPage;
 use crate::mover::Mover;
 use crate::pair::Pair;
 use crate::pattern;
@@ -33,13 +34,13 @@ pub(crate) struct Exchange {
 enum Outgoing {
     Persistent(SendRequest<u8>),
     OneShot(Message),
-    Bare(Mover<Vec<u8>>),
+    Bare(Mover<MidPage<u8>>),
 }
 
 enum Incoming {
     Persistent(RecvRequest<u8>),
     OneShot(Message),
-    Bare(Mover<Vec<u8>>),
+    Bare(Mover<MidPage<u8>>),
 }
 
 /// A one-shot message, which is here or on its way.

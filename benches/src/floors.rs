@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::getppid;
 
 use crate::cores::{settle, two_cores};
+use crate::mid_page::MidPage;
 use crate::trip::{Tcp, Trip};
 use crate::{BenchError, Summary};
 use crate::{connection, floor, unparking, wakeup};
@@ -64,12 +65,12 @@ pub fn loopback_ns(waiting: Waiting, time: Duration) -> Result<f64, BenchError> 
 pub fn loopback_bytes_per_s(time: Duration) -> Result<f64, BenchError> {
     let [mut near, mut far] = connection::over_loopback()?;
     let write = move || {
-        let bytes = vec![1; STREAM_BYTES];
+        let bytes = MidPage::new(1, STREAM_BYTES);
         // The other end closes when it has seen enough.
         while far.write_all(&bytes).is_ok() {}
     };
     let read = move || {
-        let mut bytes = vec![0; STREAM_BYTES];
+        let mut bytes = MidPage::new(0, STREAM_BYTES);
         near.read_exact(&mut bytes)?;
         let (begin, mut total) = (Instant::now(), 0);
         while begin.elapsed() < time || total == 0 {

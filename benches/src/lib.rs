@@ -43,6 +43,7 @@ mod memory;
 mod message_rate;
 mod method;
 pub mod micro;
+mod mid_page;
 mod mover;
 mod notification;
 mod operation;

@@ -6,11 +6,12 @@ use ropeway::Operator;
 use ropeway_schedule::{Buffer, Schedule, Slice};
 
 use crate::contribution::{Contribution, Element};
+use crate::mid_page::MidPage;
 
 /// One rank's input, output and scratch, one behind the other: so a step may read one of them and write to another.
 pub(crate) struct Memory<T> {
     operator: Operator,
-    pub(crate) elements: Vec<T>,
+    pub(crate) elements: MidPage<T>,
     input: Range<usize>,
     output: Range<usize>,
 }
@@ -21,7 +22,7 @@ impl<T: Element> Memory<T> {
         let (operator, shape) = (call.operator, call.shape(size, count));
         let input = 0..shape.input_elements(rank) as usize;
         let output = input.end..input.end + shape.output_elements(rank) as usize;
-        let elements = vec![T::of(operator, 0); output.end + schedule.scratch_elements() as usize];
+        let elements = MidPage::new(T::of(operator, 0), output.end + schedule.scratch_elements() as usize);
         Self { operator, elements, input, output }
     }
 

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use crate::cores;
+use crate::mid_page::MidPage;
 
 /// A load, and a thread that moves it each time it is told to, and sleeps in between.
 pub(crate) struct Mover<L> {
@@ -16,15 +17,15 @@ pub(crate) struct Mover<L> {
 }
 
 /// The load is a message.
-impl Mover<Vec<u8>> {
+impl Mover<MidPage<u8>> {
     /// Sends so many bytes each time.
     pub(crate) fn sending(mut stream: TcpStream, bytes: usize) -> io::Result<Self> {
-        Self::new(vec![0; bytes], move |message| stream.write_all(message))
+        Self::new(MidPage::new(0, bytes), move |message| stream.write_all(message))
     }
 
     /// Receives so many bytes each time.
     pub(crate) fn receiving(mut stream: TcpStream, bytes: usize) -> io::Result<Self> {
-        Self::new(vec![0; bytes], move |message| stream.read_exact(message))
+        Self::new(MidPage::new(0, bytes), move |message| stream.read_exact(message))
     }
 }
 

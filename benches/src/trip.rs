@@ -7,6 +7,7 @@ use std::thread;
 use ropeway::{Buffer, RecvRequest, SendRequest};
 
 use crate::BenchError;
+use crate::mid_page::MidPage;
 use crate::pair::Pair;
 
 /// One side's part of a round trip.
@@ -112,8 +113,8 @@ impl Trip for OneShot {
 /// without ever sleeping: a wake-up would cost several times as much as the bytes.
 pub(crate) struct Tcp {
     stream: TcpStream,
-    outgoing: Vec<u8>,
-    incoming: Vec<u8>,
+    outgoing: MidPage<u8>,
+    incoming: MidPage<u8>,
 }
 
 impl Tcp {
@@ -126,7 +127,7 @@ impl Tcp {
 
     /// Over a connection that is there already, and may be a blocking one.
     pub(crate) fn over(stream: TcpStream, bytes: usize) -> Self {
-        Self { stream, outgoing: vec![0; bytes], incoming: vec![0; bytes] }
+        Self { stream, outgoing: MidPage::new(0, bytes), incoming: MidPage::new(0, bytes) }
     }
 
     pub(crate) fn incoming_mut(&mut self) -> &mut [u8] {

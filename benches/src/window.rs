@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ropeway_examples::Mode;
 
 use crate::allocations::measured;
+use crate::mid_page::MidPage;
 use crate::pair::Pair;
 use crate::pattern;
 use crate::plan::Effort;
@@ -223,13 +224,13 @@ fn wrong_data<S: Stream>(course: Course, byte: usize) -> BenchError {
 struct Tcp {
     stream: TcpStream,
     window: usize,
-    outgoing: Vec<Vec<u8>>,
-    incoming: Vec<Vec<u8>>,
+    outgoing: Vec<MidPage<u8>>,
+    incoming: Vec<MidPage<u8>>,
 }
 
 impl Tcp {
     fn new(pair: &Pair, course: Course, plan: &Plan) -> Result<Self, BenchError> {
-        let messages = |count| vec![vec![0; course.bytes]; count];
+        let messages = |count| (0..count).map(|_| MidPage::new(0, course.bytes)).collect();
         Ok(Self {
             stream: pair.connect(&plan.addresses)?,
             window: course.window,
