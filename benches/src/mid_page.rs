@@ -15,7 +15,7 @@ pub(crate) struct MidPage<T> {
 }
 
 impl<T: Clone> MidPage<T> {
-    /// So many of the same. They have a size.
+    /// So many of the same. An element has a size.
     pub(crate) fn new(element: T, count: usize) -> Self {
         let all = vec![element; count + PAGE_BYTES / size_of::<T>()];
         let bytes = (MIDDLE + PAGE_BYTES - all.as_ptr().addr() % PAGE_BYTES) % PAGE_BYTES;
