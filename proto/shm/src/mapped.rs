@@ -5,6 +5,25 @@
 
 use std::ptr::NonNull;
 
+/// Moves lines, of which there is at least one, each loaded as a whole before it is stored by this instruction.
+#[cfg(target_arch = "x86_64")]
+macro_rules! move_lines {
+    ($store:literal, $from:expr, $to:expr, $lines:expr) => {
+        std::arch::asm!(
+            "2:",
+            "movdqu {a}, [{from}]", "movdqu {b}, [{from} + 16]", "movdqu {c}, [{from} + 32]", "movdqu {d}, [{from} + 48]",
+            concat!($store, " [{to}], {a}"), concat!($store, " [{to} + 16], {b}"),
+            concat!($store, " [{to} + 32], {c}"), concat!($store, " [{to} + 48], {d}"),
+            "add {from}, 64", "add {to}, 64",
+            "dec {lines}",
+            "jnz 2b",
+            from = inout(reg) $from.as_ptr() => _, to = inout(reg) $to.as_ptr() => _, lines = inout(reg) $lines => _,
+            a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
+            options(nostack)
+        )
+    };
+}
+
 /// Copies `bytes` bytes.
 ///
 /// # Safety
@@ -61,17 +80,7 @@ unsafe fn copy_lines(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) {
     let done = lines * LINE_BYTES;
     // SAFETY: the caller vouches for the ranges and that there is a line; the registers are declared.
     unsafe {
-        std::arch::asm!(
-            "2:",
-            "movdqu {a}, [{from}]", "movdqu {b}, [{from} + 16]", "movdqu {c}, [{from} + 32]", "movdqu {d}, [{from} + 48]",
-            "movdqu [{to}], {a}", "movdqu [{to} + 16], {b}", "movdqu [{to} + 32], {c}", "movdqu [{to} + 48], {d}",
-            "add {from}, 64", "add {to}, 64",
-            "dec {lines}",
-            "jnz 2b",
-            from = inout(reg) from.as_ptr() => _, to = inout(reg) to.as_ptr() => _, lines = inout(reg) lines => _,
-            a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
-            options(nostack)
-        );
+        move_lines!("movdqu", from, to, lines);
         copy_string(from.add(done), to.add(done), bytes - done);
     }
 }
@@ -120,18 +129,8 @@ unsafe fn stream_lines(from: NonNull<u8>, to: NonNull<u8>, lines: usize) {
     }
     // SAFETY: the caller vouches for the ranges; the registers are declared. Such stores are weakly ordered, hence the fence.
     unsafe {
-        std::arch::asm!(
-            "2:",
-            "movdqu {a}, [{from}]", "movdqu {b}, [{from} + 16]", "movdqu {c}, [{from} + 32]", "movdqu {d}, [{from} + 48]",
-            "movntdq [{to}], {a}", "movntdq [{to} + 16], {b}", "movntdq [{to} + 32], {c}", "movntdq [{to} + 48], {d}",
-            "add {from}, 64", "add {to}, 64",
-            "dec {lines}",
-            "jnz 2b",
-            "sfence",
-            from = inout(reg) from.as_ptr() => _, to = inout(reg) to.as_ptr() => _, lines = inout(reg) lines => _,
-            a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
-            options(nostack)
-        );
+        move_lines!("movntdq", from, to, lines);
+        std::arch::asm!("sfence", options(nostack));
     }
 }
 
