@@ -11,8 +11,8 @@
 //! ```
 //!
 //! So long because of what follows. The kernel gathers header and message in pages of its own, whose beginning the header takes, while the
-//! message most often lies at the beginning of a page. String copies on some processors, AMD's Zen 4 among them, take twenty times as long to where is 1 to 31 bytes
-//! behind, modulo a page, where they come from.
+//! message most often lies at the beginning of a page. String copies on some processors, AMD's Zen 4 among them, take twenty times as long
+//! if their target is 1 to 31 bytes behind their source, modulo a page.
 //!
 //! `channel` is the receiving side's name of it; both sides told each other theirs when the channel was bound
 //! ([`Frame::Bound`](crate::Frame::Bound), [`Frame::Wired`](crate::Frame::Wired)). `crc` is CRC-32C over the 12 bytes before.
