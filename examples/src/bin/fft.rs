@@ -104,8 +104,7 @@ fn run(flags: &Flags) -> Result<(), Failure> {
             times.push(transform.run(&before, after)?);
         }
     }
-    let all_points = if rank == 0 { 0..flags.size.0 } else { 0..0 };
-    let reference = transform_serially(&signal(flags.seed, all_points));
+    let reference = if rank == 0 { transform_serially(&signal(flags.seed, 0..flags.size.0)) } else { Vec::new() };
     let mut reports = Vec::new();
     for Contestant { segments, after, times, .. } in contestants {
         let pairs: Vec<_> = after.iter().map(|point| [point.re, point.im]).collect();

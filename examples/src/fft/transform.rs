@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ropeway::{Communicator, Error};
+use rustfft::algorithm::Radix4;
 use rustfft::num_complex::{Complex32, Complex64};
-use rustfft::{Fft, FftPlanner};
+use rustfft::{Fft, FftDirection, FftPlanner};
 
 use super::Transpose;
 use super::transpose::Cut;
@@ -187,11 +188,12 @@ pub fn signal(seed: u64, points: Range<usize>) -> Vec<Complex32> {
     points.map(noise).collect()
 }
 
-/// Transforms all points in this process alone, in double precision.
+/// Transforms all points, as many as a [`Shape`] has, in this process alone, in double precision.
 pub fn transform_serially(points: &[Complex32]) -> Vec<Complex64> {
     let wider = |point: &Complex32| Complex64 { re: point.re.into(), im: point.im.into() };
     let mut points: Vec<_> = points.iter().map(wider).collect();
-    FftPlanner::new().plan_fft_forward(points.len()).process(&mut points);
+    // Every algorithm that a planner may choose takes its time to be compiled, in each precision.
+    Radix4::new(points.len(), FftDirection::Forward).process(&mut points);
     points
 }
 
