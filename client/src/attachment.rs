@@ -39,6 +39,8 @@ pub(crate) struct Attachment {
     /// If the daemon asks for it.
     computing: Option<Box<Computing>>,
     wait_mode: AtomicU8,
+    /// The job has other nodes.
+    spans_nodes: bool,
     line: ControlLine,
     rank: Rank,
     attached: Attached,
@@ -93,6 +95,7 @@ impl Attachment {
             wait_mode: AtomicU8::new(WaitMode::default() as u8),
             presence: Presence::default(),
             computing,
+            spans_nodes: attached.first_ranks.len() > 1,
             log,
             share: Share::of(rank, attached.size),
             attached,
@@ -221,6 +224,12 @@ impl Attachment {
         &self.wires
     }
 
+    /// Whether something was started on wires since the program last waited. Where there are none their memory need not be fetched.
+    #[inline]
+    pub(crate) fn has_begun_on_wires(&self) -> bool {
+        self.spans_nodes && self.wires.has_begun()
+    }
+
     /// Looks at these wires once, and has what was started leave.
     pub(crate) fn look(&self, reach: Reach<'_>) {
         self.come();
@@ -256,7 +265,15 @@ impl Attachment {
     /// The same, of which other requests learn nothing.
     #[inline]
     pub(crate) fn come_unseen(&self) {
-        if let Some(since) = self.computing.as_ref().and_then(|computing| computing.come_unseen()) {
+        if let Some(computing) = &self.computing {
+            self.tell_unseen(computing);
+        }
+    }
+
+    // Elsewhere, so that waits on a single node fetch less.
+    #[inline(never)]
+    fn tell_unseen(&self, computing: &Computing) {
+        if let Some(since) = computing.come_unseen() {
             self.waiting.control.count_wait(since);
         }
     }
@@ -278,7 +295,7 @@ impl Attachment {
     /// The program waits, or at least looks: what it has started on wires leaves.
     pub(crate) fn come(&self) {
         self.note_presence();
-        if self.wires.has_begun() {
+        if self.has_begun_on_wires() {
             if self.waiting.outnumbers_cores() && self.wires.expects_neighbours() {
                 thread::yield_now();
                 self.wires.expect_nobody();

@@ -10,7 +10,7 @@ impl Operation {
     #[inline]
     pub(crate) fn take_at_once(&mut self) -> Option<Status> {
         match self.phase {
-            _ if self.attachment.log().is_on() || self.attachment.wires().has_begun() => None,
+            _ if self.attachment.log().is_on() || self.attachment.has_begun_on_wires() => None,
             Phase::Ended(completion::Status::Success) if self.role.is_some() => self.take_met(),
             Phase::Direct => self.take_moved(),
             Phase::Daemon => self.take_done(),
@@ -62,7 +62,7 @@ impl Operation {
     #[inline]
     pub(crate) fn take_large(&mut self) -> Option<Status> {
         let direct = self.direct.as_mut().filter(|_| self.phase == Phase::Direct)?;
-        if self.attachment.wires().has_begun() || !direct.has_moved() {
+        if self.attachment.has_begun_on_wires() || !direct.has_moved() {
             return None;
         }
         if direct.was_noted() {
