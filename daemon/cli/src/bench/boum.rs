@@ -314,11 +314,41 @@ const US: f64 = 1e-6;
 
 #[cfg(test)]
 mod tests {
+    use ropeway_bench::boum::Figure;
+
     use super::*;
 
     #[test]
     fn a_machine_that_changes_its_speed_is_predicted_run_by_run() {
         let predicted = beside(&[1.0, 3.0, 2.0], [1.1, 3.3, 1.0].into_iter());
         assert!((predicted - 2.2).abs() < 1e-12, "{predicted}");
+    }
+
+    #[test]
+    fn who_is_alone_takes_as_long_as_it_computes() {
+        let figure = |metric: &str| -> Figure {
+            let line = serde_json::json!({"metric": metric, "mode": "persistent", "bytes": 8, "median": 1.0});
+            serde_json::from_value(line).unwrap()
+        };
+        let costs = Costs::of(&["o_s", "o_i", "b"].map(figure)).unwrap();
+        let (device, wait) = ("shm".into(), "blocking".into());
+        let setting = Setting { ranks: 1, nodes: 1, device, wait, netns: false, rate: None, cores: 2 };
+        let run = Run {
+            mode: Mode::Persistent,
+            segments: 1,
+            iterations: 1,
+            total: 25e-6,
+            communication: 0.0,
+            computation: 20.48e-6,
+            set_up: 0.0,
+            global: 0.0,
+            global_computation: 0.0,
+        };
+        let found = Compared::new((Algorithm::Fft, 1024), &setting, &[(run, Seen::default())], &costs);
+        // T_p = t_c n log n
+        assert_eq!(found.t_c.summary.median, 2.0);
+        let [(Mode::Persistent, total, None)] = &found.times[..] else { panic!("it has no messages") };
+        assert_eq!((total.summary.median, total.predicted), (25e-6, Some(20.48e-6)));
+        assert!(found.speed_ups.is_none());
     }
 }
