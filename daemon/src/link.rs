@@ -235,6 +235,15 @@ impl Links {
         }
     }
 
+    /// Before the poll loop is asked to wake us.
+    pub(crate) fn prepare_sleep(&mut self) {
+        for (_, link) in &mut self.links {
+            if let State::Up(AnyDevice::Tcp(device)) = &mut link.state {
+                device.prepare_sleep();
+            }
+        }
+    }
+
     /// Whether a link has taken frames that have not left.
     pub(crate) fn has_unsent(&self) -> bool {
         self.links

@@ -342,6 +342,7 @@ impl Server {
                 deadline.map(|deadline| deadline.saturating_duration_since(now) + Duration::from_millis(1));
             let looks_again = self.jobs.values().any(Job::needs_another_look).then_some(LOOK_AGAIN_AFTER);
             self.counters.add(Counter::Sleeps, 1);
+            self.links.prepare_sleep();
             self.awake.end();
             self.look(events, until_then.into_iter().chain(looks_again).min())?;
             is_woken = !events.is_empty();

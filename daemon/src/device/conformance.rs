@@ -3,12 +3,15 @@
 //! Each test is a function over a [`Rig`], a pair of connected ends; the macro at the end runs all of them on each device.
 
 use std::collections::VecDeque;
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, poll};
 use ropeway_engine::Arrival;
-use ropeway_proto::frame::HEADER_BYTES;
+use ropeway_proto::frame::{HEADER_BYTES, Header};
 use ropeway_proto::limits::CHUNK_BYTES;
 use ropeway_proto::{ChannelId, Envelope, Frame, JobId, Layout};
 use ropeway_shm::{Counter, JobGeometry, JobSegment};
@@ -446,7 +449,6 @@ fn little_waits_in_front_of_what_comes_next_on_a_tcp_link_that_is_slow() {
 
 #[test]
 fn garbage_on_a_tcp_link_is_an_error() {
-    use std::io::Write;
     let (a, mut b) = tcp_streams();
     b.write_all(&[0x5a; 64]).unwrap();
     let mut device = AlwaysReady(tcp_device(a, Duration::from_secs(60)));
@@ -487,6 +489,45 @@ fn a_tcp_link_reads_small_frames_together_once_nothing_large_is_due() {
         *calls = rig.receiver().system_calls - before;
     }
     assert!(calls[0] >= u64::from(frames) && calls[1] < 10, "{calls:?}");
+}
+
+/// Whatever is on its way is there by then, in milliseconds.
+const LONG_ENOUGH: u16 = 20_000;
+
+#[test]
+fn a_tcp_link_is_told_of_large_parts_only_while_its_daemon_sleeps() {
+    let (a, mut b) = tcp_streams();
+    let told = a.try_clone().unwrap();
+    let is_told = |ms: u16| poll(&mut [PollFd::new(told.as_fd(), PollFlags::POLLIN)], ms) == Ok(1);
+    let mut device = AlwaysReady(tcp_device(a, Duration::from_secs(60)));
+    let mut script = Script::new();
+    let mut take = |sleeps: bool| {
+        while device.progress(&mut script, Instant::now()).unwrap() > 0 {}
+        if sleeps {
+            device.0.prepare_sleep();
+        }
+        script.arrived.len()
+    };
+    let frame = Frame::Data { channel: CHANNEL, offset: 0, total: CHUNK_BYTES, payload_bytes: CHUNK_BYTES as u32 };
+    let header = Header { sequence: 1, job: JOB, frame }.encode();
+    let (message, part) = (vec![0; CHUNK_BYTES as usize], 128 << 10);
+    let mut arrive = |bytes: &[u8]| b.write_all(bytes).unwrap();
+
+    arrive(&header);
+    take(false);
+    arrive(&message[..1]);
+    assert!(is_told(LONG_ENOUGH), "it looks for every byte");
+    take(true);
+    arrive(&message[1..part]);
+    assert!(!is_told(0), "a byte is missing");
+    arrive(&message[part..=part]);
+    assert!(is_told(LONG_ENOUGH));
+    take(true);
+    arrive(&message[part + 1..]);
+    assert!(is_told(LONG_ENOUGH), "it is all there");
+    assert_eq!(take(false), 1);
+    arrive(&header[..1]);
+    assert!(is_told(LONG_ENOUGH), "less may be all that comes");
 }
 
 #[test]
