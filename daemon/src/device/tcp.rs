@@ -110,6 +110,8 @@ const QUEUE_BYTES: u64 = 512 << 10;
 const CYCLE_BYTES: u64 = 2 << 20;
 /// Bytes that the kernel keeps beyond what is on its way. By itself it keeps megabytes, and every message waits behind them.
 const UNSENT_BYTES_MAX: u32 = CHUNK_BYTES as u32;
+/// While so much of a large message is copied more of it arrives.
+const LONG_COPY: usize = 32 << 10;
 /// System calls of one kind in one cycle.
 const CALLS_PER_CYCLE: usize = 4;
 
@@ -284,10 +286,11 @@ impl TcpDevice {
             match result {
                 Ok(0) => return Err(LinkError::Closed),
                 Ok(read) => {
-                    self.is_readable = read as u64 == wanted || self.is_ending;
                     self.last_heard = now;
                     traffic.count(Counter::BytesReceived, read as u64);
                     done += 1 + self.input.parse(traffic)?;
+                    let comes_meanwhile = read >= LONG_COPY && self.input.missing() > 0;
+                    self.is_readable = read as u64 == wanted || comes_meanwhile || self.is_ending;
                     self.input.is_large_due = traffic.is_large_due();
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_readable = false,
