@@ -224,6 +224,11 @@ impl Attachment {
         &self.wires
     }
 
+    /// Whether anybody has to hear that the program waits for what stays on the node.
+    pub(crate) fn is_told(&self) -> bool {
+        self.spans_nodes || self.computing.is_some()
+    }
+
     /// Whether something was started on wires since the program last waited. Where there are none their memory need not be fetched.
     #[inline]
     pub(crate) fn has_begun_on_wires(&self) -> bool {
@@ -270,7 +275,6 @@ impl Attachment {
         }
     }
 
-    // Elsewhere, so that waits on a single node fetch less.
     #[inline(never)]
     fn tell_unseen(&self, computing: &Computing) {
         if let Some(since) = computing.come_unseen() {

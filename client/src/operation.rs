@@ -58,6 +58,8 @@ pub(crate) struct Operation {
     is_alone: bool,
     /// The daemon receives it while the program computes.
     is_left: bool,
+    /// Somebody is told when the program waits: other nodes, or a daemon that asks what its ranks do.
+    is_told: bool,
     /// It is a part of a collective itself.
     is_part: bool,
     /// It is started with others, and its starts copy nothing.
@@ -121,6 +123,7 @@ impl Operation {
         // Only now: in the log what had the slot before, maybe in another thread, has to be free by then.
         let begun = attachment.log().begin();
         Ok(Self {
+            is_told: attachment.is_told(),
             attachment,
             group,
             slot,

@@ -67,7 +67,9 @@ pub struct Active<'a> {
 
 impl Active<'_> {
     /// Waits until the operation has ended, in the session's wait mode.
-    // Each kind has a function of its own, because a program that has computed finds none of it in its core's caches.
+    // What is large and stays on the node is started and waited for in code that is compiled into the program, next to what calls it: who has
+    // computed on a busy host finds its pages in no translation buffer, and each takes longer to come back than some more lines of a page
+    // that is there. What is small is rather called again and again, and fastest in a small function of its own.
     #[inline]
     pub fn wait(self) -> Result<Status, Error> {
         let operation = &mut self.request.operation;
@@ -84,7 +86,7 @@ impl Active<'_> {
         ended.map_or_else(|| self.wait_on(), Ok)
     }
 
-    #[inline(never)]
+    #[inline]
     fn wait_for_large(self) -> Result<Status, Error> {
         let ended = self.request.operation.take_large();
         ended.map_or_else(|| self.wait_on(), Ok)
@@ -218,6 +220,7 @@ impl Persistent {
         &mut self.operation
     }
 
+    #[inline]
     fn start(&mut self) -> Result<Active<'_>, Error> {
         if self.operation.is_active() {
             return Err(Error::AlreadyActive);
@@ -240,7 +243,7 @@ impl Persistent {
     }
 
     /// Offers the message to the other end, as [`start_short`](Self::start_short) does.
-    #[inline(never)]
+    #[inline]
     fn start_large(&mut self) -> Result<Active<'_>, Error> {
         if self.operation.start_large(&Moment::default()) {
             self.ask_to_move()?;

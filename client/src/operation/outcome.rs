@@ -62,12 +62,12 @@ impl Operation {
     #[inline]
     pub(crate) fn take_large(&mut self) -> Option<Status> {
         let direct = self.direct.as_mut().filter(|_| self.phase == Phase::Direct)?;
-        if self.attachment.has_begun_on_wires() || !direct.has_moved() {
+        if (self.is_told && self.attachment.has_begun_on_wires()) || !direct.has_moved() {
             return None;
         }
         if direct.was_noted() {
             self.note_arrival();
-        } else {
+        } else if self.is_told {
             self.attachment.come_unseen();
         }
         self.let_go_short();

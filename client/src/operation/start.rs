@@ -269,6 +269,7 @@ impl Operation {
         if direct.owes_credit() { self.attachment.wires().owe(wire) } else { None }
     }
 
+    #[inline]
     pub(super) fn enter(&mut self, phase: Phase) {
         debug_assert!(!self.is_active(), "one operation at a time");
         if let Some(memory) = self.memory.own_mut() {
