@@ -67,9 +67,9 @@ pub struct Active<'a> {
 
 impl Active<'_> {
     /// Waits until the operation has ended, in the session's wait mode.
-    // What is large and stays on the node is started and waited for in code that is compiled into the program, next to what calls it: who has
-    // computed on a busy host finds its pages in no translation buffer, and each takes longer to come back than some more lines of a page
-    // that is there. What is small is rather called again and again, and fastest in a small function of its own.
+    // Each kind has a function of its own, because a program that has computed finds none of it in its core's caches. That of what is large and
+    // stays on the node is generic, as its start is, and so compiled into the program, near what calls it: on a busy host each page takes
+    // longer to come back than some lines of one that is there.
     #[inline]
     pub fn wait(self) -> Result<Status, Error> {
         let operation = &mut self.request.operation;
@@ -77,7 +77,7 @@ impl Active<'_> {
             let ended = operation.take_ended();
             return ended.map_or_else(|| self.wait_for_short(), Ok);
         }
-        if operation.is_large() { self.wait_for_large() } else { self.wait_for_other() }
+        if operation.is_large() { self.wait_for_large::<()>() } else { self.wait_for_other() }
     }
 
     #[inline(never)]
@@ -86,8 +86,9 @@ impl Active<'_> {
         ended.map_or_else(|| self.wait_on(), Ok)
     }
 
-    #[inline]
-    fn wait_for_large(self) -> Result<Status, Error> {
+    #[expect(clippy::extra_unused_type_parameters, reason = "a generic function is compiled into the program")]
+    #[inline(never)]
+    fn wait_for_large<Program>(self) -> Result<Status, Error> {
         let ended = self.request.operation.take_large();
         ended.map_or_else(|| self.wait_on(), Ok)
     }
@@ -226,10 +227,11 @@ impl Persistent {
             return Err(Error::AlreadyActive);
         }
         if self.operation.is_short() {
-            return self.start_short();
+            self.start_short();
+            return Ok(Active { request: self });
         }
         if self.operation.is_large() {
-            return self.start_large();
+            return self.start_large::<()>();
         }
         if self.operation.is_alone() { self.start_alone() } else { self.start_other() }
     }
@@ -237,14 +239,14 @@ impl Persistent {
     /// Sends or receives what is small at once if the other end has come, which needs no daemon. If there is no session any more, waiting will
     /// tell.
     #[inline(never)]
-    fn start_short(&mut self) -> Result<Active<'_>, Error> {
+    fn start_short(&mut self) {
         self.operation.start_short();
-        Ok(Active { request: self })
     }
 
     /// Offers the message to the other end, as [`start_short`](Self::start_short) does.
-    #[inline]
-    fn start_large(&mut self) -> Result<Active<'_>, Error> {
+    #[expect(clippy::extra_unused_type_parameters, reason = "a generic function is compiled into the program")]
+    #[inline(never)]
+    fn start_large<Program>(&mut self) -> Result<Active<'_>, Error> {
         if self.operation.start_large(&Moment::default()) {
             self.ask_to_move()?;
         }
