@@ -1,6 +1,7 @@
 //! A member's part in the meeting of a collective: it arrives, and works while it waits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ropeway_proto::Completion;
 use ropeway_shm::{Arrival, JobSegment, Meeting};
@@ -28,6 +29,8 @@ pub(crate) struct Attendance {
     /// We have done the last piece before the daemon's turn, and it does not know yet.
     has_passed: bool,
     is_watching: bool,
+    /// It may sleep, and the others know.
+    may_sleep: AtomicBool,
     meeting: Meeting,
     habit: Habit,
     /// Who shares its core, if that can be known.
@@ -41,8 +44,8 @@ impl Attendance {
         let member = member.number;
         let core_mates = CoreMates::of(&meeting, member);
         let habit = Habit::default();
-        let (has_passed, is_watching, refused) = Default::default();
-        Some(Self { meeting, member, round: 0, habit, core_mates, has_passed, is_watching, refused })
+        let (has_passed, is_watching, may_sleep, refused) = Default::default();
+        Some(Self { meeting, member, round: 0, habit, core_mates, has_passed, is_watching, may_sleep, refused })
     }
 
     /// Arrives for the next round. `Err` says why there will never be one.
@@ -129,7 +132,11 @@ impl Attendance {
 
     fn has_ended(&mut self) -> bool {
         let has_ended = self.meeting.poll(self.member, self.round);
-        self.round = self.round.wrapping_add(has_ended.into());
+        if has_ended {
+            self.round = self.round.wrapping_add(1);
+            // A task that was told looks again, and nothing else says that it is done with the doorbell.
+            self.disarm();
+        }
         has_ended
     }
 
@@ -146,6 +153,21 @@ impl Attendance {
     /// Whether it goes on to other nodes, and so needs the daemon.
     pub(crate) fn is_spanning(&self) -> bool {
         self.meeting.is_spanning()
+    }
+
+    /// A doorbell is about to be left at the request, and a fence behind it.
+    pub(crate) fn arm(&self) {
+        if !self.may_sleep.swap(true, Ordering::Relaxed) {
+            self.meeting.note_sleeper();
+        }
+    }
+
+    /// Nobody sleeps there any more.
+    pub(crate) fn disarm(&self) {
+        if self.may_sleep.load(Ordering::Relaxed) {
+            self.may_sleep.store(false, Ordering::Relaxed);
+            self.meeting.forget_sleeper();
+        }
     }
 
     /// The program begins to wait. Whether somebody does matters where the daemon would have to be told otherwise.

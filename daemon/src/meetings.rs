@@ -419,6 +419,7 @@ mod tests {
         for (spanning, woken) in [(None, 0), (Some(spanning()), 1)] {
             let (job, mut meetings) = (job(), Meetings::default());
             let id = meetings.add(sum(&job, 0, 100_000), 0, spanning);
+            meetings.table[id.0 as usize].meeting.note_sleeper();
             job.slot(0, 0).unwrap().arm(bell);
             meetings.wish_work(id);
             let wake_ups = [0, 1].map(|rank| job.doorbell(rank, bell).unwrap().calls().wake_ups);

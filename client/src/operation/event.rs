@@ -69,12 +69,18 @@ impl Event for Operation {
         if let Some(crossed) = self.crossed() {
             crossed.arm(doorbell);
         }
+        if let Some(attendance) = self.attendance() {
+            attendance.arm();
+        }
         self.attachment.request_slot(self.slot).arm(doorbell);
     }
 
     fn disarm(&self) {
         if let Some(crossed) = self.crossed() {
             crossed.disarm();
+        }
+        if let Some(attendance) = self.attendance() {
+            attendance.disarm();
         }
         self.attachment.request_slot(self.slot).disarm();
     }

@@ -69,8 +69,6 @@ struct ClosedWords {
     /// Bytes of the description behind the members' lines.
     described: AtomicU32,
     members: AtomicU32,
-    /// Members that wait, and so take pieces. A hint.
-    watching: AtomicU32,
     /// How often members have come on another core than before. A hint.
     moves: AtomicU32,
 }
@@ -186,7 +184,7 @@ impl Meeting {
         let words: &MeetingWords = unsafe { job.segment().shared(block) }?;
         words.rounds.reset();
         let closed = &words.closed;
-        for word in [&closed.watching, &closed.moves, &closed.what, &closed.is_released] {
+        for word in [&closed.moves, &closed.what, &closed.is_released] {
             word.store(0, Ordering::Relaxed);
         }
         for word in [&closed.why, &closed.until] {

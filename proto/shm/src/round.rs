@@ -20,7 +20,7 @@ pub struct RoundWords {
     sections: SectionWords,
 }
 
-/// The last to come for a round has the line, and begins to count its pieces there.
+/// The last to come for a round has the line, begins to count its pieces there, and sees who waits for them.
 #[repr(C, align(64))]
 struct CountWords {
     /// Members that have come, over all rounds.
@@ -29,6 +29,10 @@ struct CountWords {
     done: AtomicU32,
     /// Rounds whose first stage is over, where there is another one after it.
     passed: AtomicU32,
+    /// Members that wait, and so take pieces. A hint.
+    watching: AtomicU32,
+    /// Members that may sleep, or may have: who has left a doorbell at its request.
+    sleepers: AtomicU32,
 }
 
 /// What those who wait look at, and so on a line that those who come don't write.
@@ -53,7 +57,13 @@ impl RoundWords {
     /// Words before the first round. In a segment `reset` makes them; this makes some elsewhere.
     pub fn new() -> Self {
         let words = Self {
-            counts: CountWords { arrived: AtomicU64::new(0), done: AtomicU32::new(0), passed: AtomicU32::new(0) },
+            counts: CountWords {
+                arrived: AtomicU64::new(0),
+                done: AtomicU32::new(0),
+                passed: AtomicU32::new(0),
+                watching: AtomicU32::new(0),
+                sleepers: AtomicU32::new(0),
+            },
             ended: EndWords { rounds: AtomicU32::new(0) },
             sections: SectionWords { cursors: std::array::from_fn(|_| AtomicU64::new(0)) },
         };
@@ -67,8 +77,33 @@ impl RoundWords {
         self.ended.rounds.store(0, Ordering::Relaxed);
         // Round 0 has no piece until it is opened.
         self.sections.cursors.iter().for_each(|cursor| cursor.store(NONE.into(), Ordering::Relaxed));
-        self.counts.done.store(0, Ordering::Relaxed);
-        self.counts.passed.store(0, Ordering::Relaxed);
+        let counts = &self.counts;
+        for word in [&counts.done, &counts.passed, &counts.watching, &counts.sleepers] {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// How many members wait.
+    pub(crate) fn watching(&self) -> &AtomicU32 {
+        &self.counts.watching
+    }
+
+    /// A member is about to leave a doorbell at its request, and a fence behind it.
+    pub fn note_sleeper(&self) {
+        // SYNC meeting-sleepers: counted before the fence of `RequestSlot::arm`.
+        self.counts.sleepers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It sleeps no more.
+    pub fn forget_sleeper(&self) {
+        self.counts.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a member may sleep that has not seen what was written before the last fence.
+    #[inline]
+    pub fn has_sleepers_behind_fence(&self) -> bool {
+        // SYNC meeting-sleepers.
+        self.counts.sleepers.load(Ordering::Relaxed) > 0
     }
 
     /// Somebody is about to come who may have to open the round: what he would write comes meanwhile.

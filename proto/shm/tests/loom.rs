@@ -1,7 +1,7 @@
 //! The protocols under every schedule that a model checker can think of. Run with `--cfg loom`; see CONTRIBUTING.md.
 #![cfg(loom)]
 
-use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use ropeway_proto::{Completion, Status};
@@ -278,6 +278,37 @@ fn a_round_ends_when_all_have_come_and_all_pieces_are_done() {
         let thread = thread::spawn(move || attend(&other, 1));
         attend(&meeting, 0);
         thread.join().unwrap();
+    });
+}
+
+/// Who ends a round looks at the members' requests only if one may sleep.
+#[test]
+fn a_member_that_goes_to_sleep_is_counted_before_it_looks() {
+    loom::model(|| {
+        let rounds = Arc::new(RoundWords::new());
+        let slot = Arc::new(RequestSlot::new());
+        let futex = Arc::new(Futex::default());
+        let ending = {
+            let (rounds, slot, futex) = (Arc::clone(&rounds), Arc::clone(&slot), Arc::clone(&futex));
+            thread::spawn(move || {
+                rounds.end(0);
+                fence(Ordering::SeqCst);
+                if rounds.has_sleepers_behind_fence() && slot.take_waiter().is_some() {
+                    futex.wake();
+                }
+            })
+        };
+        let seen = futex.doorbell.listen();
+        rounds.note_sleeper();
+        slot.arm(0);
+        if !rounds.is_over(0) {
+            futex.sleep(seen);
+        }
+        slot.disarm();
+        rounds.forget_sleeper();
+        assert!(rounds.is_over(0));
+        ending.join().unwrap();
+        assert!(!rounds.has_sleepers_behind_fence());
     });
 }
 

@@ -11,14 +11,14 @@ impl Meeting {
     /// A member waits from now on, and takes pieces.
     pub fn watch(&self, member: u32) {
         if self.takes_any_piece(member) {
-            self.words().closed.watching.fetch_add(1, Ordering::Relaxed);
+            self.words().rounds.watching().fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// It waits no more.
     pub fn look_away(&self, member: u32) {
         if self.takes_any_piece(member) {
-            self.words().closed.watching.fetch_sub(1, Ordering::Relaxed);
+            self.words().rounds.watching().fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -29,25 +29,37 @@ impl Meeting {
 
     /// Whether a member waits.
     pub fn is_watched(&self) -> bool {
-        self.words().closed.watching.load(Ordering::Relaxed) > 0
+        self.words().rounds.watching().load(Ordering::Relaxed) > 0
     }
 
     /// Wakes the members' combiners, if there are pieces for them and not every member waits. The daemon's part, which can't do
     /// what it is asked for without the function.
     pub fn call_combiners(&self) {
         let is_theirs = |stage: usize| !self.stages[stage].share.is_doable();
-        let watching = self.words().closed.watching.load(Ordering::Relaxed) as usize;
+        let watching = self.words().rounds.watching().load(Ordering::Relaxed) as usize;
         if watching < self.slots.len() && self.unfinished_stage(self.words().rounds.ended()).is_some_and(is_theirs) {
             let bells = self.places.iter().filter_map(|place| self.job.doorbell(place.0, COMBINER_DOORBELL));
             bells.for_each(Doorbell::wake);
         }
     }
 
-    /// Wakes all members that sleep, to take pieces or because the round is over.
+    /// A member is about to leave a doorbell at its request, with a fence behind it.
+    pub fn note_sleeper(&self) {
+        self.words().rounds.note_sleeper();
+    }
+
+    /// It sleeps no more.
+    pub fn forget_sleeper(&self) {
+        self.words().rounds.forget_sleeper();
+    }
+
+    /// Wakes all members that sleep, to take pieces or because the round is over. Mostly nobody does, and their requests are far.
     pub fn wake_all(&self) {
-        // SYNC slot-waiter: one fence for all slots; see `RequestSlot::complete`.
+        // SYNC slot-waiter, meeting-sleepers: one fence for all slots; see `RequestSlot::complete`.
         fence(Ordering::SeqCst);
-        (0..self.places.len()).for_each(|index| self.wake_behind_fence(index));
+        if self.words().rounds.has_sleepers_behind_fence() {
+            (0..self.places.len()).for_each(|index| self.wake_behind_fence(index));
+        }
     }
 
     /// Wakes a member if it sleeps. Everything written before the last fence is visible to it if it does not.
