@@ -323,6 +323,22 @@ impl DirectEnd {
         Ok(if moves && self.moves_by_daemon(presence, favor) { Started::NeedsCopy } else { Started::Pending })
     }
 
+    /// Starts a large message if there is nothing to be learnt from it and nobody to be asked. Whether the other end had come: then
+    /// [`set_off`](Self::set_off) follows. `None` if [`start_large`](Self::start_large) has to start it.
+    #[inline(always)]
+    pub(crate) fn start_quietly(&mut self, favor: Favor) -> Option<bool> {
+        let Way::Large(transfer) = self.way else { return None };
+        let is_quiet = self.check_send().is_ok() && self.habit.begin_quietly(favor);
+        is_quiet.then(|| transfer.come(TransferMemory::words(&self.memory), self.end))
+    }
+
+    /// Has a large message move that was started quietly. Whether the daemon is to copy it.
+    pub(crate) fn set_off(&self, presence: &Presence, favor: Favor) -> bool {
+        let Way::Large(transfer) = self.way else { return false };
+        transfer.set_off(&self.memory, self.end, None);
+        self.moves_by_daemon(presence, favor)
+    }
+
     #[inline(never)]
     fn moves_by_daemon(&self, presence: &Presence, favor: Favor) -> bool {
         !self.habit.is_prompt(favor) && self.needs_daemon(presence, favor)

@@ -199,11 +199,17 @@ impl Habit {
     /// not, the program may well wait again.
     #[inline]
     pub(crate) fn begin_offer(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> bool {
-        if !self.had_to_wait && !self.is_prompt(favor) {
+        !self.begin_quietly(favor) && self.begin_noted_offer(presence, favor, moment)
+    }
+
+    /// The same if there is nothing to be learnt; says whether that is so.
+    #[inline]
+    pub(crate) fn begin_quietly(&mut self, favor: Favor) -> bool {
+        let is_quiet = !self.had_to_wait && !self.is_prompt(favor);
+        if is_quiet {
             self.started_ns = 0;
-            return false;
         }
-        self.begin_noted_offer(presence, favor, moment)
+        is_quiet
     }
 
     #[inline(never)]

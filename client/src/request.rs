@@ -67,17 +67,21 @@ pub struct Active<'a> {
 
 impl Active<'_> {
     /// Waits until the operation has ended, in the session's wait mode.
-    // Each kind has a function of its own, because a program that has computed finds none of it in its core's caches. That of what is large and
-    // stays on the node is generic, as its start is, and so compiled into the program, near what calls it: on a busy host each page takes
-    // longer to come back than some lines of one that is there.
-    #[inline]
+    // Each kind has a function of its own, because a program that has computed finds none of it in its core's caches. Only what is large, stays
+    // on the node and has moved meanwhile is taken right here, as it is started: on a busy host a page of code takes longer to come back than
+    // some lines of the one that is there.
+    #[inline(always)]
     pub fn wait(self) -> Result<Status, Error> {
         let operation = &mut self.request.operation;
         if operation.is_short() {
             let ended = operation.take_ended();
             return ended.map_or_else(|| self.wait_for_short(), Ok);
         }
-        if operation.is_large() { self.wait_for_large::<()>() } else { self.wait_for_other() }
+        if operation.is_large() {
+            let ended = operation.take_quietly();
+            return ended.map_or_else(|| self.wait_for_large(), Ok);
+        }
+        self.wait_for_other()
     }
 
     #[inline(never)]
@@ -86,9 +90,8 @@ impl Active<'_> {
         ended.map_or_else(|| self.wait_on(), Ok)
     }
 
-    #[expect(clippy::extra_unused_type_parameters, reason = "a generic function is compiled into the program")]
     #[inline(never)]
-    fn wait_for_large<Program>(self) -> Result<Status, Error> {
+    fn wait_for_large(self) -> Result<Status, Error> {
         let ended = self.request.operation.take_large();
         ended.map_or_else(|| self.wait_on(), Ok)
     }
@@ -221,7 +224,7 @@ impl Persistent {
         &mut self.operation
     }
 
-    #[inline]
+    #[inline(always)]
     fn start(&mut self) -> Result<Active<'_>, Error> {
         if self.operation.is_active() {
             return Err(Error::AlreadyActive);
@@ -231,7 +234,11 @@ impl Persistent {
             return Ok(Active { request: self });
         }
         if self.operation.is_large() {
-            return self.start_large::<()>();
+            return match self.operation.start_quietly() {
+                Some(false) => Ok(Active { request: self }),
+                Some(true) => self.set_off(),
+                None => self.start_large(),
+            };
         }
         if self.operation.is_alone() { self.start_alone() } else { self.start_other() }
     }
@@ -244,10 +251,18 @@ impl Persistent {
     }
 
     /// Offers the message to the other end, as [`start_short`](Self::start_short) does.
-    #[expect(clippy::extra_unused_type_parameters, reason = "a generic function is compiled into the program")]
     #[inline(never)]
-    fn start_large<Program>(&mut self) -> Result<Active<'_>, Error> {
+    fn start_large(&mut self) -> Result<Active<'_>, Error> {
         if self.operation.start_large(&Moment::default()) {
+            self.ask_to_move()?;
+        }
+        Ok(Active { request: self })
+    }
+
+    /// The other end had offered its message already.
+    #[inline(never)]
+    fn set_off(&mut self) -> Result<Active<'_>, Error> {
+        if self.operation.set_off() {
             self.ask_to_move()?;
         }
         Ok(Active { request: self })

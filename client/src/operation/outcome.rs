@@ -58,7 +58,18 @@ impl Operation {
         Some(arrived)
     }
 
-    /// The same of a [large](Self::is_large) message.
+    /// The same of a [large](Self::is_large) message that was started quietly, in a job of one node.
+    #[inline(always)]
+    pub(crate) fn take_quietly(&mut self) -> Option<Status> {
+        let direct = self.direct.as_mut().filter(|_| self.phase == Phase::Direct && !self.is_told)?;
+        if direct.was_noted() || !direct.has_moved() {
+            return None;
+        }
+        self.let_go_short();
+        self.arrived
+    }
+
+    /// The same of any [large](Self::is_large) message.
     #[inline]
     pub(crate) fn take_large(&mut self) -> Option<Status> {
         let direct = self.direct.as_mut().filter(|_| self.phase == Phase::Direct)?;

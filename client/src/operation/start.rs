@@ -86,6 +86,20 @@ impl Operation {
         started == Ok(Started::NeedsCopy)
     }
 
+    /// The same if there is nothing to be learnt from it. Whether the other end had come: then [`set_off`](Self::set_off) follows. `None` if
+    /// [`start_large`](Self::start_large) has to begin it.
+    #[inline(always)]
+    pub(crate) fn start_quietly(&mut self) -> Option<bool> {
+        let is_second = self.direct.as_mut()?.start_quietly(self.favor)?;
+        self.enter(Phase::Direct);
+        Some(is_second)
+    }
+
+    /// Has a message move that was started quietly. Says whether the daemon is to move it.
+    pub(crate) fn set_off(&self) -> bool {
+        self.direct.as_ref().is_some_and(|direct| direct.set_off(self.attachment.presence(), self.favor))
+    }
+
     /// Begins an operation that [meets nobody](Self::is_alone) on its node. The entry that tells the daemon, unless there will be no such
     /// round: `take_outcome` finds out why.
     #[inline]

@@ -171,21 +171,34 @@ impl Transfer {
     /// [left](Self::is_left_to) to this end until then, if it is likely to copy it at once.
     #[inline]
     pub fn start(self, memory: &impl TransferMemory, end: End, until_ns: Option<u64>) -> bool {
-        let moves = self.register(memory, end, until_ns);
+        let moves = self.come(memory.words(), end);
         if moves {
-            memory.wake(end.peer());
+            self.set_off(memory, end, until_ns);
         }
         moves
+    }
+
+    /// One end has started. True if the other had already: then [`set_off`](Self::set_off) follows.
+    #[inline]
+    pub fn come(self, words: &TransferWords, end: End) -> bool {
+        // An end comes once for each message, so adding its flag sets it, in one access to a line that may be far.
+        // SYNC transfer-state (store, load): our buffer is ready before the flag; the other's is ready after its flag.
+        words.state.fetch_add(flag(end), Ordering::AcqRel) & BOTH == flag(end.peer())
+    }
+
+    /// Both ends have started, `end` as the second.
+    #[inline]
+    pub fn set_off(self, memory: &impl TransferMemory, end: End, until_ns: Option<u64>) {
+        self.deal_out(memory.words(), end, until_ns);
+        memory.wake(end.peer());
     }
 
     /// As [`start`](Self::start), without waking anybody.
     #[inline]
     fn register(self, memory: &impl TransferMemory, end: End, until_ns: Option<u64>) -> bool {
-        let words = memory.words();
-        // SYNC transfer-state (store, load): our buffer is ready before the flag; the other's is ready after its flag.
-        let is_second = words.state.fetch_or(flag(end), Ordering::AcqRel) & BOTH == flag(end.peer());
+        let is_second = self.come(memory.words(), end);
         if is_second {
-            self.deal_out(words, end, until_ns);
+            self.deal_out(memory.words(), end, until_ns);
         }
         is_second
     }
