@@ -19,7 +19,7 @@ pub(crate) struct Member {
     pub(crate) function: Option<Function>,
 }
 
-/// A member, and where it stands.
+/// A member, and where it stands. What a start needs comes first, as in [`Meeting`] and in the role that it belongs to: it is two cache lines.
 #[repr(C)]
 pub(crate) struct Attendance {
     member: u32,
@@ -31,8 +31,10 @@ pub(crate) struct Attendance {
     is_watching: bool,
     /// It may sleep, and the others know.
     may_sleep: AtomicBool,
-    meeting: Meeting,
+    /// Whether the last field is anything: it lies in a line that a start needs only then.
+    may_share_core: bool,
     habit: Habit,
+    meeting: Meeting,
     /// Who shares its core, if that can be known.
     core_mates: Option<CoreMates>,
 }
@@ -43,9 +45,21 @@ impl Attendance {
         let meeting = Meeting::read(job, block, member.function.as_ref().map(Function::prepare))?;
         let member = member.number;
         let core_mates = CoreMates::of(&meeting, member);
+        let may_share_core = core_mates.is_some();
         let habit = Habit::default();
         let (has_passed, is_watching, may_sleep, refused) = Default::default();
-        Some(Self { meeting, member, round: 0, habit, core_mates, has_passed, is_watching, may_sleep, refused })
+        Some(Self {
+            member,
+            round: 0,
+            refused,
+            has_passed,
+            is_watching,
+            may_sleep,
+            may_share_core,
+            habit,
+            meeting,
+            core_mates,
+        })
     }
 
     /// Arrives for the next round. `Err` says why there will never be one.
@@ -54,7 +68,9 @@ impl Attendance {
         if let Some(why) = self.refused {
             return Err(why);
         }
-        if let Some(core_mates) = &mut self.core_mates {
+        if self.may_share_core
+            && let Some(core_mates) = &mut self.core_mates
+        {
             core_mates.note(&self.meeting, self.round);
         }
         let tells_daemon = match self.meeting.arrive(self.member, self.round) {

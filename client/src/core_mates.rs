@@ -13,28 +13,30 @@
 //! It takes as long as on the core with most of them. The kernel spreads ranks evenly within some tens of milliseconds; until it has,
 //! one at a time goes from a core to one that has two fewer.
 
-use std::time::Instant;
-
 use nix::sched::sched_getcpu;
 use ropeway_shm::Meeting;
 
 use crate::place::{STAY, go_to_one_of};
+use crate::presence::now_ns;
 
 /// What a member knows of its core. Nothing but time depends on it.
 pub(crate) struct CoreMates {
     /// The member's among those of the node.
     place: usize,
-    /// Where it came last; `None` while ranks have cores of their own.
-    core: Option<u32>,
-    /// Places of all members there.
-    members: Vec<usize>,
+    /// Where it came last; [`NOWHERE`] before.
+    core: u32,
+    /// Places of all members there: the first `count`.
+    members: Box<[usize]>,
+    count: usize,
     /// How often members had changed their cores then.
     moves: u32,
     /// How many a core has if all have equally many.
     share: usize,
-    /// When it last tried to go to another core.
-    tried: Option<Instant>,
+    /// When it last tried to go to another core; zero if it never has.
+    tried_ns: u64,
 }
+
+const NOWHERE: u32 = u32::MAX;
 
 impl CoreMates {
     /// `None` if others than the members may be on their cores too, who may have their turn at any time.
@@ -42,55 +44,65 @@ impl CoreMates {
         let place = meeting.index(member).filter(|_| meeting.is_of_whole_node())?;
         let all = meeting.places().len();
         let share = all.div_ceil(meeting.cores().max(1));
-        Some(Self { place, core: None, members: Vec::with_capacity(all), moves: 0, share, tried: None })
+        Some(Self { place, core: NOWHERE, members: vec![0; all].into(), count: 0, moves: 0, share, tried_ns: 0 })
     }
 
     /// The member is about to come for a round.
     #[inline]
     pub(crate) fn note(&mut self, meeting: &Meeting, round: u32) {
+        // While ranks have cores of their own nothing is noted, and so nobody seems to have come.
         if meeting.outnumbers_cores() {
             self.note_core(meeting, round);
-        } else {
-            self.core = None;
         }
     }
 
     #[inline(never)]
     fn note_core(&mut self, meeting: &Meeting, round: u32) {
-        let core = sched_getcpu().ok().map(|core| core as u32);
-        let Some(here) = core else { return };
+        let Ok(here) = sched_getcpu().map(|core| core as u32) else { return };
         meeting.note_core(self.place, round, here);
         let moves = meeting.moves();
-        if (self.core, self.moves) != (core, moves) {
-            (self.core, self.moves) = (core, moves);
-            self.members.clear();
-            self.members.extend(meeting.on_core(here));
+        if (self.core, self.moves) != (here, moves) {
+            (self.core, self.moves) = (here, moves);
+            self.find(meeting);
         }
-        if self.members.len() > self.share && self.members.last() == Some(&self.place) {
+        if self.count > self.share && self.mates().last() == Some(&self.place) {
             self.leave(meeting);
         }
     }
 
+    /// Finds the members of its core.
+    fn find(&mut self, meeting: &Meeting) {
+        self.count = 0;
+        for (place, found) in self.members.iter_mut().zip(meeting.on_core(self.core)) {
+            *place = found;
+            self.count += 1;
+        }
+    }
+
+    fn mates(&self) -> &[usize] {
+        &self.members[..self.count]
+    }
+
     /// Whether all members of this core have come for the round.
     pub(crate) fn has_come(&self, meeting: &Meeting, round: u32) -> bool {
-        self.core.is_some() && self.members.iter().all(|&place| meeting.is_said_to_come(place, round))
+        self.count > 0 && self.mates().iter().all(|&place| meeting.is_said_to_come(place, round))
     }
 
     /// Goes to a core with fewer members, if it has not tried so just before.
     #[cold]
     fn leave(&mut self, meeting: &Meeting) {
-        let now = Instant::now();
-        if self.tried.is_some_and(|tried| now - tried < STAY) {
+        let now = now_ns();
+        if now.saturating_sub(self.tried_ns) < STAY.as_nanos() as u64 {
             return;
         }
-        self.tried = Some(now);
+        self.tried_ns = now;
         go_to_one_of(|cores| self.better(meeting, cores));
     }
 
     /// Of these cores the one with the fewest members, if it has at least two fewer than this one.
     fn better(&self, meeting: &Meeting, cores: &mut dyn Iterator<Item = usize>) -> Option<usize> {
         let (members, core) = cores.map(|core| (meeting.on_core(core as u32).count(), core)).min()?;
-        (members + 2 <= self.members.len()).then_some(core)
+        (members + 2 <= self.count).then_some(core)
     }
 }
 
@@ -135,7 +147,9 @@ mod tests {
         third.note(&meeting, 0);
         assert!(third.has_come(&meeting, 0));
         (0..2).for_each(|place| meeting.note_core(place, 0, here));
-        third.members = vec![0, 1, 2];
+        third.core = here;
+        third.find(&meeting);
+        assert_eq!(third.mates(), [0, 1, 2]);
         assert!(third.has_come(&meeting, 0) && !third.has_come(&meeting, 1));
         (0..3).for_each(|place| meeting.note_core(place, 1, here));
         assert!(third.has_come(&meeting, 1) && third.has_come(&meeting, 0));
@@ -146,10 +160,10 @@ mod tests {
         let meeting = meeting(3, 3);
         let mut first = CoreMates::of(&meeting, 0).unwrap();
         first.note(&meeting, 0);
-        let here = first.core.unwrap();
+        let here = first.core;
         meeting.note_core(1, 0, here);
         first.note(&meeting, 1);
-        assert!(first.core != Some(here) || first.members == [0, 1]);
+        assert!(first.core != here || first.mates() == [0, 1]);
     }
 
     #[test]
@@ -158,7 +172,8 @@ mod tests {
         let mut last = CoreMates::of(&meeting, 4).unwrap();
         for (cores, better) in [([0, 0, 0, 0, 0], Some(1)), ([0, 1, 0, 0, 0], Some(1)), ([0, 1, 1, 0, 0], None)] {
             (0..).zip(cores).for_each(|(place, core)| meeting.note_core(place, 0, core));
-            last.members = meeting.on_core(0).collect();
+            last.core = 0;
+            last.find(&meeting);
             assert_eq!(last.better(&meeting, &mut CORES.into_iter()), better, "{cores:?}");
         }
         assert_eq!(last.share, 3);

@@ -29,6 +29,7 @@
 mod alone;
 mod ending;
 mod watching;
+mod way;
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -44,10 +45,12 @@ use crate::pair_area::{PairArea, Paired};
 use crate::relay_area::{RelayArea, Relayed};
 use crate::request::RequestSlot;
 use crate::round::{RoundWords, SECTIONS};
-use crate::share::{self, SharedFunction};
-use crate::stage::{Stage, Weight};
+use crate::share;
+use crate::stage::{Outline, Stage, Weight};
 use crate::user_function::UserFunction;
 use crate::whereabouts::Whereabouts;
+
+use way::Way;
 
 #[repr(C)]
 struct MeetingWords {
@@ -93,51 +96,24 @@ const NOBODY: u32 = u32::MAX;
 #[repr(C)]
 pub struct Meeting {
     words: NonNull<MeetingWords>,
-    members: NonNull<MemberWords>,
-    stages: Vec<Stage>,
+    /// Of the stages, of which there are one or two.
+    outlines: [Outline; 2],
     /// Who opens the first stage, if not the last.
     opener: Option<u32>,
+    /// How many have to come for a round: the members, and the daemon if one of them is enough for it.
+    parties: u32,
     /// Of a round. What may need the daemon is much.
     weight: Weight,
-    slots: Vec<NonNull<RequestSlot>>,
+    is_spanning: bool,
     way: Way,
+    members: NonNull<MemberWords>,
+    slots: Box<[NonNull<RequestSlot>]>,
+    stages: Box<[Stage]>,
     /// The members' numbers, ascending.
-    ranks: Vec<u32>,
+    ranks: Box<[u32]>,
     job: Arc<JobSegment>,
-    places: Vec<(u32, Slot)>,
+    places: Box<[(u32, Slot)]>,
     block: u64,
-}
-
-/// How members get what others have.
-#[repr(u8)]
-enum Way {
-    /// All meet, and then share out the work.
-    Together,
-    /// Small broadcasts and scatters go through cells of the root.
-    Relay(RelayArea),
-    /// Small parts lie in cells of each member, until the root takes them.
-    Collect(CollectArea),
-    /// What is larger goes between the root and each of the others.
-    Pairs(PairArea),
-}
-
-impl Way {
-    /// What a plan goes by whose areas lie at `at`.
-    fn at(job: &JobSegment, at: u64, plan: &MeetingPlan, function: Option<&SharedFunction>) -> Self {
-        let relay = || RelayArea::at(job, at, plan).map(Self::Relay);
-        let collect = || CollectArea::at(job, at, plan, function).map(Self::Collect);
-        let pairs = || PairArea::at(job, at, plan).map(Self::Pairs);
-        relay().or_else(collect).or_else(pairs).unwrap_or(Self::Together)
-    }
-
-    fn reset(&self) {
-        match self {
-            Self::Together => {}
-            Self::Relay(area) => area.reset(),
-            Self::Collect(area) => area.reset(),
-            Self::Pairs(area) => area.reset(),
-        }
-    }
 }
 
 // SAFETY: the pointers lead into the mapping that `job` keeps, to atomics.
@@ -243,7 +219,7 @@ impl Meeting {
         let (words, lines) = unsafe {
             (job.segment().shared::<MeetingWords>(block)?, job.segment().shared::<MemberWords>(block + WORDS_BYTES)?)
         };
-        let slots: Option<Vec<_>> =
+        let slots: Option<Box<[_]>> =
             places.iter().map(|&(local_rank, slot)| Some(NonNull::from(job.slot(local_rank, slot)?))).collect();
         job.range(block, WORDS_BYTES + places.len() as u64 * MEMBER_BYTES)?;
         let mut shares = match &plan.span {
@@ -255,7 +231,7 @@ impl Meeting {
             shares.iter_mut().for_each(|share| share.set_function(function));
         }
         let has_user_operator = plan.members.first()?.shape.has_user_operator();
-        let stages: Vec<_> =
+        let stages: Box<[_]> =
             shares.into_iter().map(|share| Stage::new(share, has_user_operator)).collect::<Option<_>>()?;
         let at = block + before_relay(places.len(), described);
         let way = Way::at(job, at, plan, function.as_ref());
@@ -266,14 +242,19 @@ impl Meeting {
             Weight::Little if plan.span.is_some() => Weight::Much,
             weight => weight,
         };
+        let opener = plan.span.as_ref().and_then(|span| share::opener(&plan.members, span));
+        let outline = |stage: usize| stages.get(stage).map_or(Outline::NONE, Stage::outline);
         Some(Self {
             words: NonNull::from(words),
-            members: NonNull::from(lines),
+            outlines: [0, 1].map(outline),
+            opener,
+            parties: places.len() as u32 + u32::from(opener.is_some()),
             weight,
+            is_spanning: plan.span.is_some(),
+            members: NonNull::from(lines),
             stages,
-            opener: plan.span.as_ref().and_then(|span| share::opener(&plan.members, span)),
             slots: slots?,
-            places: places.to_vec(),
+            places: places.into(),
             ranks: plan.members.iter().map(|member| member.rank).collect(),
             way,
             block,
@@ -293,12 +274,18 @@ impl Meeting {
 
     /// Whether there are members on other nodes.
     pub fn is_spanning(&self) -> bool {
-        self.stages.len() > 1
+        self.is_spanning
+    }
+
+    /// How many stages a round has.
+    #[inline]
+    fn stage_count(&self) -> usize {
+        1 + usize::from(self.is_spanning)
     }
 
     /// Stages are counted over all rounds.
     fn stage_number(&self, round: u32, stage: usize) -> u32 {
-        round.wrapping_mul(self.stages.len() as u32).wrapping_add(stage as u32)
+        round.wrapping_mul(self.stage_count() as u32).wrapping_add(stage as u32)
     }
 
     /// A member has come for round `round`.
@@ -326,23 +313,23 @@ impl Meeting {
         self.begin_stage(member, round, stage)
     }
 
-    /// How many have to come for a round: the members, and the daemon if one of them is enough for it.
+    #[inline]
     fn parties(&self) -> u64 {
-        self.slots.len() as u64 + u64::from(self.opener.is_some())
+        self.parties.into()
     }
 
     /// Everybody this stage needs has come.
     fn begin_stage(&self, member: u32, round: u32, index: usize) -> Arrival {
-        let stage = &self.stages[index];
-        if stage.share.is_empty() {
+        let stage = self.outlines[index];
+        if stage.is_empty {
             return if self.closed().is_some() { Arrival::Pending } else { self.arrive_at_end(round, index) };
         }
         let at_once = if member == NOBODY { Weight::Little } else { Weight::Slight };
-        if stage.weight <= at_once && stage.share.is_doable() {
+        if stage.weight <= at_once && stage.is_doable {
             return self.do_all(member, round, index);
         }
         self.words().rounds.open(self.stage_number(round, index), stage.pieces);
-        if index + 1 < self.stages.len() {
+        if index + 1 < self.stage_count() {
             return Arrival::Passed;
         }
         self.wake_all();
@@ -390,7 +377,7 @@ impl Meeting {
 
     /// A stage is over. True if it is the daemon's turn now.
     fn end_stage(&self, round: u32, stage: usize) -> bool {
-        let has_passed = stage + 1 < self.stages.len();
+        let has_passed = stage + 1 < self.stage_count();
         if has_passed {
             self.words().rounds.pass(round.wrapping_add(1));
         } else {
@@ -465,19 +452,20 @@ impl Meeting {
 
     /// The stage of the round that has pieces nobody has taken.
     fn unfinished_stage(&self, round: u32) -> Option<usize> {
-        let has_pieces =
-            |&stage: &usize| self.words().rounds.has_pieces(self.stage_number(round, stage), self.stages[stage].pieces);
-        (0..self.stages.len()).find(has_pieces)
+        let has_pieces = |&stage: &usize| {
+            self.words().rounds.has_pieces(self.stage_number(round, stage), self.outlines[stage].pieces)
+        };
+        (0..self.stage_count()).find(has_pieces)
     }
 
     /// The same, if this process can do it.
     fn doable_stage(&self, round: u32) -> Option<usize> {
-        self.unfinished_stage(round).filter(|&stage| self.stages[stage].share.is_doable())
+        self.unfinished_stage(round).filter(|&stage| self.outlines[stage].is_doable)
     }
 
     /// Whether the round has pieces before the daemon's turn, for which other nodes wait.
     pub fn has_pieces_before_nodes(&self, round: u32) -> bool {
-        self.stages.len() > 1 && self.unfinished_stage(round) == Some(0)
+        self.is_spanning && self.unfinished_stage(round) == Some(0)
     }
 
     /// The round that has work, for who is no member and so knows none.

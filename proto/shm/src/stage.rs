@@ -27,6 +27,21 @@ pub(crate) struct Stage {
     pub(crate) weight: Weight,
 }
 
+/// What who comes has to know of a stage: all of it in one word, while the rest lies where nothing else is that a start needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Outline {
+    pub(crate) pieces: u32,
+    pub(crate) weight: Weight,
+    pub(crate) is_empty: bool,
+    /// Whether this process can do the work.
+    pub(crate) is_doable: bool,
+}
+
+impl Outline {
+    /// Of no stage.
+    pub(crate) const NONE: Self = Self { pieces: 0, weight: Weight::Slight, is_empty: true, is_doable: false };
+}
+
 /// How much work there is, and so whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Weight {
@@ -66,6 +81,11 @@ impl Stage {
         };
         let pieces = u32::try_from(pieces).ok()?.min(share.units().clamp(1, PIECES_MAX) as u32);
         Some(Self { pieces, share, weight })
+    }
+
+    pub(crate) fn outline(&self) -> Outline {
+        let Self { share, pieces, weight } = self;
+        Outline { pieces: *pieces, weight: *weight, is_empty: share.is_empty(), is_doable: share.is_doable() }
     }
 
     pub(crate) fn do_piece(&self, job: &JobSegment, piece: u32) {

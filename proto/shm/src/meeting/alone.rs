@@ -9,7 +9,7 @@ impl Meeting {
     pub fn is_alone(&self) -> bool {
         let meets_nobody = matches!(self.way, Way::Together) && self.slots.len() == 1;
         let opens = self.opener.is_none_or(|opener| self.ranks[0] == opener);
-        let begins_elsewhere = self.is_spanning() && self.stages[0].share.is_empty();
+        let begins_elsewhere = self.is_spanning() && self.outlines[0].is_empty;
         meets_nobody && opens && begins_elsewhere && !self.has_much_work()
     }
 

@@ -35,7 +35,7 @@ impl Meeting {
     /// Wakes the members' combiners, if there are pieces for them and not every member waits. The daemon's part, which can't do
     /// what it is asked for without the function.
     pub fn call_combiners(&self) {
-        let is_theirs = |stage: usize| !self.stages[stage].share.is_doable();
+        let is_theirs = |stage: usize| !self.outlines[stage].is_doable;
         let watching = self.words().rounds.watching().load(Ordering::Relaxed) as usize;
         if watching < self.slots.len() && self.unfinished_stage(self.words().rounds.ended()).is_some_and(is_theirs) {
             let bells = self.places.iter().filter_map(|place| self.job.doorbell(place.0, COMBINER_DOORBELL));
