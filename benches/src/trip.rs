@@ -38,9 +38,11 @@ impl Persistent {
     }
 }
 
+// Inlined, as a program has its calls where it needs them: else calls of ours are measured, too.
 impl Trip for Persistent {
     const NAME: &'static str = "persistent";
 
+    #[inline(always)]
     fn arm(&mut self) -> Result<(), BenchError> {
         if self.recv.active().is_none() {
             let _ = self.recv.start()?;
@@ -48,11 +50,13 @@ impl Trip for Persistent {
         Ok(())
     }
 
+    #[inline(always)]
     fn send(&mut self) -> Result<(), BenchError> {
         let _ = self.send.start()?;
         Ok(())
     }
 
+    #[inline(always)]
     fn recv(&mut self) -> Result<(), BenchError> {
         if let Some(receiving) = self.recv.active() {
             receiving.wait()?;
@@ -60,6 +64,7 @@ impl Trip for Persistent {
         Ok(())
     }
 
+    #[inline(always)]
     fn outgoing(&mut self) -> Result<&mut [u8], BenchError> {
         if let Some(sending) = self.send.active() {
             sending.wait()?;
@@ -87,19 +92,23 @@ impl OneShot {
 impl Trip for OneShot {
     const NAME: &'static str = "oneshot";
 
+    #[inline(always)]
     fn arm(&mut self) -> Result<(), BenchError> {
         Ok(())
     }
 
+    #[inline(always)]
     fn send(&mut self) -> Result<(), BenchError> {
         Ok(self.pair.world.send(&self.outgoing, self.pair.peer, PING)?)
     }
 
+    #[inline(always)]
     fn recv(&mut self) -> Result<(), BenchError> {
         self.pair.world.recv(&mut self.incoming, self.pair.peer, PING)?;
         Ok(())
     }
 
+    #[inline(always)]
     fn outgoing(&mut self) -> Result<&mut [u8], BenchError> {
         Ok(&mut self.outgoing)
     }
