@@ -20,6 +20,7 @@ use crate::place::{STAY, go_to_one_of};
 use crate::presence::now_ns;
 
 /// What a member knows of its core. Nothing but time depends on it.
+// No vector and no option in here: the compiler would mark in one of them that there is no `Attendance` yet, and each start would read that line.
 pub(crate) struct CoreMates {
     /// The member's among those of the node.
     place: usize,

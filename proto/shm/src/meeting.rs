@@ -93,6 +93,7 @@ const MEMBER_BYTES: u64 = size_of::<MemberWords>() as u64;
 const NOBODY: u32 = u32::MAX;
 
 /// A meeting, as one process sees it. What an arrival needs comes first, so that it is in as few cache lines as can be.
+// Lists are boxed slices: in a vector the compiler would mark that a member knows of no meeting yet, and each start would read that line, too.
 #[repr(C)]
 pub struct Meeting {
     words: NonNull<MeetingWords>,
