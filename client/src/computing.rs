@@ -54,6 +54,8 @@ const PROMPT_NS: u64 = if cfg!(test) { 1_000_000 } else { 20_000 };
 const LARGE_BYTES: u64 = 16 << 10;
 /// Starts after a late wait.
 const SUSPICION: u32 = 16;
+/// Who had its core for less than that part of the time slept, for all that starts and naps take.
+const SLEEPERS_PART: u64 = 4;
 /// Late waits. A program that changes its ways is taken for what it was for so many.
 const HOLDS: u32 = 3;
 
@@ -98,11 +100,12 @@ impl Computing {
     /// The program comes to wait. What it has done since it started something, if it has started anything.
     pub(crate) fn come(&self, moment: &Moment) -> Option<SinceStart> {
         let started_ns = self.take_start()?;
-        let is_late = moment.ns().saturating_sub(started_ns) >= PROMPT_NS;
+        let late_ns = moment.ns().saturating_sub(started_ns);
+        let is_late = late_ns >= PROMPT_NS;
         if is_late && self.suspicion.swap(SUSPICION, Ordering::Relaxed) == 0 {
             self.holds.store(0, Ordering::Relaxed);
         }
-        let computes = is_late && self.has_run_since(started_ns);
+        let computes = is_late && self.has_run_since(started_ns, late_ns);
         self.computes.store(computes, Ordering::Relaxed);
         Some(self.since_start(computes))
     }
@@ -147,8 +150,8 @@ impl Computing {
         self.left_thread_ns.store(thread_ns, Ordering::Relaxed);
     }
 
-    /// Whether the thread has certainly had its core since then, for long enough to have computed, or has had the last time.
-    fn has_run_since(&self, started_ns: u64) -> bool {
+    /// Whether the thread has certainly had its core since then, `late_ns` ago, for long enough to have computed, or has had the last time.
+    fn has_run_since(&self, started_ns: u64, late_ns: u64) -> bool {
         if let Some(holds) = self.holds.load(Ordering::Relaxed).checked_sub(1) {
             self.holds.store(holds, Ordering::Relaxed);
             return self.has_run.load(Ordering::Relaxed);
@@ -158,7 +161,8 @@ impl Computing {
         if left_thread_ns == 0 {
             return false;
         }
-        let has_run = now_of_thread_ns().saturating_sub(left_thread_ns) >= before_ns + PROMPT_NS;
+        let run_ns = now_of_thread_ns().saturating_sub(left_thread_ns).saturating_sub(before_ns);
+        let has_run = run_ns >= PROMPT_NS.max(late_ns / SLEEPERS_PART);
         self.has_run.store(has_run, Ordering::Relaxed);
         self.holds.store(HOLDS, Ordering::Relaxed);
         has_run
@@ -212,6 +216,17 @@ mod tests {
         (0..SUSPICION).for_each(|_| assert_eq!(come_after(|| ()), at_once));
         assert_eq!(come_after(compute), at_once, "too long ago");
         assert_eq!(come_after(compute), computed);
+    }
+
+    #[test]
+    fn who_sleeps_most_of_the_time_has_not_computed() {
+        let computing = Computing::new();
+        let run_and_sleep = || {
+            compute();
+            thread::sleep(LATE * (SLEEPERS_PART as u32));
+        };
+        come_after(&computing, compute);
+        assert_eq!(come_after(&computing, run_and_sleep), Some(SinceStart::AtOnce));
     }
 
     #[test]
