@@ -190,6 +190,12 @@ impl Attachment {
         if self.line.watch().is_gone() { self.line.watch().failure().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
+    /// Something is about to be published: what it takes of the ring comes meanwhile, which the daemon has had last.
+    #[inline]
+    pub(crate) fn prepare_to_publish(&self) {
+        self.commands.prepare_to_push();
+    }
+
     /// Hands commands to the daemon, all at once if the ring has room, and before them those that are staged. No allocation;
     /// no system call but to wake a sleeping daemon. Says when that was done. Fails only when the daemon is gone.
     pub(crate) fn publish(&self, entries: &[Entry]) -> Result<Moment, Error> {

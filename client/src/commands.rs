@@ -23,6 +23,12 @@ impl Commands {
         Self { ring: producer.ring().clone(), producer: Mutex::new(producer), bell }
     }
 
+    /// A command is likely to be handed over soon.
+    #[inline]
+    pub(crate) fn prepare_to_push(&self) {
+        self.ring.prepare_to_push();
+    }
+
     /// Hands over what is staged, and as many commands as the ring has room for: what is left. No allocation; no system call
     /// but to wake a sleeping daemon.
     #[inline(always)]

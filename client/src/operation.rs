@@ -16,6 +16,7 @@ use std::thread;
 
 use ropeway_proto::collective::CollectiveMember;
 use ropeway_proto::completion;
+use ropeway_proto::limits::WIRE_BYTES_MAX;
 use ropeway_proto::{CommId, Command, Completion, End, Endpoint, Epoch, Rank, Slot};
 use ropeway_shm::ArenaSlot;
 
@@ -64,6 +65,8 @@ pub(crate) struct Operation {
     is_part: bool,
     /// It is started with others, and its starts copy nothing.
     is_offered: bool,
+    /// It is a send to another node that is too large for a wire: it will never have a channel, and goes by the daemon.
+    is_far: bool,
     /// What it is to a collective, if it is one.
     role: Option<Box<Role>>,
     /// Over which it goes to another node.
@@ -140,6 +143,7 @@ impl Operation {
             is_left: false,
             is_part: false,
             is_offered: false,
+            is_far: false,
             arrived: None,
             direct: None,
             end: None,
@@ -152,6 +156,8 @@ impl Operation {
 
     /// An end of a channel: it goes on without the daemon if the other end is on the same node.
     pub(crate) fn with_end(mut self, end: (End, Endpoint)) -> Self {
+        let is_remote = end.1.peer.is_some_and(|peer| !self.attachment.is_local(peer));
+        self.is_far = is_remote && matches!(self.terms, Terms::Send { bytes, .. } if bytes > WIRE_BYTES_MAX);
         self.end = Some(end);
         self
     }

@@ -175,8 +175,11 @@ impl Operation {
         if self.role.is_some() {
             return self.start_member(moment);
         }
-        if self.direct.is_none() && !self.finds_channel() {
-            return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
+        if self.direct.is_none() {
+            self.attachment.prepare_to_publish();
+            if self.is_far || !self.finds_channel() {
+                return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
+            }
         }
         let entry = self.start_direct(moment);
         if self.wire.is_some() { self.start_on_wire(moment) } else { entry }
