@@ -1,13 +1,17 @@
 //! `ropewayd`: flags → configuration → run.
 #![forbid(unsafe_code)]
 
+use std::env;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use ropeway_daemon::Config;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The Ropeway daemon: moves the messages of this node's programs.
 ///
@@ -32,11 +36,11 @@ struct Flags {
 const DEFAULT_SOCKET: &str = "/run/ropeway/ropewayd.sock";
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+    let filter = env::var("RUST_LOG").ok().and_then(|targets| targets.parse().ok());
+    let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO)))
         .init();
     match start(Flags::parse()) {
         Ok(()) => ExitCode::SUCCESS,

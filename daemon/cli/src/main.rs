@@ -22,12 +22,16 @@ mod svg;
 mod words;
 
 use std::alloc::System;
+use std::env;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Counts, for benchmarks that tell how often ranks allocate.
 #[global_allocator]
@@ -56,13 +60,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let filter = env::var("RUST_LOG").ok().and_then(|targets| targets.parse().ok());
+    let lines = fmt::layer()
         .with_writer(io::stderr)
         // It would say so by a macro that panics.
         .log_internal_errors(false)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(io::stderr().is_terminal());
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN)))
         .init();
     launch::raise_open_files();
     let result = match Tool::parse().command {
