@@ -10,6 +10,7 @@ use ropeway_engine::{CollectiveWork, Config, Engine, Leftovers, Place, StashId, 
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::frame::Header;
 use ropeway_proto::{Command, Completion, Epoch, Frame, JobId, Layout, NodeId, Rank, Slot, Status};
+use slab::Slab;
 
 use crate::Summary;
 use crate::client::{Action, Call, Client, Surroundings};
@@ -27,7 +28,10 @@ pub struct Cluster {
     rng: Rng,
     now: u64,
     order: u64,
-    queue: BinaryHeap<Reverse<(u64, u64, QueuedEvent)>>,
+    /// Times, numbers in the order of scheduling, and which event.
+    queue: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    /// What the queue names: events are large, and move a lot in a heap.
+    events: Slab<Event>,
     engines: Vec<Engine>,
     memory: Vec<Vec<u8>>,
     stashes: HashMap<(u16, StashId), Vec<u8>>,
@@ -67,26 +71,6 @@ enum Event {
     LinkDown(u16, u16),
 }
 
-/// Ordered by nothing: time and number come before it.
-struct QueuedEvent(Event);
-
-impl PartialEq for QueuedEvent {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-impl Eq for QueuedEvent {}
-impl PartialOrd for QueuedEvent {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for QueuedEvent {
-    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
-        std::cmp::Ordering::Equal
-    }
-}
-
 /// More events than any run needs that makes progress.
 const EVENTS_MAX: u64 = 5_000_000;
 /// How often a stuck job is told who is gone before it counts as stuck for good.
@@ -112,6 +96,7 @@ impl Cluster {
             now: 0,
             order: 0,
             queue: BinaryHeap::new(),
+            events: Slab::new(),
             engines: nodes.clone().map(engine).collect(),
             memory: nodes.clone().map(|_| Vec::new()).collect(),
             stashes: HashMap::new(),
@@ -163,8 +148,9 @@ impl Cluster {
     }
 
     fn drain(&mut self) -> Result<(), String> {
-        while let Some(Reverse((time, _, QueuedEvent(event)))) = self.queue.pop() {
+        while let Some(Reverse((time, _, event))) = self.queue.pop() {
             self.now = time;
+            let event = self.events.remove(event);
             if self.order > EVENTS_MAX {
                 return Err(format!("terminates: {EVENTS_MAX} events and no end"));
             }
@@ -197,7 +183,8 @@ impl Cluster {
 
     fn schedule(&mut self, time: u64, event: Event) {
         self.order += 1;
-        self.queue.push(Reverse((time, self.order, QueuedEvent(event))));
+        let event = self.events.insert(event);
+        self.queue.push(Reverse((time, self.order, event)));
     }
 
     fn place_of(&self, rank: Rank) -> (u16, u32) {
