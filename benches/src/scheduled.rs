@@ -167,10 +167,10 @@ mod tests {
         Operation::ALL.into_iter().flat_map(calls)
     }
 
-    #[test]
-    fn every_algorithm_gives_what_a_single_process_would_compute() {
+    /// Tries all of them in worlds of so many nodes and ranks.
+    fn every_algorithm_gives_what_a_single_process_would_compute(worlds: &[(u32, u32)]) {
         let seen = Mutex::new(BTreeSet::new());
-        for (nodes, ranks) in [(1, 1), (1, 2), (1, 3), (1, 5), (1, 8), (2, 2), (2, 3), (2, 4), (2, 7)] {
+        for &(nodes, ranks) in worlds {
             everybody((nodes as usize, ranks), |world| {
                 for (call, bytes) in calls(ranks).flat_map(|call| BYTES.map(|bytes| (call, bytes))) {
                     for method in methods(call, (nodes, ranks), bytes) {
@@ -189,6 +189,16 @@ mod tests {
         }
         let all: BTreeSet<_> = Algorithm::all().iter().map(|algorithm| algorithm.name().to_owned()).collect();
         assert_eq!(seen.into_inner().unwrap(), all);
+    }
+
+    #[test]
+    fn every_algorithm_is_right_on_a_node() {
+        every_algorithm_gives_what_a_single_process_would_compute(&[(1, 1), (1, 2), (1, 3), (1, 5), (1, 8)]);
+    }
+
+    #[test]
+    fn every_algorithm_is_right_on_two_nodes() {
+        every_algorithm_gives_what_a_single_process_would_compute(&[(2, 2), (2, 3), (2, 4), (2, 7)]);
     }
 
     /// Odd numbers: fewer elements than ranks, and more than is sent eagerly.

@@ -15,7 +15,7 @@ fn text(path: &Path) -> &str {
 #[test]
 fn the_picture_is_that_of_a_serial_blend() {
     let on_one = [(1, 1, "10", "3"), (1, 2, "64", "48"), (1, 3, "33", "7"), (1, 5, "16", "4")];
-    let on_several = [(2, 3, "33", "7"), (2, 4, "640", "200"), (3, 5, "64", "48")];
+    let on_several = [(2, 3, "33", "7"), (2, 4, "320", "100"), (3, 5, "64", "48")];
     for (nodes, ranks, width, height) in on_one.into_iter().chain(on_several) {
         let directory = tempfile::tempdir().unwrap();
         let (layers, output) = (directory.path().join("layers"), directory.path().join("picture.png"));
