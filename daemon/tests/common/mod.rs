@@ -1,5 +1,5 @@
 //! A job on daemons of this process: ranks are sessions in threads, or processes that can be killed.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, reason = "each program uses its own part")]
 
 pub(crate) mod numbered;
 pub(crate) mod storm;
@@ -7,15 +7,14 @@ pub(crate) mod storm;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::{Deref, DerefMut, Range};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::OwnedFd;
 use std::panic::resume_unwind;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, mpsc};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::{Pid, gettid};
 use ropeway::control::ControlSocket;
 use ropeway::{Communicator, Error, RecvRequest, SendRequest, Session};
@@ -86,34 +85,38 @@ impl Cluster {
         Session::attach(self.daemon_of(rank).connect().unwrap(), self.job, rank).unwrap()
     }
 
-    /// Starts a process that plays `role` as `rank`, and waits until it says that it is ready.
-    pub(crate) fn spawn(&self, rank: u32, role: &str) -> Rank {
+    /// Starts a process that plays `role` as `rank`, and waits until it says that it is ready. `module` is the path of the one
+    /// whose test `rank_role` knows the role.
+    pub(crate) fn spawn(&self, rank: u32, module: &str, role: &str) -> Rank {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "rank_role", "--nocapture", "--test-threads=1"]).env("TEST_ROLE", role);
-        let mut child = self.connected(rank, command.stdout(Stdio::piped()));
+        command.args(["--exact", &test_of(module, "rank_role"), "--nocapture", "--test-threads=1"]);
+        command.env("TEST_ROLE", role).stdout(Stdio::piped());
+        let mut child = self.connected(rank, command);
         let mut output = BufReader::new(child.stdout.take().unwrap());
         wait_for_line(&mut output, "ready");
         Rank { child, output }
     }
 
-    /// Starts a program as `rank`, which inherits the connection to its daemon, and no other one's.
-    pub(crate) fn connected(&self, rank: u32, command: &mut Command) -> Process {
-        // Descriptors are inherited by whatever is started meanwhile, so only one is started at a time.
-        static SPAWNING: Mutex<()> = Mutex::new(());
-        let _alone = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let stream = self.daemon_of(rank).connect().unwrap();
-        fcntl(stream.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
+    /// Starts a program as `rank`. Its connection to its daemon is its input, so that nothing else inherits it which is started
+    /// meanwhile, and it ends with the process.
+    pub(crate) fn connected(&self, rank: u32, mut command: Command) -> Process {
         command
-            .env("ROPEWAY_FD", stream.as_raw_fd().to_string())
+            .stdin(OwnedFd::from(self.daemon_of(rank).connect().unwrap()))
+            .env("ROPEWAY_FD", "0")
             .env("ROPEWAY_JOB", format!("{:016x}", self.job.0))
             .env("ROPEWAY_RANK", rank.to_string())
             .env("ROPEWAY_SIZE", self.spec.size().to_string());
-        Process::start(command)
+        Process::start(&mut command)
     }
 
     pub(crate) fn counter(&self, node: usize, name: &str) -> u64 {
         self.daemons[node].counters().into_iter().find(|(label, _)| *label == name).unwrap().1
     }
+}
+
+/// What a program calls a test of one of its modules, whose path begins with the program.
+pub(crate) fn test_of(module: &str, name: &str) -> String {
+    format!("{}::{name}", module.split_once("::").unwrap().1)
 }
 
 /// A rank in a process of its own.

@@ -35,9 +35,9 @@ impl Storm {
     }
 }
 
-/// Kills rank 2 in the middle of so many storms, on one to three nodes: rank 0 learns why it ends. Processes whose `TEST_ROLE` is
-/// "storm" rage.
-pub(crate) fn kill_in_storms(count: u64, new: fn(&Communicator) -> Storm) {
+/// Kills rank 2 in the middle of so many storms, on one to three nodes: rank 0 learns why it ends. Processes that play "storm" of
+/// this module rage.
+pub(crate) fn kill_in_storms(module: &str, count: u64, new: fn(&Communicator) -> Storm) {
     for number in 0..count {
         let cluster = Cluster::start(1 + number as usize % 3, 3);
         let session = cluster.attach(0);
@@ -46,7 +46,7 @@ pub(crate) fn kill_in_storms(count: u64, new: fn(&Communicator) -> Storm) {
             move || new(&world)
         });
         let mut storm = init.join().unwrap();
-        let (_neighbour, victim) = (cluster.spawn(1, "storm"), cluster.spawn(2, "storm"));
+        let (_neighbour, victim) = (cluster.spawn(1, module, "storm"), cluster.spawn(2, module, "storm"));
         (0..number % 5).for_each(|_| storm.round().unwrap());
         let error = kill_amid(victim, Duration::from_micros(50 + number * 331 % 2000), || storm.round());
         assert!(follows_a_kill(&cluster, &error), "{error}");

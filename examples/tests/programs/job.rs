@@ -43,7 +43,7 @@ pub(crate) fn run_on(nodes: usize, program: &str, ranks: u32, args: &[&str]) -> 
         command.args(args).env_remove("ROPEWAY_WAIT").stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     };
-    let programs: Vec<Process> = (0..ranks).map(|rank| cluster.connected(rank, &mut command())).collect();
+    let programs: Vec<Process> = (0..ranks).map(|rank| cluster.connected(rank, command())).collect();
     // Nobody blocks on a full pipe: what the ranks write is little.
     Ended(programs.into_iter().map(Process::output).collect())
 }
