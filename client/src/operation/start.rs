@@ -1,5 +1,6 @@
 //! How an operation begins: where its start goes, and what the daemon has to be told.
 
+use ropeway_proto::limits::WIRE_BYTES_MAX;
 use ropeway_proto::{Command, Completion, End, Epoch, EventKind, Slot, completion};
 use ropeway_shm::ArenaSlot;
 
@@ -21,8 +22,7 @@ impl Operation {
     pub(crate) fn stage(&mut self, command: impl FnOnce(Slot, Epoch) -> Command) -> Entry {
         self.enter(Phase::Daemon);
         self.note_start();
-        self.epoch = self.epoch.wrapping_add(1);
-        let command = command(self.slot, self.epoch);
+        let command = command(self.slot, self.next_epoch());
         if let Command::Send { endpoint, .. } = &command {
             self.in_lane.detour = self.attachment.post().detour_send(endpoint, self.slot);
         }
@@ -32,6 +32,11 @@ impl Operation {
             self.attachment.log().end(self.begun, || registration);
         }
         command.encode()
+    }
+
+    fn next_epoch(&mut self) -> Epoch {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.epoch
     }
 
     /// The daemon is to move something.
@@ -133,6 +138,9 @@ impl Operation {
 
     /// The daemon was told of the start.
     pub(crate) fn told(&mut self, moment: &Moment) {
+        if self.is_far {
+            return; // There is nothing to learn, and no need to look for where it would be learnt.
+        }
         match &mut self.role {
             Some(role) => role.told(moment),
             None => self.direct.iter_mut().for_each(|direct| direct.told(moment)),
@@ -172,17 +180,29 @@ impl Operation {
 
     #[inline]
     pub(super) fn start_where_it_goes(&mut self, moment: &Moment) -> Option<Entry> {
+        if self.is_far {
+            return Some(self.start_far());
+        }
         if self.role.is_some() {
             return self.start_member(moment);
         }
         if self.direct.is_none() {
             self.attachment.prepare_to_publish();
-            if self.is_far || !self.finds_channel() {
+            if !self.finds_channel() {
                 return Some(self.stage(|slot, epoch| Command::Start { slot, epoch }));
             }
         }
         let entry = self.start_direct(moment);
         if self.wire.is_some() { self.start_on_wire(moment) } else { entry }
+    }
+
+    /// Begins a [far](Self::is_far) operation. What it is, is said by the first two cache lines of the request: others are not fetched.
+    fn start_far(&mut self) -> Entry {
+        self.attachment.prepare_to_publish();
+        self.enter(Phase::Daemon);
+        // At least: more would change nothing.
+        self.attachment.begin_start(WIRE_BYTES_MAX, Ways::Out);
+        Command::Start { slot: self.slot, epoch: self.next_epoch() }.encode()
     }
 
     /// Begins a part of a collective. `sender` sends what it leaves on a wire.
