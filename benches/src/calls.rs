@@ -5,6 +5,8 @@
 //! bytes are written at the beginning of a run and checked at its end.
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use ropeway_examples::Mode;
@@ -27,10 +29,13 @@ pub(crate) enum Call {
     WaitDone,
     /// Of the first send of a round, which may have to wake the daemon.
     StartFirst,
+    /// None: the stores that no start of a send to another node can do without, at the same place.
+    StartBare,
 }
 
 impl Call {
-    pub(crate) const ALL: [Self; 4] = [Self::StartSend, Self::StartRecv, Self::WaitDone, Self::StartFirst];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::StartSend, Self::StartRecv, Self::WaitDone, Self::StartFirst, Self::StartBare];
 }
 
 /// The metric's name.
@@ -41,6 +46,7 @@ impl fmt::Display for Call {
             Self::StartRecv => "start_recv",
             Self::WaitDone => "wait_done",
             Self::StartFirst => "start_first",
+            Self::StartBare => "start_bare",
         })
     }
 }
@@ -69,11 +75,13 @@ struct Calls<S> {
     call: Call,
     effort: Effort,
     marks: Marks,
+    bare: BareStarts,
 }
 
 impl<S: SingleCalls> Calls<S> {
     fn new(pair: &Pair, stream: S, course: Course, (call, effort): (Call, Effort)) -> Self {
-        Self { pair: pair.clone(), stream, course, call, effort, marks: Marks::new(pair.leads) }
+        let (marks, bare) = (Marks::new(pair.leads), BareStarts::new(course.messages()));
+        Self { pair: pair.clone(), stream, course, call, effort, marks, bare }
     }
 
     /// One message of each request; how long one of the calls took, in nanoseconds.
@@ -83,6 +91,7 @@ impl<S: SingleCalls> Calls<S> {
         let start_recv = timed(|| self.stream.arm())?;
         self.pair.meet()?;
         let start_first = timed(|| self.stream.start_sends(0..1))?;
+        let start_bare = if self.call == Call::StartBare { self.bare.row()? } else { Duration::ZERO };
         let start_rest = timed(|| self.stream.start_sends(1..count))?;
         self.stream.wait_recvs()?;
         // When the receiver has come so far, the sends have ended too.
@@ -91,6 +100,7 @@ impl<S: SingleCalls> Calls<S> {
         self.pair.meet()?;
         let (elapsed, calls) = match self.call {
             Call::StartFirst => (start_first, 1),
+            Call::StartBare => (start_bare, count - 1),
             Call::StartSend => (start_rest, count - 1),
             Call::StartRecv => (start_recv, count),
             Call::WaitDone => (wait_done, count),
@@ -103,6 +113,47 @@ impl<S: SingleCalls> Calls<S> {
         let call_ns = self.round()?;
         self.marks.renew(&mut self.stream, self.course)?;
         Ok(call_ns)
+    }
+}
+
+/// What starts of sends to other nodes have to write at least: two cache lines of each request, an entry of a ring, and where that ends.
+/// Nobody else has these lines, but they are as cold as those of the requests.
+struct BareStarts {
+    requests: Vec<[Line; REQUEST_LINES]>,
+    ring: Vec<Line>,
+    end: Line,
+}
+
+#[repr(align(64))]
+#[derive(Default)]
+struct Line([AtomicU64; 8]);
+
+impl BareStarts {
+    fn new(count: usize) -> Self {
+        let of = |_| Default::default();
+        Self {
+            requests: (0..count).map(of).collect(),
+            ring: (0..count).map(|_| Line::default()).collect(),
+            end: Line::default(),
+        }
+    }
+
+    /// How long all take but the first.
+    fn row(&self) -> Result<Duration, BenchError> {
+        self.start(0);
+        timed(|| {
+            (1..self.ring.len()).for_each(|number| self.start(number));
+            Ok(())
+        })
+    }
+
+    fn start(&self, number: usize) {
+        let [phase, epoch, ..] = &self.requests[number];
+        let turn = epoch.0[0].load(Relaxed) + 1;
+        phase.0[0].store(turn, Relaxed);
+        epoch.0[0].store(turn, Relaxed);
+        self.ring[number].0.iter().for_each(|word| word.store(turn, Relaxed));
+        self.end.0[0].store(turn, Release);
     }
 }
 
@@ -137,3 +188,5 @@ impl<S: SingleCalls> Contestant for Calls<S> {
 /// Fewer than the command ring has room for, so that the calls never wait for the daemon.
 const COUNT: usize = 1000;
 const MEMORY_BYTES: usize = 16 << 20;
+/// The size of a request: 640 bytes.
+const REQUEST_LINES: usize = 10;

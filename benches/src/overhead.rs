@@ -97,7 +97,7 @@ pub(crate) fn one_shot(
     Ok(console.outcome(HALF_RTT_ONE_SHOT, found)?)
 }
 
-/// `start_send`, `start_recv`, `wait_done` and `start_first`.
+/// `start_send`, `start_recv`, `wait_done`, `start_first` and `start_bare`.
 fn single_calls(
     (session, pair): (&Session, Option<&Pair>),
     console: &mut Console,

@@ -245,7 +245,7 @@ fn the_rate_is_that_of_all_pairs() {
 #[test]
 fn overhead_is_measured_call_by_call() {
     let parameters = [("o_s", "ns"), ("o_i", "ns"), ("b", "ns/byte"), ("R", "ratio"), ("d_p", "ratio")];
-    let calls = ["start_send", "start_recv", "wait_done", "start_first"].map(|call| (call, "ns"));
+    let calls = ["start_send", "start_recv", "wait_done", "start_first", "start_bare"].map(|call| (call, "ns"));
     for nodes in ["1", "2"] {
         let args = ["overhead", "--sizes", "256K", "--iters", "3", "--mode", "persistent", "--counters"];
         let output = bench(&[&args[..], &["--nodes", nodes]].concat());
@@ -276,7 +276,7 @@ fn overhead_is_measured_in_several_ways_to_wait() {
     let names = |records: Vec<&Value>| records.iter().map(|record| record["metric"].clone()).collect::<Vec<_>>();
     let [polling, blocking] = ["polling", "blocking"].map(|wait| names(of(wait)));
     assert_eq!(polling.len() + blocking.len(), records.len());
-    for metric in ["o_s", "o_i", "b", "d_p", "start_send", "start_recv", "wait_done", "start_first"] {
+    for metric in ["o_s", "o_i", "b", "d_p", "start_send", "start_recv", "wait_done", "start_first", "start_bare"] {
         assert!(
             polling.contains(&metric.into()) && blocking.contains(&metric.into()),
             "{metric}: {polling:?} {blocking:?}"

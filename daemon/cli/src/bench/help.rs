@@ -169,7 +169,9 @@ other node's ranks do for the busy one takes cores of this machine too, from the
         name: Name::Overhead,
         more: "Set-up and release (o_s), start to end of an empty message (o_i), start and wait alone; the time for a byte (b),
 overhead to the time of all bytes (R), and the share of set-up in it (d_p). Sizes whose bytes take no time that can be
-measured have no R. The first of several sends, which may have to wake the daemon, has a figure of its own (start_first).",
+measured have no R. The first of several sends, which may have to wake the daemon, has a figure of its own (start_first).
+What a start to another node has to write at least, written where the starts are, takes start_bare: after large messages
+all of it has to be fetched from far away.",
         examples: &["overhead --sizes 8,1M", "overhead --nodes 2 --mode persistent --wait polling,blocking"],
     },
     Page {

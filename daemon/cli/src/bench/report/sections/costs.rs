@@ -51,6 +51,7 @@ fn bars(rows: &[&Row]) -> Figure {
             "start_recv" => ("start of a receive", form),
             "wait_done" => ("wait for what is done", form),
             "start_first" => ("start of a send that may wake the daemon", form),
+            "start_bare" => ("what a start has to write", form),
             other => (other, form),
         };
         let spread = row.ci95;
