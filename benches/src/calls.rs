@@ -188,5 +188,5 @@ impl<S: SingleCalls> Contestant for Calls<S> {
 /// Fewer than the command ring has room for, so that the calls never wait for the daemon.
 const COUNT: usize = 1000;
 const MEMORY_BYTES: usize = 16 << 20;
-/// The size of a request: 640 bytes.
-const REQUEST_LINES: usize = 10;
+/// From one send request to the next in a row of them.
+const REQUEST_LINES: usize = 11;
