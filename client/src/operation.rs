@@ -10,6 +10,7 @@ mod start;
 
 pub(crate) use among::Others;
 
+use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread;
@@ -46,34 +47,20 @@ use role::Role;
 pub(crate) struct Operation {
     memory: Memory,
     attachment: Arc<Attachment>,
+    slot: Slot,
+    /// Of the last operation the daemon was told of.
+    epoch: Epoch,
     phase: Phase,
     favor: Favor,
-    /// Its messages are small and go to or come from a rank of this node, and nobody wants to know when: who starts it or waits
-    /// for it has nothing else to do.
-    is_short: bool,
-    /// Its messages are large and go to or come from a rank of this node, and nobody wants to know when.
-    is_large: bool,
-    /// Its channel is within the node, so its start is an offer and nothing more, and nobody wants to know when.
-    is_only_offered: bool,
-    /// It is the only member of a collective on its node, so its start is a command and nothing more, and nobody wants to know when.
-    is_alone: bool,
+    kind: Kind,
     /// The daemon receives it while the program computes.
     is_left: bool,
     /// Somebody is told when the program waits: other nodes, or a daemon that asks what its ranks do.
     is_told: bool,
-    /// It is a part of a collective itself.
-    is_part: bool,
-    /// It is started with others, and its starts copy nothing.
-    is_offered: bool,
-    /// It is a send to another node that is too large for a wire: it will never have a channel, and goes by the daemon.
-    is_far: bool,
     /// What it is to a collective, if it is one.
     role: Option<Box<Role>>,
     /// Over which it goes to another node.
     wire: Option<Arc<Wire>>,
-    slot: Slot,
-    /// Of the last operation the daemon was told of.
-    epoch: Epoch,
     /// How every message of the direct channel ends that arrives.
     arrived: Option<Status>,
     direct: Option<DirectEnd>,
@@ -81,11 +68,35 @@ pub(crate) struct Operation {
     end: Option<(End, Endpoint)>,
     terms: Terms,
     patience: Patience,
+    /// It is a part of a collective itself.
+    is_part: bool,
+    /// It is started with others, and its starts copy nothing.
+    is_offered: bool,
     /// Whose numbers it speaks in.
     group: Group,
     in_lane: InLane,
     /// When it was made, if that is logged.
     begun: Begun,
+}
+
+/// A start to another node, which only tells the daemon, needs no line but the first.
+const _: () = assert!(mem::offset_of!(Operation, role) <= 64);
+
+/// What a request is to its start. It is none of the kinds that tell nobody, nor `Alone`, if somebody logs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Any other, or not known yet.
+    Other,
+    /// A message that is small and goes to or comes from a rank of this node: who starts it or waits for it has nothing else to do.
+    Short,
+    /// A message that is large and goes to or comes from a rank of this node.
+    Large,
+    /// A message within the node whose start is an offer and nothing more.
+    Offered,
+    /// A collective of which this is the only member on its node: the start is a command and nothing more.
+    Alone,
+    /// A message to another node that is too large for a wire: it will never have a channel, and goes by the daemon.
+    Far,
 }
 
 /// Where the running operation is.
@@ -136,14 +147,10 @@ impl Operation {
             wire: None,
             phase: Phase::Inactive,
             favor: Favor::default(),
-            is_short: false,
-            is_large: false,
-            is_only_offered: false,
-            is_alone: false,
+            kind: Kind::Other,
             is_left: false,
             is_part: false,
             is_offered: false,
-            is_far: false,
             arrived: None,
             direct: None,
             end: None,
@@ -157,7 +164,9 @@ impl Operation {
     /// An end of a channel: it goes on without the daemon if the other end is on the same node.
     pub(crate) fn with_end(mut self, end: (End, Endpoint)) -> Self {
         let is_remote = end.1.peer.is_some_and(|peer| !self.attachment.is_local(peer));
-        self.is_far = is_remote && matches!(self.terms, Terms::Send { bytes, .. } if bytes > WIRE_BYTES_MAX);
+        if is_remote && matches!(self.terms, Terms::Send { bytes, .. } if bytes > WIRE_BYTES_MAX) {
+            self.kind = Kind::Far;
+        }
         self.end = Some(end);
         self
     }
@@ -198,19 +207,19 @@ impl Operation {
     /// Whether its messages are small and stay on this node, so that [`start_short`](Self::start_short) starts it.
     #[inline]
     pub(crate) fn is_short(&self) -> bool {
-        self.is_short
+        self.kind == Kind::Short
     }
 
     /// Whether its messages are large and stay on this node, so that [`start_large`](Self::start_large) starts it.
     #[inline]
     pub(crate) fn is_large(&self) -> bool {
-        self.is_large
+        self.kind == Kind::Large
     }
 
     /// Whether it meets nobody on its node, so that [`start_alone`](Self::start_alone) starts it.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
-        self.is_alone
+        self.kind == Kind::Alone
     }
 
     /// Its own memory, from now on.
@@ -553,7 +562,7 @@ impl Drop for Operation {
         if self.is_left {
             self.take_receive();
         }
-        let (mut memory, detour) = (std::mem::take(&mut self.memory), self.in_lane.detour.take());
+        let (mut memory, detour) = (mem::take(&mut self.memory), self.in_lane.detour.take());
         if let Some(role) = &self.role {
             memory = role.leave(memory);
         }

@@ -4,7 +4,7 @@ use ropeway_proto::limits::WIRE_BYTES_MAX;
 use ropeway_proto::{Command, Completion, End, Epoch, EventKind, Slot, completion};
 use ropeway_shm::ArenaSlot;
 
-use super::{Operation, Phase};
+use super::{Kind, Operation, Phase};
 use crate::Error;
 use crate::attendance::Attendance;
 use crate::commands::Entry;
@@ -61,14 +61,18 @@ impl Operation {
 
     /// Begins the registered operation. If the daemon has to be told, the caller publishes the entry, or calls `retract`.
     pub(crate) fn start(&mut self, moment: &Moment) -> Option<Entry> {
-        if self.is_short {
-            self.start_short();
-            return None;
+        match self.kind {
+            Kind::Short => {
+                self.start_short();
+                None
+            }
+            Kind::Offered => {
+                self.start_offered(moment);
+                None
+            }
+            Kind::Alone => self.start_alone(),
+            Kind::Large | Kind::Far | Kind::Other => self.start_elsewhere(moment),
         }
-        if self.is_alone {
-            return self.start_alone();
-        }
-        if self.start_offered(moment) { None } else { self.start_elsewhere(moment) }
     }
 
     /// Begins a [short](Self::is_short) operation: the way most starts go.
@@ -122,23 +126,19 @@ impl Operation {
         Command::Move { slot: self.slot }.encode()
     }
 
-    /// Begins an operation whose start tells nobody. False if it is none.
+    /// Begins an operation whose start is an offer.
     #[inline]
-    fn start_offered(&mut self, moment: &Moment) -> bool {
-        if !self.is_only_offered {
-            return false;
-        }
+    fn start_offered(&mut self, moment: &Moment) {
         self.enter(Phase::Direct);
         if let Some(direct) = &mut self.direct {
             let started = direct.start_offered(self.attachment.presence(), self.favor, moment);
             self.note_started(started);
         }
-        true
     }
 
     /// The daemon was told of the start.
     pub(crate) fn told(&mut self, moment: &Moment) {
-        if self.is_far {
+        if self.kind == Kind::Far {
             return; // There is nothing to learn, and no need to look for where it would be learnt.
         }
         match &mut self.role {
@@ -180,7 +180,7 @@ impl Operation {
 
     #[inline]
     pub(super) fn start_where_it_goes(&mut self, moment: &Moment) -> Option<Entry> {
-        if self.is_far {
+        if self.kind == Kind::Far {
             return Some(self.start_far());
         }
         if self.role.is_some() {
@@ -196,7 +196,7 @@ impl Operation {
         if self.wire.is_some() { self.start_on_wire(moment) } else { entry }
     }
 
-    /// Begins a [far](Self::is_far) operation. What it is, is said by the first two cache lines of the request: others are not fetched.
+    /// Begins a [far](Self::is_far) operation. What it is, is said by the first cache line of the request: others are not fetched.
     fn start_far(&mut self) -> Entry {
         self.attachment.prepare_to_publish();
         self.enter(Phase::Daemon);
@@ -245,7 +245,9 @@ impl Operation {
         if let (Some(role), Some((block, _))) = (&mut self.role, channel) {
             role.attendance = Attendance::open(self.attachment.job(), block, &role.member);
             let is_alone = role.crossed.is_none() && role.attendance.as_ref().is_some_and(Attendance::is_alone);
-            self.is_alone = is_alone && !self.attachment.log().is_on();
+            if is_alone && !self.attachment.log().is_on() {
+                self.kind = Kind::Alone;
+            }
             let success = Completion::bare(completion::Status::Success);
             self.arrived = self.judge(Some(Completion { source: self.attachment.rank(), ..success })).ok();
         }
@@ -327,19 +329,27 @@ impl Operation {
             if self.is_offered {
                 self.direct.iter_mut().for_each(DirectEnd::offer);
             }
-            let wired = self.direct.as_ref().and_then(|direct| direct.wired());
-            let is_small = self.direct.as_ref().is_some_and(DirectEnd::is_small);
-            let is_logged = self.attachment.log().is_on();
             self.arrived = self.direct_outcome(completion::Status::Success).ok();
-            // Messages that do not fit are an error each, and take the long way.
-            let fits = self.arrived.is_some();
-            self.is_short = is_small && fits && wired.is_none() && !self.is_offered && !is_logged;
-            self.is_large =
-                self.direct.as_ref().is_some_and(DirectEnd::is_large) && fits && wired.is_none() && !is_logged;
-            self.is_only_offered = self.direct.as_ref().is_some_and(DirectEnd::is_offered) && !is_logged;
+            self.kind = self.kind_on_channel();
+            let wired = self.direct.as_ref().and_then(|direct| direct.wired());
             self.wire = wired.and_then(|wired| self.attachment.wires().of(wired));
         }
         self.direct.is_some()
+    }
+
+    fn kind_on_channel(&self) -> Kind {
+        let Some(direct) = self.direct.as_ref().filter(|_| !self.attachment.log().is_on()) else { return Kind::Other };
+        // Messages that do not fit are an error each, and take the long way.
+        let is_plain = self.arrived.is_some() && direct.wired().is_none();
+        if direct.is_offered() {
+            Kind::Offered
+        } else if is_plain && direct.is_small() {
+            Kind::Short
+        } else if is_plain && direct.is_large() {
+            Kind::Large
+        } else {
+            Kind::Other
+        }
     }
 
     /// The operation is over, or the daemon never heard of it.
