@@ -11,6 +11,9 @@ use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 /// Words of an entry.
 pub const ENTRY_WORDS: usize = 8;
 
+/// So many entries are fetched before they are written: memory takes longer than a start.
+const PREFETCHED: usize = 3;
+
 /// An entry, as it lies in the ring.
 pub type Entry = [u64; ENTRY_WORDS];
 
@@ -110,9 +113,10 @@ impl<const N: usize, R: Deref<Target = RingWords<N>>> RingProducer<R> {
             }
         }
         self.tail = self.tail.wrapping_add(count as u32);
-        // The consumer has read it a lap ago, and the next `push` would have to wait for it.
-        let next = &self.ring.entries[self.tail as usize % N];
-        prefetch(NonNull::from(next).cast(), size_of::<Entry>(), true);
+        // The consumer has read them a lap ago, and the next pushes would have to wait for them.
+        let next = self.tail as usize % N;
+        let soon = &self.ring.entries[next..(next + PREFETCHED).min(N)];
+        prefetch(NonNull::from(soon).cast(), size_of_val(soon), true);
         count
     }
 
