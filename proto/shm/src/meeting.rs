@@ -300,6 +300,7 @@ impl Meeting {
         if let Some(paired) = self.paired(member) {
             return paired.arrive(round);
         }
+        self.words().rounds.prepare_to_arrive();
         if self.weight > Weight::Slight {
             self.words().rounds.prepare_to_open();
         }

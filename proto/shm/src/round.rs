@@ -106,7 +106,13 @@ impl RoundWords {
         self.counts.sleepers.load(Ordering::Relaxed) > 0
     }
 
-    /// Somebody is about to come who may have to open the round: what he would write comes meanwhile.
+    /// Somebody is about to come: the line where he counts himself comes while he fetches other things, for which counting would wait.
+    #[inline]
+    pub fn prepare_to_arrive(&self) {
+        prefetch(NonNull::from(&self.counts).cast(), size_of::<CountWords>(), true);
+    }
+
+    /// He may have to open the round: what he would write comes meanwhile.
     #[inline]
     pub fn prepare_to_open(&self) {
         prefetch(NonNull::from(&self.sections).cast(), size_of::<SectionWords>(), true);
