@@ -94,16 +94,9 @@ impl Attendance {
         Ok(if tells_daemon { Started::NeedsCopy } else { Started::Pending })
     }
 
-    /// Whether [`start_alone`](Self::start_alone) starts it.
+    /// Whether it meets nobody, so that the daemon arrives for it.
     pub(crate) fn is_alone(&self) -> bool {
         self.meeting.is_alone()
-    }
-
-    /// Arrives for the next round, of which the daemon has to be told. False if there will never be one.
-    #[inline]
-    pub(crate) fn start_alone(&mut self) -> bool {
-        self.refused = self.meeting.arrive_alone(self.round).err();
-        self.refused.is_none()
     }
 
     /// Other nodes wait for what comes before their turn, and whether we wait soon, or are stopped, nobody knows; for the rest a core has to be

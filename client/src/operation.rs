@@ -79,10 +79,10 @@ pub(crate) struct Operation {
     begun: Begun,
 }
 
-/// A start to another node, which only tells the daemon, needs no line but the first.
+/// A start that only tells the daemon needs no line but the first.
 const _: () = assert!(mem::offset_of!(Operation, role) <= 64);
 
-/// What a request is to its start. It is none of the kinds that tell nobody, nor `Alone`, if somebody logs.
+/// What a request is to its start. Nothing but the first if somebody logs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Any other, or not known yet.
@@ -164,7 +164,8 @@ impl Operation {
     /// An end of a channel: it goes on without the daemon if the other end is on the same node.
     pub(crate) fn with_end(mut self, end: (End, Endpoint)) -> Self {
         let is_remote = end.1.peer.is_some_and(|peer| !self.attachment.is_local(peer));
-        if is_remote && matches!(self.terms, Terms::Send { bytes, .. } if bytes > WIRE_BYTES_MAX) {
+        let is_too_large = matches!(self.terms, Terms::Send { bytes, .. } if bytes > WIRE_BYTES_MAX);
+        if is_remote && is_too_large && !self.attachment.log().is_on() {
             self.kind = Kind::Far;
         }
         self.end = Some(end);
@@ -216,10 +217,10 @@ impl Operation {
         self.kind == Kind::Large
     }
 
-    /// Whether it meets nobody on its node, so that [`start_alone`](Self::start_alone) starts it.
+    /// Whether its start tells the daemon and does nothing else, so that [`start_told`](Self::start_told) starts it.
     #[inline]
-    pub(crate) fn is_alone(&self) -> bool {
-        self.kind == Kind::Alone
+    pub(crate) fn is_only_told(&self) -> bool {
+        matches!(self.kind, Kind::Alone | Kind::Far)
     }
 
     /// Its own memory, from now on.

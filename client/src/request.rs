@@ -240,7 +240,7 @@ impl Persistent {
                 None => self.start_large(),
             };
         }
-        if self.operation.is_alone() { self.start_alone() } else { self.start_other() }
+        if self.operation.is_only_told() { self.start_told() } else { self.start_other() }
     }
 
     /// Sends or receives what is small at once if the other end has come, which needs no daemon. If there is no session any more, waiting will
@@ -270,10 +270,9 @@ impl Persistent {
 
     /// Tells the daemon, and nobody else.
     #[inline(never)]
-    fn start_alone(&mut self) -> Result<Active<'_>, Error> {
-        if let Some(entry) = self.operation.start_alone() {
-            self.publish(&entry)?;
-        }
+    fn start_told(&mut self) -> Result<Active<'_>, Error> {
+        let entry = self.operation.start_told();
+        self.publish(&entry)?;
         Ok(Active { request: self })
     }
 

@@ -260,6 +260,7 @@ impl Job {
             | Command::Recv { slot, layout, .. } => (slot, Some(layout)),
             Command::Start { slot, .. }
             | Command::Move { slot }
+            | Command::ArriveAlone { slot }
             | Command::Free { slot, .. }
             | Command::Cancel { slot, .. }
             | Command::Probe { slot, .. } => (slot, None),
@@ -331,6 +332,7 @@ impl Job {
                     self.meetings.arrive(meeting, member);
                     self.engine.handle_started(operation);
                 }
+                LocalWork::ArriveAlone { meeting } => self.meetings.arrive_alone(meeting),
                 LocalWork::Work { meeting } => self.meetings.wish_work(meeting),
                 LocalWork::Leave { meeting, request, why } => self.leave_meeting(meeting, request, &why),
             }

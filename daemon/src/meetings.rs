@@ -97,6 +97,17 @@ impl Meetings {
         }
     }
 
+    /// The only member on this node arrives, who has seen the last round end.
+    pub(crate) fn arrive_alone(&mut self, id: MeetingId) {
+        if let Some(entry) = self.table.get_mut(id.0 as usize)
+            && let Some(spanning) = entry.spanning.as_ref().filter(|spanning| !spanning.is_running)
+            && entry.meeting.is_alone()
+        {
+            entry.meeting.arrive_alone(spanning.rounds);
+            self.passed.extend(entry.take_passed());
+        }
+    }
+
     /// A member asks for the work to be done. Where other nodes wait for it, who sleeps is to help; the last to come has left it to us to wake
     /// him.
     pub(crate) fn wish_work(&mut self, id: MeetingId) {
@@ -327,6 +338,7 @@ mod tests {
 
     use ropeway_proto::Layout;
     use ropeway_proto::collective::{CollectiveKind, CollectiveMember, Combination};
+    use ropeway_proto::division::Span;
     use ropeway_proto::operator::Scalar;
     use ropeway_shm::{JobGeometry, JobSegment, MeetingPlan};
 
@@ -347,6 +359,11 @@ mod tests {
 
     /// A sum of `count` elements, whose arrays lie in the collective's half of each arena.
     fn sum(job: &Arc<JobSegment>, collective: u32, count: u64) -> Meeting {
+        sum_of(job, collective, count, None)
+    }
+
+    /// The same of the first member here and the second on another node, if there is a span.
+    fn sum_of(job: &Arc<JobSegment>, collective: u32, count: u64, span: Option<Span>) -> Meeting {
         let shape = Arc::new(CollectiveShape {
             kind: CollectiveKind::Allreduce,
             members: vec![0, 1],
@@ -364,9 +381,11 @@ mod tests {
             job.write(&Layout::contiguous(input, 8 * count), 0, &vec![1; 8 * count as usize]).unwrap();
             member
         };
-        let plan = MeetingPlan { members: (0..2).map(member).collect(), span: None };
+        let places = [(0, collective), (1, collective)];
+        let here = if span.is_some() { 1 } else { 2 };
+        let plan = MeetingPlan { members: (0..here).map(member).collect(), span };
         let block = job.channels().start + (512 << 10) * u64::from(collective);
-        Meeting::write(job, block, &plan, &[(0, collective), (1, collective)]).unwrap()
+        Meeting::write(job, block, &plan, &places[..here as usize]).unwrap()
     }
 
     fn assert_sums(job: &JobSegment, collective: u64, count: u64) {
@@ -411,6 +430,26 @@ mod tests {
         assert!(meetings.leave(id, None, (&why, Some(0)), |_| true));
         assert!(meetings.table[id.0 as usize].meeting.poll(1, 0));
         assert_sums(&job, 0, 1000);
+    }
+
+    #[test]
+    fn who_is_alone_has_come_once_in_each_round() {
+        let (job, mut meetings) = (job(), Meetings::default());
+        let input = job.arena(0).start;
+        let span = Span { nodes: vec![0, 1], me: 0, input, output: input + ARENA_BYTES / 4 };
+        let id = meetings.add(sum_of(&job, 0, 1, Some(span)), 0, Some(spanning()));
+        for _ in 0..3 {
+            meetings.arrive_alone(id);
+            assert_eq!(meetings.take_passed(), Some(CollectiveId(0)));
+            // Who says so again before the round is over has not come for the next one.
+            meetings.arrive_alone(id);
+            assert_eq!(meetings.take_passed(), None);
+            assert_eq!(meetings.resume(CollectiveId(0), None), None);
+        }
+        assert!(meetings.table[id.0 as usize].meeting.poll(0, 2));
+        let several = meetings.add(sum(&job, 1, 1), 0, Some(spanning()));
+        meetings.arrive_alone(several);
+        assert_eq!(meetings.take_passed(), None, "it has to wait for the others");
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! `peer` and `tag` are −1 for the wildcards. Commands that need fewer fields leave the rest zero, and the daemon insists on it.
-//! Every command but `Cancel`, `Move` and `Tend` begins an operation on its slot and carries the slot's next epoch.
+//! Every command but `Cancel`, `Move`, `ArriveAlone` and `Tend` begins an operation on its slot and carries the slot's next epoch.
 
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -45,6 +45,9 @@ pub enum Command {
     Start { slot: Slot, epoch: Epoch },
     /// Copies the message of a request's direct channel, which both ends have started. Begins nothing, and nothing completes.
     Move { slot: Slot },
+    /// The only member of a collective on its node, who knows where it would meet others, comes for the next round. Begins nothing that the
+    /// slot knows of, and nothing completes.
+    ArriveAlone { slot: Slot },
     /// Looks after the wire to node `node`: sends what waits, and while ranks sleep receives for them. Begins nothing, and
     /// nothing completes.
     Tend { node: u16 },
@@ -115,6 +118,7 @@ const RECV: u8 = 7;
 const PROBE: u8 = 8;
 const MOVE: u8 = 9;
 const TEND: u8 = 10;
+const ARRIVE_ALONE: u8 = 11;
 
 impl RawCommand {
     fn new(op: u8, slot: Slot, epoch: Epoch) -> Self {
@@ -183,6 +187,7 @@ impl RawCommand {
             INIT_RECV => Command::InitRecv { slot, epoch, endpoint: self.endpoint(false)?, layout: self.layout()? },
             START => Command::Start { slot, epoch },
             MOVE => Command::Move { slot },
+            ARRIVE_ALONE => Command::ArriveAlone { slot },
             // A node's number is never larger than a slot's.
             TEND => Command::Tend { node: slot as u16 },
             FREE => Command::Free { slot, epoch },
@@ -221,6 +226,7 @@ impl Command {
             }
             Self::Start { slot, epoch } => RawCommand::new(START, slot, epoch),
             Self::Move { slot } => RawCommand::new(MOVE, slot, 0),
+            Self::ArriveAlone { slot } => RawCommand::new(ARRIVE_ALONE, slot, 0),
             Self::Tend { node } => RawCommand::new(TEND, node.into(), 0),
             Self::Free { slot, epoch } => RawCommand::new(FREE, slot, epoch),
             Self::Cancel { slot, epoch } => RawCommand::new(CANCEL, slot, epoch),
@@ -267,6 +273,7 @@ mod tests {
             Command::InitRecv { slot, epoch, endpoint: ENDPOINT, layout },
             Command::Start { slot, epoch },
             Command::Move { slot },
+            Command::ArriveAlone { slot },
             Command::Tend { node: 3 },
             Command::Free { slot, epoch },
             Command::Cancel { slot, epoch },
@@ -294,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_words_never_panic(op in 0u8..12, mut words in any::<[u64; COMMAND_WORDS]>()) {
+        fn random_words_never_panic(op in 0u8..13, mut words in any::<[u64; COMMAND_WORDS]>()) {
             words[0] = words[0] & !0xff | u64::from(op);
             if let Ok(command) = Command::decode(words) {
                 prop_assert_eq!(command.encode(), words);

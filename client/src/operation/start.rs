@@ -70,8 +70,8 @@ impl Operation {
                 self.start_offered(moment);
                 None
             }
-            Kind::Alone => self.start_alone(),
-            Kind::Large | Kind::Far | Kind::Other => self.start_elsewhere(moment),
+            Kind::Alone | Kind::Far => Some(self.start_told()),
+            Kind::Large | Kind::Other => self.start_elsewhere(moment),
         }
     }
 
@@ -109,16 +109,20 @@ impl Operation {
         self.direct.as_ref().is_some_and(|direct| direct.set_off(self.attachment.presence(), self.favor))
     }
 
-    /// Begins an operation that [meets nobody](Self::is_alone) on its node. The entry that tells the daemon, unless there will be no such
-    /// round: `take_outcome` finds out why.
+    /// Begins an operation [of which only the daemon hears](Self::is_only_told). What it is, is said by the first cache line of the request:
+    /// others are not fetched.
     #[inline]
-    pub(crate) fn start_alone(&mut self) -> Option<Entry> {
-        self.enter(Phase::Meeting);
-        let attendance = self.role.as_mut()?.attendance.as_mut()?;
-        attendance.start_alone().then(|| {
-            self.note_start();
-            self.ask_to_move()
-        })
+    pub(crate) fn start_told(&mut self) -> Entry {
+        self.attachment.prepare_to_publish();
+        if self.kind == Kind::Alone {
+            self.enter(Phase::Meeting);
+            self.attachment.begin_start(self.memory().map_or(0, ArenaSlot::bytes), Ways::Both);
+            return Command::ArriveAlone { slot: self.slot }.encode();
+        }
+        self.enter(Phase::Daemon);
+        // At least: more would change nothing.
+        self.attachment.begin_start(WIRE_BYTES_MAX, Ways::Out);
+        Command::Start { slot: self.slot, epoch: self.next_epoch() }.encode()
     }
 
     /// The entry that has the daemon move a message that has met its other end, or go on with a collective that has met its members.
@@ -138,7 +142,7 @@ impl Operation {
 
     /// The daemon was told of the start.
     pub(crate) fn told(&mut self, moment: &Moment) {
-        if self.kind == Kind::Far {
+        if self.is_only_told() {
             return; // There is nothing to learn, and no need to look for where it would be learnt.
         }
         match &mut self.role {
@@ -180,9 +184,6 @@ impl Operation {
 
     #[inline]
     pub(super) fn start_where_it_goes(&mut self, moment: &Moment) -> Option<Entry> {
-        if self.kind == Kind::Far {
-            return Some(self.start_far());
-        }
         if self.role.is_some() {
             return self.start_member(moment);
         }
@@ -194,15 +195,6 @@ impl Operation {
         }
         let entry = self.start_direct(moment);
         if self.wire.is_some() { self.start_on_wire(moment) } else { entry }
-    }
-
-    /// Begins a [far](Self::is_far) operation. What it is, is said by the first cache line of the request: others are not fetched.
-    fn start_far(&mut self) -> Entry {
-        self.attachment.prepare_to_publish();
-        self.enter(Phase::Daemon);
-        // At least: more would change nothing.
-        self.attachment.begin_start(WIRE_BYTES_MAX, Ways::Out);
-        Command::Start { slot: self.slot, epoch: self.next_epoch() }.encode()
     }
 
     /// Begins a part of a collective. `sender` sends what it leaves on a wire.

@@ -54,6 +54,8 @@ pub enum LocalWork {
     Renounce { comm: CommId, member: CollectiveMember },
     /// A member had started before its client knew of the meeting: it arrives.
     Arrive { meeting: MeetingId, member: u32, operation: Token },
+    /// The only member on this node, whose client knows of the meeting, arrives for the next round.
+    ArriveAlone { meeting: MeetingId },
     /// All members have arrived and compute: do the work.
     Work { meeting: MeetingId },
     /// A member is gone, as `why` says of whom; tell the others. If a `request` is named, its buffers must be out of use

@@ -275,6 +275,7 @@ impl Engine {
                 }
             }
             Command::Move { slot } => self.move_direct(local_rank, slot),
+            Command::ArriveAlone { slot } => self.arrive_alone(local_rank, slot),
             // For whoever holds the wires.
             Command::Tend { .. } => {}
             Command::Free { slot, epoch } => self.free(local_rank, slot, epoch)?,

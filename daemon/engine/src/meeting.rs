@@ -243,11 +243,21 @@ impl Engine {
 
     /// A client asks for work on its collective.
     pub(crate) fn work_member(&mut self, id: ChannelId) {
-        if let Kind::Member(member) = &self.requests[id].kind
-            && let Place::At(meeting) = member.meeting
-        {
-            self.local_work.push_back(LocalWork::Work { meeting });
-        }
+        let work = self.meeting_of(id).map(|meeting| LocalWork::Work { meeting });
+        self.local_work.extend(work);
+    }
+
+    /// A client has come that has no other members on its node. If the meeting is gone meanwhile, it knows.
+    pub(crate) fn arrive_alone(&mut self, local_rank: u32, slot: Slot) {
+        let state = *self.slot_state(local_rank, slot);
+        let arrival =
+            self.request_of(state).and_then(|id| self.meeting_of(id)).map(|meeting| LocalWork::ArriveAlone { meeting });
+        self.local_work.extend(arrival);
+    }
+
+    fn meeting_of(&self, id: ChannelId) -> Option<MeetingId> {
+        let Kind::Member(member) = &self.requests[id].kind else { return None };
+        if let Place::At(meeting) = member.meeting { Some(meeting) } else { None }
     }
 
     /// A member frees its request. True if its meeting has to be left first.

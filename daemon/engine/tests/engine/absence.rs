@@ -139,6 +139,22 @@ fn who_has_come_to_its_meeting_has_not_withdrawn() {
     assert_eq!(engine.poll_completion(), None);
 }
 
+#[test]
+fn who_is_alone_arrives_where_there_is_a_meeting() {
+    let mut cluster = Cluster::new(&[2]);
+    let engine = &mut cluster.engines[0];
+    engine.register((0, 0), 1, CommId::WORLD, of_barrier(1, 0)).unwrap();
+    let Some(LocalWork::Meet { requests, .. }) = engine.poll_local_work() else { panic!("nobody meets") };
+    // A client that says so too early, or of what is none of its collectives, has told us nothing.
+    for slot in [0, 1] {
+        engine.handle_command(0, Command::ArriveAlone { slot }).unwrap();
+        assert_eq!(engine.poll_local_work(), None);
+    }
+    engine.handle_met(&requests, Ok(MeetingId(3)));
+    engine.handle_command(0, Command::ArriveAlone { slot: 0 }).unwrap();
+    assert_eq!(engine.poll_local_work(), Some(LocalWork::ArriveAlone { meeting: MeetingId(3) }));
+}
+
 /// A member of a barrier of the first `size` ranks.
 fn of_barrier(size: u32, rank: u32) -> CollectiveMember {
     let shape = CollectiveShape {

@@ -1,7 +1,5 @@
 //! The only member of its node: all it arrives for is the daemon's turn.
 
-use ropeway_proto::Completion;
-
 use super::{Meeting, Way};
 
 impl Meeting {
@@ -13,12 +11,11 @@ impl Meeting {
         meets_nobody && opens && begins_elsewhere && !self.has_much_work()
     }
 
-    /// What [`arrive`](Self::arrive) does for who [is alone](Self::is_alone), in a third of the instructions. Afterwards the daemon has to be
-    /// told. `Err` says why there will be no such round.
-    #[inline]
-    pub fn arrive_alone(&self, round: u32) -> Result<(), Completion> {
-        if let Some(why) = self.closed_for(round) {
-            return Err(why);
+    /// Arrives for who [is alone](Self::is_alone), unless there will be no such round. The daemon's part, which hears of it in any case: so a
+    /// start has to fetch nothing of the meeting.
+    pub fn arrive_alone(&self, round: u32) {
+        if self.closed_for(round).is_some() {
+            return;
         }
         let rounds = &self.words().rounds;
         if self.opener.is_some() {
@@ -26,6 +23,5 @@ impl Meeting {
             rounds.arrive(self.parties());
         }
         rounds.pass(round.wrapping_add(1));
-        Ok(())
     }
 }
