@@ -116,7 +116,7 @@ impl<S: SingleCalls> Calls<S> {
     }
 }
 
-/// What starts of sends to other nodes have to write at least: two cache lines of each request, an entry of a ring, and where that ends.
+/// What starts of sends to other nodes have to write at least: a cache line of each request, an entry of a ring, and where that ends.
 /// Nobody else has these lines, but they are as cold as those of the requests.
 struct BareStarts {
     requests: Vec<[Line; REQUEST_LINES]>,
@@ -148,10 +148,10 @@ impl BareStarts {
     }
 
     fn start(&self, number: usize) {
-        let [phase, epoch, ..] = &self.requests[number];
-        let turn = epoch.0[0].load(Relaxed) + 1;
-        phase.0[0].store(turn, Relaxed);
-        epoch.0[0].store(turn, Relaxed);
+        let [phase, epoch, ..] = &self.requests[number][0].0;
+        let turn = epoch.load(Relaxed) + 1;
+        phase.store(turn, Relaxed);
+        epoch.store(turn, Relaxed);
         self.ring[number].0.iter().for_each(|word| word.store(turn, Relaxed));
         self.end.0[0].store(turn, Release);
     }
