@@ -187,9 +187,10 @@ impl Channels {
         TransferMemory::wake(open, end.peer());
     }
 
-    /// An end asks for its message to be copied.
+    /// An end asks for its message to be copied. Not if the other one is gone.
     pub(crate) fn wish_move(&mut self, id: DirectId) {
         if let Some(entry) = self.table.get_mut(id.0 as usize)
+            && entry.open_ends > 1
             && !std::mem::replace(&mut entry.is_moving, true)
         {
             self.moving.push_back(id.0);
@@ -292,12 +293,14 @@ impl Channels {
             return self.unwired.push(Unwired { node, index, why });
         }
         entry.open_ends -= 1;
+        entry.is_moving = false;
+        self.moving.retain(|&other| other != index);
         if entry.open_ends > 0 {
+            // What both had started the other end copies alone from here: it takes its buffer back when it finds nothing left to copy.
             channel.close(job, end.peer(), why);
             return;
         }
         self.table.remove(index as usize);
-        self.moving.retain(|&other| other != index);
         let footprint = Channel::footprint(channel.bytes(), &self.thresholds);
         self.space.give_back(channel.block(), footprint);
     }
@@ -403,6 +406,19 @@ mod tests {
             }
         }
         assert_eq!(channels.copy_pieces(&job), (0, 0));
+    }
+
+    #[test]
+    fn what_was_started_with_an_end_that_is_gone_is_left_to_the_other_one() {
+        let (job, mut channels) = (job(), channels());
+        let open = begin(&mut channels, &job, 0, 3);
+        assert_eq!(channels.copy_pieces(&job).0, 1);
+        assert!(channels.close(&job, DirectId(0), End::Send, None, Status::RankFailed));
+        // It may have asked just before.
+        channels.wish_move(DirectId(0));
+        assert_eq!(channels.copy_pieces(&job), (0, 0), "nobody else has the buffer now");
+        assert_eq!(Transfer::default().help(&open, u32::MAX), 2);
+        assert!(Transfer::default().is_over(TransferMemory::words(&open)));
     }
 
     #[test]

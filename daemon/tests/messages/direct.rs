@@ -47,7 +47,7 @@ fn rank_role() {
     }
 }
 
-/// Messages of all sizes both ways at once.
+/// Messages of all sizes both ways at once, and one that the daemon copies.
 struct Storm {
     sends: Vec<SendRequest<u8>>,
     recvs: Vec<RecvRequest<u8>>,
@@ -56,9 +56,12 @@ struct Storm {
 
 impl Storm {
     fn new(world: &Communicator, peer: u32) -> Self {
-        let sends = SIZES.map(|bytes| world.send_init(world.alloc(bytes).unwrap(), peer, bytes as i32).unwrap());
-        let recvs = SIZES.map(|bytes| world.recv_init(world.alloc(bytes).unwrap(), peer, bytes as i32).unwrap());
-        Self { sends: sends.into(), recvs: recvs.into(), number: 0 }
+        let sizes = || SIZES.into_iter().chain([LARGE]);
+        let favor = |bytes| if bytes == LARGE { Favor::Overlap } else { Favor::Learnt };
+        let memory = |bytes| world.alloc(bytes).unwrap();
+        let send = |bytes| world.send_init(memory(bytes), peer, bytes as i32).unwrap().favor(favor(bytes));
+        let recv = |bytes| world.recv_init(memory(bytes), peer, bytes as i32).unwrap().favor(favor(bytes));
+        Self { sends: sizes().map(send).collect(), recvs: sizes().map(recv).collect(), number: 0 }
     }
 
     /// Every third message is sent before it is asked for.
