@@ -320,9 +320,9 @@ impl WaitingRoom {
             let ended = has_ended(event, watch);
             if matches!(ended, Ok(false)) {
                 let pinned = self.place.leave_to_sleep();
-                self.job.count_sleeper(true);
+                self.job.set_asleep(self.local_rank, true);
                 doorbell.sleep(seen, event.sleeps_for());
-                self.job.count_sleeper(false);
+                self.job.set_asleep(self.local_rank, false);
                 drop(pinned);
             }
             self.wires.end_sleep(reach, wires);
@@ -424,9 +424,9 @@ mod tests {
         let (control, wires) = wires(&job);
         let room = WaitingRoom::new(job.clone(), control, wires, 0);
         assert_eq!((room.spins(&Never), room.looks()), (0, 0));
-        job.count_sleeper(true);
+        job.set_asleep(0, true);
         assert_eq!((room.spins(&Never), room.looks()), (SPINS, DIRECT_SPINS));
-        job.count_sleeper(false);
+        job.set_asleep(0, false);
         assert_eq!((room.spins(&Never), room.looks()), (0, 0));
     }
 
@@ -457,7 +457,7 @@ mod tests {
         wires.look(Reach::All, false);
         assert!(!room.yields_first(&FarAway));
         wires.come();
-        job.count_sleeper(true);
+        job.set_asleep(0, true);
         assert!(!room.yields_first(&FarAway), "nobody needs the core");
     }
 

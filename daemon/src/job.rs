@@ -170,6 +170,7 @@ impl Job {
             self.wires.leave(local_rank, attached.as_ref().map(|attached| &*attached.control));
             self.engine.handle_client_gone(local_rank, has_failed);
             self.segment.leave_post(local_rank);
+            self.segment.leave_crowd(local_rank);
             self.has_lost |= has_failed;
         }
     }

@@ -6,7 +6,7 @@ use crate::job::{JobGeometry, JobSegment};
 
 #[repr(C)]
 struct Crowd {
-    /// Ranks that sleep.
+    /// Ranks that sleep, or are gone.
     sleepers: AtomicU32,
     daemon_core: AtomicU32,
     asks_for_computing: AtomicU32,
@@ -27,16 +27,35 @@ struct Copied {
 const CORES_MAX: usize = 1024;
 const CROWD_BYTES: u64 = size_of::<Crowd>() as u64;
 
-/// What it takes: behind the words above one of each rank's, the core on which it waits and one more, or zero.
+/// What is said of each rank, behind the words above.
+#[repr(C)]
+struct RankWords {
+    /// The core on which it waits and one more, or zero.
+    core: AtomicU32,
+    /// Whether it is counted among those that sleep.
+    is_asleep: AtomicU32,
+}
+
+/// What it takes.
 pub(crate) fn bytes(geometry: &JobGeometry) -> u64 {
-    CROWD_BYTES + u64::from(geometry.local_ranks) * size_of::<AtomicU32>() as u64
+    CROWD_BYTES + u64::from(geometry.local_ranks) * size_of::<RankWords>() as u64
 }
 
 impl JobSegment {
-    /// A rank goes to sleep, or wakes up.
-    pub fn count_sleeper(&self, is_asleep: bool) {
-        let change = if is_asleep { 1 } else { u32::MAX };
-        self.crowd().sleepers.fetch_add(change, Ordering::Relaxed);
+    /// A thread of a rank goes to sleep, or wakes up. Of several threads the last that did counts: a rank is one, asleep or awake.
+    pub fn set_asleep(&self, local_rank: u32, is_asleep: bool) {
+        let Some(words) = self.rank_words(local_rank) else { return };
+        let was_asleep = words.is_asleep.swap(is_asleep.into(), Ordering::Relaxed) != 0;
+        if was_asleep != is_asleep {
+            let change = if is_asleep { 1 } else { u32::MAX };
+            self.crowd().sleepers.fetch_add(change, Ordering::Relaxed);
+        }
+    }
+
+    /// A rank has left, or was killed: it wants no core any more. The daemon's part.
+    pub fn leave_crowd(&self, local_rank: u32) {
+        self.set_core_of(local_rank, None);
+        self.set_asleep(local_rank, true);
     }
 
     /// Bytes of one of the largest messages are copied. Says how many were before.
@@ -56,16 +75,16 @@ impl JobSegment {
 
     /// A rank waits on this core, or sleeps or leaves.
     pub fn set_core_of(&self, local_rank: u32, core: Option<u32>) {
-        if let Some(word) = self.core_word(local_rank) {
-            store_if_new(word, core.map_or(0, |core| core.wrapping_add(1)));
+        if let Some(words) = self.rank_words(local_rank) {
+            store_if_new(&words.core, core.map_or(0, |core| core.wrapping_add(1)));
         }
     }
 
     /// Whether another rank than this one was on this core when it waited last.
     pub fn is_shared(&self, core: u32, local_rank: u32) -> bool {
-        let is_there = |word: &AtomicU32| word.load(Ordering::Relaxed) == core.wrapping_add(1);
+        let is_there = |words: &RankWords| words.core.load(Ordering::Relaxed) == core.wrapping_add(1);
         let others = (0..self.geometry().local_ranks).filter(|&other| other != local_rank);
-        others.filter_map(|other| self.core_word(other)).any(is_there)
+        others.filter_map(|other| self.rank_words(other)).any(is_there)
     }
 
     /// The daemon wants to know whether ranks compute between starts and waits.
@@ -78,13 +97,13 @@ impl JobSegment {
         self.crowd().asks_for_computing.load(Ordering::Relaxed) != 0
     }
 
-    /// How many ranks are awake, and may want a core. Who dies in its sleep is counted as asleep for ever.
+    /// How many ranks are awake, and may want a core.
     #[inline]
     pub fn awake_ranks(&self) -> u32 {
         self.geometry().local_ranks.saturating_sub(self.crowd().sleepers.load(Ordering::Relaxed))
     }
 
-    /// A rank may run on these cores. Those of a rank that has left stay, as it does among those that are awake.
+    /// A rank may run on these cores. Those of a rank that has left stay.
     pub fn add_cores(&self, cores: impl IntoIterator<Item = usize>) {
         let crowd = self.crowd();
         for core in cores.into_iter().filter(|&core| core < CORES_MAX) {
@@ -132,12 +151,12 @@ impl JobSegment {
         unsafe { self.segment().shared(0) }.expect("every job segment has a first page")
     }
 
-    fn core_word(&self, local_rank: u32) -> Option<&AtomicU32> {
+    fn rank_words(&self, local_rank: u32) -> Option<&RankWords> {
         if local_rank >= self.geometry().local_ranks {
             return None;
         }
-        let offset = CROWD_BYTES + u64::from(local_rank) * size_of::<AtomicU32>() as u64;
-        // SAFETY: it is an atomic.
+        let offset = CROWD_BYTES + u64::from(local_rank) * size_of::<RankWords>() as u64;
+        // SAFETY: it consists of atomics.
         unsafe { self.segment().shared(offset) }
     }
 }
@@ -168,6 +187,32 @@ mod tests {
         assert!(!job.is_shared(0, 0) && !job.is_shared(7, 0));
         job.set_core_of(2000, Some(0));
         assert!(!job.is_shared(0, 0), "there is no such rank");
+    }
+
+    #[test]
+    fn a_rank_sleeps_or_is_awake_however_many_threads_it_has() {
+        let job = JobSegment::create(JobGeometry { local_ranks: 3, arena_bytes_max: 4096 }).unwrap();
+        job.set_asleep(0, true);
+        assert_eq!(job.awake_ranks(), 2);
+        job.set_asleep(0, true);
+        assert_eq!(job.awake_ranks(), 2, "a second thread of the same rank");
+        job.set_asleep(0, false);
+        assert_eq!(job.awake_ranks(), 3, "one of them is awake");
+        job.set_asleep(0, false);
+        assert_eq!(job.awake_ranks(), 3);
+        job.set_asleep(3, true);
+        assert_eq!(job.awake_ranks(), 3, "there is no such rank");
+    }
+
+    #[test]
+    fn who_is_gone_is_neither_awake_nor_on_a_core() {
+        let job = JobSegment::create(JobGeometry { local_ranks: 3, arena_bytes_max: 4096 }).unwrap();
+        // One dies awake on its core, the other in its sleep.
+        job.set_core_of(0, Some(0));
+        job.set_asleep(1, true);
+        assert!(job.is_shared(0, 2));
+        (0..2).for_each(|rank| job.leave_crowd(rank));
+        assert_eq!((job.awake_ranks(), job.is_shared(0, 2)), (1, false));
     }
 
     #[test]
