@@ -266,6 +266,38 @@ fn a_reproducible_sum_is_the_same_on_any_number_of_nodes() {
     }
 }
 
+/// The first start of what goes straight from rank to rank is the daemons', those that follow are the ranks'.
+#[test]
+fn the_same_floats_have_the_same_sum_at_every_start() {
+    const COUNT: usize = 7;
+    for (nodes, size) in [(2, 2), (3, 3), (4, 4), (5, 5), (8, 8), (2, 5), (1, 4)] {
+        everybody((nodes, size), |world| {
+            let rank = world.rank() as usize;
+            let fill = |input: &mut [f64]| {
+                input.iter_mut().enumerate().for_each(|(index, place)| *place = float(rank, index));
+            };
+            let mut first = None;
+            for _ in 0..2 {
+                let mut total = world.allreduce_init::<f64>(COUNT, Operator::Sum).unwrap();
+                fill(total.input_mut());
+                for start in 0..4 {
+                    total.start().unwrap().wait().unwrap();
+                    let bits: Vec<_> = total.output().iter().map(|sum| sum.to_bits()).collect();
+                    assert_eq!(&bits, first.get_or_insert_with(|| bits.clone()), "{size} ranks, start {start}");
+                }
+            }
+            let mut ahead = world.scan_init::<f64>(COUNT, Operator::Sum).unwrap();
+            fill(ahead.input_mut());
+            let mut starts = (0..4).map(|_| {
+                ahead.start().unwrap().wait().unwrap();
+                ahead.output().iter().map(|sum| sum.to_bits()).collect::<Vec<_>>()
+            });
+            let first = starts.next().unwrap();
+            starts.for_each(|bits| assert_eq!(bits, first, "scan of {size} ranks"));
+        });
+    }
+}
+
 /// Calls share what is registered as long as they are by the same operator.
 #[test]
 fn calls_by_one_operator_are_alike() {
