@@ -16,11 +16,17 @@ use ropeway_shm::{Counter, Counters, JobSegment, Meeting, MeetingPlan, own_buffe
 use crate::job::Job;
 use crate::meetings::{Meetings, Spanning};
 
-/// Copies and combinations to be made between messages of collectives, piece by piece and in turn.
+/// Copies and combinations to be made between messages of collectives, piece by piece. Collectives take turns, however many steps each has
+/// to do, and so do the steps of each.
 #[derive(Default)]
 pub(crate) struct Work {
-    queue: VecDeque<(CollectiveWork, u64)>,
+    queue: VecDeque<(CollectiveId, Steps)>,
+    /// Lists for those that have something to do again.
+    spare: Vec<Steps>,
 }
+
+/// What a collective has to do, and how far each step has got.
+type Steps = VecDeque<(CollectiveWork, u64)>;
 
 /// Memory of a node for what is under way between the nodes.
 struct Stage {
@@ -292,7 +298,7 @@ impl Job {
     fn take_collective_work(&mut self) {
         while let Some(work) = self.engine.poll_collective_work() {
             match work {
-                CollectiveWork::Copy { .. } | CollectiveWork::Combine { .. } => self.work.queue.push_back((work, 0)),
+                CollectiveWork::Copy { step, .. } | CollectiveWork::Combine { step, .. } => self.work.add(step, work),
                 CollectiveWork::Done { collective, failure } => self.end_round(collective, failure),
                 CollectiveWork::Failed { collective, failure } => self.meetings.fail(collective, &failure),
             }
@@ -308,11 +314,24 @@ impl Job {
 }
 
 impl Work {
+    fn add(&mut self, CollectiveStep { collective, .. }: CollectiveStep, work: CollectiveWork) {
+        match self.queue.iter_mut().find(|(other, _)| *other == collective) {
+            Some((_, steps)) => steps.push_back((work, 0)),
+            None => {
+                let mut steps = self.spare.pop().unwrap_or_default();
+                steps.push_back((work, 0));
+                self.queue.push_back((collective, steps));
+            }
+        }
+    }
+
     /// Does a piece of what has waited longest for its turn: the step, if it is over then. `None` if there is nothing to do.
     fn do_piece(&mut self, segment: &JobSegment, meetings: &Meetings) -> Option<Option<CollectiveStep>> {
-        let (work, at) = self.queue.pop_front()?;
+        let (collective, mut steps) = self.queue.pop_front()?;
+        let (work, at) = steps.pop_front()?;
         let went = do_piece_at((segment, meetings), work, at);
-        self.queue.extend(went.err().map(|at| (work, at)));
+        steps.extend(went.err().map(|at| (work, at)));
+        if steps.is_empty() { self.spare.push(steps) } else { self.queue.push_back((collective, steps)) }
         Some(went.ok())
     }
 }
@@ -389,26 +408,35 @@ mod tests {
     const LARGE: u64 = 10 * PIECE_BYTES;
     const SMALL: u64 = 2 * PIECE_BYTES;
 
-    /// What comes late and is little does not wait for what was there before.
+    /// What comes late and is little does not wait for what was there before, be that one large step or many.
     #[test]
-    fn steps_between_nodes_take_turns_piece_by_piece() {
+    fn collectives_take_turns_piece_by_piece() {
         let arena_bytes_max = 2 * (LARGE + SMALL);
         let job = JobSegment::create(JobGeometry { local_ranks: 1, arena_bytes_max }).unwrap();
         job.reserve_arena(0, 0..arena_bytes_max).unwrap();
         let (input, output) = (job.arena(0).start, job.arena(0).start + LARGE + SMALL);
         job.write(&Layout::contiguous(input, LARGE + SMALL), 0, &vec![7; (LARGE + SMALL) as usize]).unwrap();
-        let copy = |collective, at, bytes| CollectiveWork::Copy {
-            step: CollectiveStep { collective: CollectiveId(collective), step: 0 },
-            from: input + at,
-            to: output + at,
-            bytes,
-        };
-        let mut work = Work { queue: [(copy(0, 0, LARGE), 0), (copy(1, LARGE, SMALL), 0)].into() };
-        let meetings = Meetings::default();
-        let over: Vec<_> = std::iter::from_fn(|| work.do_piece(&job, &meetings)).collect();
-        let ends: Vec<_> =
-            over.iter().enumerate().filter_map(|(piece, step)| Some((piece, (*step)?.collective.0))).collect();
-        assert_eq!(ends, [(3, 1), (11, 0)], "the fourth piece is the last one of the small step");
+        for large_steps in [1, 2, 5] {
+            job.write(&Layout::contiguous(output, LARGE + SMALL), 0, &vec![0; (LARGE + SMALL) as usize]).unwrap();
+            let mut work = Work::default();
+            let mut add = |collective, step, at, bytes| {
+                let step = CollectiveStep { collective: CollectiveId(collective), step };
+                work.add(step, CollectiveWork::Copy { step, from: input + at, to: output + at, bytes });
+            };
+            let bytes = LARGE / u64::from(large_steps);
+            (0..large_steps).for_each(|step| add(0, step, u64::from(step) * bytes, bytes));
+            add(1, 0, LARGE, SMALL);
+            let meetings = Meetings::default();
+            let over = std::iter::from_fn(|| work.do_piece(&job, &meetings));
+            let ends: Vec<_> =
+                over.enumerate().filter_map(|(piece, step)| Some((piece, step?.collective.0))).collect();
+            assert!(ends.contains(&(3, 1)), "the fourth piece is the last one of the small step: {ends:?}");
+            assert_eq!((ends.len() as u32, ends.last()), (large_steps + 1, Some(&(11, 0))));
+            assert_all_copied(&job, output);
+        }
+    }
+
+    fn assert_all_copied(job: &JobSegment, output: u64) {
         let mut copied = vec![0; (LARGE + SMALL) as usize];
         job.read(&Layout::contiguous(output, LARGE + SMALL), 0, &mut copied).unwrap();
         assert!(copied.iter().all(|&byte| byte == 7));
