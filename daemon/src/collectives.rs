@@ -331,7 +331,11 @@ impl Work {
         let (work, at) = steps.pop_front()?;
         let went = do_piece_at((segment, meetings), work, at);
         steps.extend(went.err().map(|at| (work, at)));
-        if steps.is_empty() { self.spare.push(steps) } else { self.queue.push_back((collective, steps)) }
+        if steps.is_empty() {
+            self.spare.push(steps)
+        } else {
+            self.queue.push_back((collective, steps))
+        }
         Some(went.ok())
     }
 }
@@ -428,8 +432,7 @@ mod tests {
             add(1, 0, LARGE, SMALL);
             let meetings = Meetings::default();
             let over = std::iter::from_fn(|| work.do_piece(&job, &meetings));
-            let ends: Vec<_> =
-                over.enumerate().filter_map(|(piece, step)| Some((piece, step?.collective.0))).collect();
+            let ends: Vec<_> = over.enumerate().filter_map(|(piece, step)| Some((piece, step?.collective.0))).collect();
             assert!(ends.contains(&(3, 1)), "the fourth piece is the last one of the small step: {ends:?}");
             assert_eq!((ends.len() as u32, ends.last()), (large_steps + 1, Some(&(11, 0))));
             assert_all_copied(&job, output);

@@ -76,6 +76,11 @@ fn contend(
             break;
         }
     }
+    if lines.is_empty() && cut_short.is_none() {
+        return Err(Failure::CannotRun(
+            "none of the MPI libraries could be compared with: why is said above".to_owned(),
+        ));
+    }
     let counted = lines::counted(&lines);
     Ok(Found { records: lines::json(&lines), table: lines::table(flags, &lines), counted, cut_short })
 }

@@ -152,7 +152,7 @@ other node's ranks do for the busy one takes cores of this machine too, from the
     },
     Page {
         name: Name::Stream,
-        more: "The floor is as many messages through memory that two processes share, or through a bare TCP connection.",
+        more: "The floor is as many messages through memory that two threads share, or through a bare TCP connection.",
         examples: &["stream --sizes 8,1K", "stream --nodes 2"],
     },
     Page {
@@ -191,7 +191,7 @@ all of it has to be fetched from far away.",
     },
     Page {
         name: Name::Wakeup,
-        more: "The floor is a futex that wakes a thread of another process.",
+        more: "The floor is a futex by which one thread wakes another.",
         examples: &["wakeup", "wakeup --nodes 2 --wait adaptive"],
     },
     Page {
