@@ -88,6 +88,36 @@ fn messages_of_a_duplicate_never_meet_those_of_its_original() {
 }
 
 /// Far more than fit a block: the ranks agree on further ones on the way.
+/// Collectives between nodes are messages, too, and some go straight from rank to rank; a receive for anything must not get them.
+#[test]
+fn a_receive_for_anything_gets_nothing_of_collectives() {
+    for (nodes, size) in [(1, 4), (2, 4), (4, 4)] {
+        let cluster = Cluster::start(nodes, size);
+        common::everybody_of(&cluster, size, |world| {
+            let (rank, size) = (world.rank(), world.size());
+            let left = (rank + size - 1) % size;
+            let anything = world.irecv(world.alloc::<u32>(3).unwrap(), ANY_SOURCE, ANY_TAG).unwrap();
+            for elements in [3, 20_000] {
+                let mut registered = world.allreduce_init::<u32>(elements, Operator::Sum).unwrap();
+                for _ in 0..4 {
+                    registered.input_mut().fill(rank);
+                    registered.start().unwrap().wait().unwrap();
+                    assert!(registered.output().iter().all(|&sum| sum == size * (size - 1) / 2));
+                    let mut all = vec![0; elements * size as usize];
+                    world.allgather(&vec![rank; elements], &mut all).unwrap();
+                    assert!(all.chunks(elements).zip(0..).all(|(part, other)| part.iter().all(|&from| from == other)));
+                    world.bcast(&mut all[..elements], 1).unwrap();
+                    assert!(world.iprobe(ANY_SOURCE, ANY_TAG).unwrap().is_none());
+                }
+            }
+            world.barrier().unwrap();
+            world.send(&[rank; 3], (rank + 1) % size, 7).unwrap();
+            let (received, status) = anything.wait().unwrap();
+            assert_eq!((status.source, status.tag, &received[..]), (left, 7, &[left; 3][..]));
+        });
+    }
+}
+
 #[test]
 fn duplicates_of_duplicates_are_all_apart() {
     everywhere(2, |world| {

@@ -263,21 +263,30 @@ fn everybody_gets_the_same_sum_to_the_bit() {
     }
 }
 
-/// Nothing is looked up or made any more; and between nodes the daemon is told once a round, by who comes last.
+/// Nothing is looked up or made any more, whoever is root and whether members share their node; and of small ones without a root the daemon is
+/// told once a round between nodes, by who comes last.
 #[test]
 fn starts_and_waits_allocate_nothing_and_take_a_command_at_most() {
     const ROUNDS: u64 = 50;
-    for (nodes, commands) in [(1, 0), (2, ROUNDS)] {
-        let cluster = Cluster::start(nodes, 4);
-        let all_have = Barrier::new(4);
-        everybody_of(&cluster, 4, |world| {
+    const LARGE: usize = 20_000;
+    for (nodes, size, of_the_last) in [(1, 4, 0), (2, 4, ROUNDS), (2, 2, ROUNDS)] {
+        let cluster = Cluster::start(nodes, size);
+        let all_have = Barrier::new(size as usize);
+        everybody_of(&cluster, size, |world| {
             let rank = world.rank();
-            let mut collectives = [
-                world.allreduce_init::<u64>(10, Operator::Sum).unwrap(),
-                world.exscan_init(10, Operator::Max).unwrap(),
-                world.alltoall_init(3).unwrap(),
+            let of_each = ROUNDS * u64::from(size) / nodes as u64;
+            let collectives = [
+                (world.allreduce_init::<u64>(10, Operator::Sum), of_the_last),
+                (world.exscan_init(10, Operator::Max), of_the_last),
+                (world.alltoall_init(3), of_the_last),
+                (world.reduce_init(10, Operator::Sum, 1), of_each),
+                (world.gather_init(3, size - 1), of_each),
+                (world.bcast_init(10, 1), of_each),
+                (world.scatter_init(LARGE, 0), of_each),
+                (world.allreduce_init(LARGE, Operator::Sum), of_each),
             ];
-            for collective in &mut collectives {
+            for (collective, commands) in collectives {
+                let mut collective = collective.unwrap();
                 // Nor does the first start, though nobody knows yet where the members meet.
                 let started = allocation_counter::measure(|| drop(collective.start().unwrap()));
                 assert_eq!(started.count_total, 0, "of rank {rank}'s first start");
@@ -289,16 +298,16 @@ fn starts_and_waits_allocate_nothing_and_take_a_command_at_most() {
                 };
                 run(3);
                 all_have.wait();
-                let before = (0..nodes).map(|node| cluster.counter(node, "commands")).sum::<u64>();
-                let built = cluster.counter(0, "schedules_built");
+                let counted = |name| (0..nodes).map(|node| cluster.counter(node, name)).sum::<u64>();
+                let [before, built] = ["commands", "schedules_built"].map(counted);
                 let allocated = allocation_counter::measure(|| {
                     run(ROUNDS);
                 });
                 assert_eq!(allocated.count_total, 0, "of rank {rank}");
                 all_have.wait();
-                let after = (0..nodes).map(|node| cluster.counter(node, "commands")).sum::<u64>();
-                assert!(after - before <= commands * nodes as u64, "{} commands", after - before);
-                assert_eq!(cluster.counter(0, "schedules_built"), built);
+                let told = counted("commands") - before;
+                assert!(told <= commands * nodes as u64, "{told} commands of {size} ranks on {nodes} nodes");
+                assert_eq!(counted("schedules_built"), built);
                 all_have.wait();
             }
         });
