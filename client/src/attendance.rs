@@ -64,6 +64,7 @@ impl Attendance {
 
     /// Arrives for the next round. `Err` says why there will never be one.
     pub(crate) fn start(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> Result<Started, Completion> {
+        self.meeting.prepare_to_arrive();
         self.refused = self.meeting.refusal(self.member, self.round);
         if let Some(why) = self.refused {
             return Err(why);

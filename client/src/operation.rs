@@ -57,8 +57,6 @@ pub(crate) struct Operation {
     is_left: bool,
     /// Somebody is told when the program waits: other nodes, or a daemon that asks what its ranks do.
     is_told: bool,
-    /// What it is to a collective, if it is one.
-    role: Option<Box<Role>>,
     /// Over which it goes to another node.
     wire: Option<Arc<Wire>>,
     /// How every message of the direct channel ends that arrives.
@@ -77,12 +75,14 @@ pub(crate) struct Operation {
     in_lane: InLane,
     /// When it was made, if that is logged.
     begun: Begun,
+    /// What it is to a collective, if it is one. Not elsewhere, so that what a start needs of it comes together with the first line.
+    role: Option<Role>,
 }
 
 /// A start that only tells the daemon needs no line but the first.
-const _: () = assert!(mem::offset_of!(Operation, role) <= 64);
+const _: () = assert!(mem::offset_of!(Operation, wire) <= 64);
 
-/// What a request is to its start. Nothing but the first if somebody logs.
+/// What a request is to its start. No message is anything but the first if somebody logs, and no collective is alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Any other, or not known yet.
@@ -93,6 +93,8 @@ enum Kind {
     Large,
     /// A message within the node whose start is an offer and nothing more.
     Offered,
+    /// A collective that is none of the next.
+    Member,
     /// A collective of which this is the only member on its node: the start is a command and nothing more.
     Alone,
     /// A message to another node that is too large for a wire: it will never have a channel, and goes by the daemon.
@@ -175,6 +177,7 @@ impl Operation {
     /// A member of a collective.
     pub(crate) fn with_member(mut self, member: Member) -> Self {
         self.role = Some(Role::of(member));
+        self.kind = Kind::Member;
         self
     }
 

@@ -207,7 +207,7 @@ impl Several for Crossed {
 impl Operation {
     /// Begins a round if it is one of messages between ranks.
     pub(super) fn start_crossing(&mut self) -> bool {
-        let Some(Role { attendance, crossed: Some(crossed), .. }) = self.role.as_deref_mut() else { return false };
+        let Some(Role { attendance, crossed: Some(crossed), .. }) = self.role.as_mut() else { return false };
         if !std::mem::replace(&mut crossed.is_begun, true) || attendance.is_none() {
             return false;
         }
@@ -224,7 +224,7 @@ impl Operation {
 
     /// Why there is no round any more, if the collective has failed.
     fn why_closed(&self) -> Option<Completion> {
-        let Role { attendance, crossed, .. } = self.role.as_deref()?;
+        let Role { attendance, crossed, .. } = self.role.as_ref()?;
         let failure = crossed.as_ref().and_then(|crossed| crossed.failure);
         failure.or_else(|| attendance.as_ref()?.closed())
     }

@@ -2,7 +2,7 @@
 
 use ropeway_proto::{End, completion};
 
-use super::{Operation, Phase};
+use super::{Kind, Operation, Phase};
 use crate::Status;
 
 impl Operation {
@@ -11,7 +11,7 @@ impl Operation {
     pub(crate) fn take_at_once(&mut self) -> Option<Status> {
         match self.phase {
             _ if self.attachment.log().is_on() || self.attachment.has_begun_on_wires() => None,
-            Phase::Ended(completion::Status::Success) if self.role.is_some() => self.take_met(),
+            Phase::Ended(completion::Status::Success) if self.kind == Kind::Member => self.take_met(),
             Phase::Direct => self.take_moved(),
             Phase::Daemon => self.take_done(),
             _ => None,

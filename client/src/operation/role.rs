@@ -20,8 +20,8 @@ pub(super) struct Role {
 }
 
 impl Role {
-    pub(super) fn of(member: Member) -> Box<Self> {
-        Box::new(Self { crossed: None, attendance: None, member })
+    pub(super) fn of(member: Member) -> Self {
+        Self { crossed: None, attendance: None, member }
     }
 
     pub(super) fn set_favor(&mut self, favor: Favor) {

@@ -71,7 +71,7 @@ impl Operation {
                 None
             }
             Kind::Alone | Kind::Far => Some(self.start_told()),
-            Kind::Large | Kind::Other => self.start_elsewhere(moment),
+            Kind::Large | Kind::Member | Kind::Other => self.start_elsewhere(moment),
         }
     }
 
@@ -184,7 +184,7 @@ impl Operation {
 
     #[inline]
     pub(super) fn start_where_it_goes(&mut self, moment: &Moment) -> Option<Entry> {
-        if self.role.is_some() {
+        if self.kind == Kind::Member {
             return self.start_member(moment);
         }
         if self.direct.is_none() {

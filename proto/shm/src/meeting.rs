@@ -289,6 +289,17 @@ impl Meeting {
         round.wrapping_mul(self.stage_count() as u32).wrapping_add(stage as u32)
     }
 
+    /// A member is about to come: the lines that it writes then come while it fetches other things, for which counting would wait.
+    #[inline]
+    pub fn prepare_to_arrive(&self) {
+        if matches!(self.way, Way::Together) {
+            self.words().rounds.prepare_to_arrive();
+            if self.weight > Weight::Slight {
+                self.words().rounds.prepare_to_open();
+            }
+        }
+    }
+
     /// A member has come for round `round`.
     pub fn arrive(&self, member: u32, round: u32) -> Arrival {
         if let Some(relayed) = self.relayed(member) {
@@ -299,10 +310,6 @@ impl Meeting {
         }
         if let Some(paired) = self.paired(member) {
             return paired.arrive(round);
-        }
-        self.words().rounds.prepare_to_arrive();
-        if self.weight > Weight::Slight {
-            self.words().rounds.prepare_to_open();
         }
         let is_last = self.words().rounds.arrive(self.parties());
         let stage = match self.opener {

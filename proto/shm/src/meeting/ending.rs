@@ -51,8 +51,12 @@ impl Meeting {
     }
 
     /// Why a member need not come for this round. What others have sent before they left can still be had.
+    /// Where all meet nobody looks: who comes in vain is told so when he waits, and the word is one more line for a start to fetch.
     #[inline]
     pub fn refusal(&self, member: u32, round: u32) -> Option<Completion> {
+        if matches!(self.way, Way::Together) {
+            return None;
+        }
         let has_come = || {
             let is_collected = |collected: Collected<'_>| collected.is_root() && collected.have_all_come(round);
             self.relayed(member).is_some_and(|relayed| relayed.has_come(round))
