@@ -36,6 +36,7 @@ pub use ring::RingViolation;
 cfg_if::cfg_if! {
     if #[cfg(not(loom))] {
         mod arena;
+        mod cache;
         mod channel;
         mod chunk;
         mod collect_area;

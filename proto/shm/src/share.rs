@@ -7,13 +7,14 @@
 mod spanning;
 mod within;
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::slice;
 use std::sync::{Arc, Mutex};
 
 use ropeway_proto::collective::{CollectiveMember, CollectiveShape};
 use ropeway_proto::operator::{ElementType, Operator};
 
+use crate::cache;
 use crate::job::{JobSegment, OutOfBounds};
 use crate::prefetch::prefetch;
 use crate::user_function::UserFunction;
@@ -66,9 +67,8 @@ enum Act {
     Exscan { from: Vec<u64>, to: Vec<u64> },
 }
 
-/// Copies of so much leave nothing in the caches for those who read the results, and go past them: a third faster then, and a third
-/// slower, with reading, if there is less.
-const STREAMED_BYTES_MIN: u64 = 64 << 20;
+/// Where copies go past the caches at the earliest, and at the latest.
+const STREAMED_BYTES: RangeInclusive<u64> = 16 << 20..=64 << 20;
 /// Another vector to read or write takes as long as so many bytes more of a long one: some 11 ns.
 const VECTOR_BYTES: u64 = 448;
 /// Page tables for more would be large themselves.
@@ -241,11 +241,17 @@ impl Share {
         }
     }
 
+    /// Whether copies go past the caches, because what is read and what is written is more than they hold: a third faster then, and a tenth
+    /// with writing the inputs and reading the results, which come from memory either way. Of half as much the results would be read there.
+    fn is_streamed(&self) -> bool {
+        let (earliest, latest) = STREAMED_BYTES.into_inner();
+        self.work_bytes >= (cache::largest_bytes() / 2).clamp(earliest, latest)
+    }
+
     /// Copies elements of a vector to the same place of others. In place, they are there already.
     fn spread(&self, job: &JobSegment, from: u64, to: &[u64], elements: &Range<u64>) -> Result<(), OutOfBounds> {
         let (skipped, bytes) = self.in_bytes(elements);
-        let is_streamed = self.work_bytes >= STREAMED_BYTES_MIN;
-        let copy = if is_streamed { JobSegment::stream } else { JobSegment::copy_range };
+        let copy = if self.is_streamed() { JobSegment::stream } else { JobSegment::copy_range };
         to.iter().filter(|&&to| to != from).try_for_each(|to| copy(job, from + skipped, to + skipped, bytes))
     }
 
