@@ -1,6 +1,7 @@
 //! Small collectives between nodes of one rank each: messages straight from rank to rank, over channels as everybody's.
 //!
-//! Daemons do the first round: they compare what the members have registered, so nothing has to be compared here. From the second on
+//! Daemons do the first round: they compare what the members have registered, so nothing has to be compared here, and combine in the order of
+//! ranks, as is done here. From the second on
 //! each member sends what others need and receives what it needs; what is combined, whoever needs it combines. So a start leaves
 //! nothing to be done for the others, and whoever is late or stopped afterwards delays nobody. Where messages are on wires no daemon is
 //! on their way; where there is none, or no room on it, daemons move them.
