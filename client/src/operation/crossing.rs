@@ -1,10 +1,9 @@
 //! Small collectives between nodes of one rank each: messages straight from rank to rank, over channels as everybody's.
 //!
 //! Daemons do the first round: they compare what the members have registered, so nothing has to be compared here, and combine in the order of
-//! ranks, as is done here. From the second on
-//! each member sends what others need and receives what it needs; what is combined, whoever needs it combines. So a start leaves
-//! nothing to be done for the others, and whoever is late or stopped afterwards delays nobody. Where messages are on wires no daemon is
-//! on their way; where there is none, or no room on it, daemons move them.
+//! ranks, as is done here. From the second on each member sends what others need and receives what it needs; what is combined, whoever needs
+//! it combines. So a start leaves nothing to be done for the others, and whoever is late or stopped afterwards delays nobody. Where messages
+//! are on wires no daemon is on their way; where there is none, or no room on it, daemons move them.
 //!
 //! A round fails if one of its messages does, or if the daemon says that the collective has. Whoever finds that for a reason that others
 //! may not hear of gives its channels up, so those learn it who wait for its messages.

@@ -198,6 +198,57 @@ fn a_daemon_that_goes_wakes_whoever_sleeps() {
 }
 
 /// Two parties mark work and try to do it; each leaves it to the other if that one is at it.
+/// A client starts an end of a channel that is just coming up: itself, if it finds the channel; else it tells the daemon, which starts the end
+/// for it. So one of them does, and both know which message comes next.
+#[test]
+fn an_end_is_started_by_its_client_or_by_the_daemon_and_never_by_both() {
+    const BLOCK: u64 = 64;
+    const STARTED: Completion = Completion { status: Status::GoesDirect, source: 0, tag: 0, bytes: 0 };
+    loom::model(|| {
+        let (mut producer, mut consumer) = ring();
+        // What is written down of a channel, and how often its end was started.
+        let shared = Arc::new((RequestSlot::new(), AtomicU32::new(0), AtomicU32::new(0)));
+        let daemon = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (slot, header, starts) = &*shared;
+                header.store(7, Ordering::Relaxed);
+                slot.set_channel(BLOCK);
+                // The client's last words: a start, or that there is nothing more.
+                let said = loop {
+                    match consumer.pop().unwrap() {
+                        Some(said) => break said,
+                        None => thread::yield_now(),
+                    }
+                };
+                if said == entry(1) {
+                    let number = starts.fetch_add(1, Ordering::Relaxed) + 1;
+                    slot.set_channel_number(number);
+                    slot.complete(1, &STARTED);
+                }
+            })
+        };
+        let (slot, header, starts) = &*shared;
+        match slot.channel() {
+            Some(found) => {
+                assert_eq!((found, header.load(Ordering::Relaxed)), ((BLOCK, 0), 7));
+                starts.fetch_add(1, Ordering::Relaxed);
+                assert_eq!(producer.push(&[entry(0)]), 1);
+            }
+            None => {
+                assert_eq!(producer.push(&[entry(1)]), 1);
+                while !slot.is_done(1) {
+                    thread::yield_now();
+                }
+                assert_eq!(slot.completion(), Some(STARTED));
+                assert_eq!((slot.channel(), header.load(Ordering::Relaxed)), (Some((BLOCK, 1)), 7));
+            }
+        }
+        daemon.join().unwrap();
+        assert_eq!(starts.load(Ordering::Relaxed), 1);
+    });
+}
+
 #[test]
 fn what_is_due_is_done_by_whoever_has_the_turn() {
     loom::model(|| {
