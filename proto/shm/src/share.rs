@@ -30,6 +30,8 @@ pub(crate) struct Share {
     operator: ShareOperator,
     /// About how many are read and written by all tasks.
     work_bytes: u64,
+    /// From how many on copies go past the caches. Asked for here, because a start must not ask the system.
+    streamed_bytes_min: u64,
 }
 
 /// A function of this process, which all stages of a meeting combine by: only one of them at a time.
@@ -119,7 +121,14 @@ impl Act {
 impl Share {
     fn new(shape: &CollectiveShape) -> Self {
         let operator = ShareOperator::of(shape);
-        Self { tasks: Vec::new(), element_bytes: shape.element_bytes.into(), operator, work_bytes: 0 }
+        let (earliest, latest) = STREAMED_BYTES.into_inner();
+        Self {
+            tasks: Vec::new(),
+            element_bytes: shape.element_bytes.into(),
+            operator,
+            work_bytes: 0,
+            streamed_bytes_min: (cache::largest_bytes() / 2).clamp(earliest, latest),
+        }
     }
 
     /// Has elements combined by this function, if it is a user's operator that combines them.
@@ -244,8 +253,7 @@ impl Share {
     /// Whether copies go past the caches, because what is read and what is written is more than they hold: a third faster then, and a tenth
     /// with writing the inputs and reading the results, which come from memory either way. Of half as much the results would be read there.
     fn is_streamed(&self) -> bool {
-        let (earliest, latest) = STREAMED_BYTES.into_inner();
-        self.work_bytes >= (cache::largest_bytes() / 2).clamp(earliest, latest)
+        self.work_bytes >= self.streamed_bytes_min
     }
 
     /// Copies elements of a vector to the same place of others. In place, they are there already.
