@@ -1,13 +1,13 @@
 //! Who needs the node's cores, in the first pages of the job segment. Hints: nothing but time depends on them.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::job::{JobGeometry, JobSegment};
 
 #[repr(C)]
 struct Crowd {
     /// Ranks that sleep, or are gone.
-    sleepers: AtomicU32,
+    sleepers: AtomicI32,
     daemon_core: AtomicU32,
     asks_for_computing: AtomicU32,
     /// Cores that the ranks may run on, all together: the bits that are set below.
@@ -32,9 +32,14 @@ const CROWD_BYTES: u64 = size_of::<Crowd>() as u64;
 struct RankWords {
     /// The core on which it waits and one more, or zero.
     core: AtomicU32,
-    /// Whether it is counted among those that sleep.
-    is_asleep: AtomicU32,
+    /// [`AWAKE`], or counted among those that sleep: [`ASLEEP`] or [`GONE`].
+    state: AtomicU32,
 }
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+/// For ever, whatever its process may still do.
+const GONE: u32 = 2;
 
 /// What it takes.
 pub(crate) fn bytes(geometry: &JobGeometry) -> u64 {
@@ -45,17 +50,19 @@ impl JobSegment {
     /// A thread of a rank goes to sleep, or wakes up. Of several threads the last that did counts: a rank is one, asleep or awake.
     pub fn set_asleep(&self, local_rank: u32, is_asleep: bool) {
         let Some(words) = self.rank_words(local_rank) else { return };
-        let was_asleep = words.is_asleep.swap(is_asleep.into(), Ordering::Relaxed) != 0;
-        if was_asleep != is_asleep {
-            let change = if is_asleep { 1 } else { u32::MAX };
+        let (before, after, change) = if is_asleep { (AWAKE, ASLEEP, 1) } else { (ASLEEP, AWAKE, -1) };
+        if words.state.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.crowd().sleepers.fetch_add(change, Ordering::Relaxed);
         }
     }
 
-    /// A rank has left, or was killed: it wants no core any more. The daemon's part.
+    /// A rank has left, or was killed or cut off: it wants no core any more. The daemon's part.
     pub fn leave_crowd(&self, local_rank: u32) {
         self.set_core_of(local_rank, None);
-        self.set_asleep(local_rank, true);
+        let Some(words) = self.rank_words(local_rank) else { return };
+        if words.state.swap(GONE, Ordering::Relaxed) == AWAKE {
+            self.crowd().sleepers.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Bytes of one of the largest messages are copied. Says how many were before.
@@ -100,7 +107,9 @@ impl JobSegment {
     /// How many ranks are awake, and may want a core.
     #[inline]
     pub fn awake_ranks(&self) -> u32 {
-        self.geometry().local_ranks.saturating_sub(self.crowd().sleepers.load(Ordering::Relaxed))
+        // Of two threads of a rank one may be counted awake before the other is asleep.
+        let sleepers = self.crowd().sleepers.load(Ordering::Relaxed).max(0);
+        self.geometry().local_ranks.saturating_sub(sleepers as u32)
     }
 
     /// A rank may run on these cores. Those of a rank that has left stay.
@@ -213,6 +222,9 @@ mod tests {
         assert!(job.is_shared(0, 2));
         (0..2).for_each(|rank| job.leave_crowd(rank));
         assert_eq!((job.awake_ranks(), job.is_shared(0, 2)), (1, false));
+        // Who was cut off may wake up to learn of it.
+        job.set_asleep(1, false);
+        assert_eq!(job.awake_ranks(), 1);
     }
 
     #[test]
