@@ -135,6 +135,14 @@ impl CollectiveShape {
         matches!(self.combination, Some(Combination::User { .. }))
     }
 
+    /// Whether results are rounded, and so depend on which elements are combined first: sums and products of floats.
+    pub fn is_rounded(&self) -> bool {
+        let is_rounded = |(operator, element): (Operator, ElementType)| {
+            matches!(operator, Operator::Sum | Operator::Prod) && !element.scalar.is_integer()
+        };
+        self.combination().is_some_and(is_rounded)
+    }
+
     /// Whether, after the first round, messages go straight from rank to rank: they are small, and the members few, on a node each. All
     /// members find the same. `node_of` says where a rank lives, if that node has wires.
     pub fn goes_straight(&self, node_of: impl Fn(Rank) -> Option<usize>) -> bool {

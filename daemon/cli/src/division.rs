@@ -26,12 +26,14 @@ pub(crate) struct BetweenNodes {
     pub(crate) goes_straight: bool,
 }
 
-/// What nodes do for a call with `count` elements a vector or block. `None` if they do nothing: what goes between neighbours are messages.
+/// What nodes do for a call with `count` elements a vector or block, every round if it names an algorithm. `None` if they do nothing: what goes
+/// between neighbours are messages.
 pub(crate) fn between_nodes(
     call: CollectiveCall,
     operator: OperatorKind,
     (ranks, nodes): (u32, u32),
     (count, element_bytes): (u64, u32),
+    is_named: bool,
 ) -> Option<BetweenNodes> {
     let kind = kind(call.operation)?;
     let counts = match kind {
@@ -43,7 +45,7 @@ pub(crate) fn between_nodes(
         | CollectiveKind::Allgather => vec![count; ranks as usize],
         _ => vec![count],
     };
-    let shape = CollectiveShape {
+    let mut shape = CollectiveShape {
         kind,
         members: (0..ranks).collect(),
         root: call.root().unwrap_or(0),
@@ -54,8 +56,10 @@ pub(crate) fn between_nodes(
         algorithm: None,
     };
     let places = places(ranks, nodes);
+    let goes_straight = !is_named && shape.goes_straight(|rank| Some(places[rank as usize].into()));
+    // As ranks register it.
+    shape.is_reproducible |= goes_straight && shape.is_rounded();
     let division = Division::new(&shape, &places).expect("nodes are numbered as they come");
-    let goes_straight = shape.goes_straight(|rank| Some(places[rank as usize].into()));
     Some(BetweenNodes { shape: division.between(), operands: division.operands(), goes_straight })
 }
 

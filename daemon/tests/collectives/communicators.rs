@@ -87,7 +87,6 @@ fn messages_of_a_duplicate_never_meet_those_of_its_original() {
     });
 }
 
-/// Far more than fit a block: the ranks agree on further ones on the way.
 /// Collectives between nodes are messages, too, and some go straight from rank to rank; a receive for anything must not get them.
 #[test]
 fn a_receive_for_anything_gets_nothing_of_collectives() {
@@ -118,6 +117,7 @@ fn a_receive_for_anything_gets_nothing_of_collectives() {
     }
 }
 
+/// Far more than fit a block: the ranks agree on further ones on the way.
 #[test]
 fn duplicates_of_duplicates_are_all_apart() {
     everywhere(2, |world| {

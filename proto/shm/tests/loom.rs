@@ -197,7 +197,6 @@ fn a_daemon_that_goes_wakes_whoever_sleeps() {
     });
 }
 
-/// Two parties mark work and try to do it; each leaves it to the other if that one is at it.
 /// A client starts an end of a channel that is just coming up: itself, if it finds the channel; else it tells the daemon, which starts the end
 /// for it. So one of them does, and both know which message comes next.
 #[test]
@@ -249,6 +248,7 @@ fn an_end_is_started_by_its_client_or_by_the_daemon_and_never_by_both() {
     });
 }
 
+/// Two parties mark work and try to do it; each leaves it to the other if that one is at it.
 #[test]
 fn what_is_due_is_done_by_whoever_has_the_turn() {
     loom::model(|| {

@@ -128,7 +128,8 @@ impl CollectiveFlags {
 /// Whether nodes can do this call by this algorithm, as their daemons see it.
 fn check_nodes(call: CollectiveCall, (ranks, nodes): (u32, u32), algorithm: Option<String>) -> Result<(), Failure> {
     let element_bytes = element_bytes(call) as u32;
-    let between = between_nodes(call, OperatorKind::Predefined, (ranks, nodes.min(ranks)), (1, element_bytes));
+    let (operator, is_named) = (OperatorKind::Predefined, algorithm.is_some());
+    let between = between_nodes(call, operator, (ranks, nodes.min(ranks)), (1, element_bytes), is_named);
     let Some(BetweenNodes { shape: between, .. }) = between else {
         let operation = call.operation;
         return algorithm.map_or(Ok(()), |_| {

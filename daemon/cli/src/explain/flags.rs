@@ -139,7 +139,8 @@ impl Flags {
         let call = CollectiveCall { root: self.root.unwrap_or(0), ..CollectiveCall::of(self.operation) };
         let call = if self.uneven { call.uneven() } else { call };
         let operator = self.operator.unwrap_or(OperatorKind::Predefined);
-        let between = between_nodes(call, operator, (self.ranks, nodes), (count, element_bytes));
+        let is_named = self.algorithm.is_some();
+        let between = between_nodes(call, operator, (self.ranks, nodes), (count, element_bytes), is_named);
         let (shape, operands, goes_straight) = between.map_or_else(
             || (call.shape(self.ranks, count as usize), None, false),
             |between| (schedules::shape(&between.shape), between.operands, between.goes_straight),
@@ -148,7 +149,7 @@ impl Flags {
         Ok(Job {
             operation: self.operation,
             // Calls that name an algorithm are left to daemons.
-            goes_straight: goes_straight && self.algorithm.is_none(),
+            goes_straight,
             places: places(shape.size, nodes),
             shape,
             operands,
