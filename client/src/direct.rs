@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ropeway_proto::{End, Status};
 use ropeway_shm::eager::{EagerMemory, EagerReceiver, EagerSender, Progress};
 use ropeway_shm::transfer::{Transfer, TransferMemory};
-use ropeway_shm::{Channel, JobSegment, OpenChannel, WiredEnd};
+use ropeway_shm::{Ahead, Channel, JobSegment, OpenChannel, WiredEnd};
 
 use crate::presence::{Favor, Habit, Moment, Presence, Sender, now_ns};
 
@@ -117,6 +117,16 @@ impl DirectEnd {
             && transfer.is_met(TransferMemory::words(memory), self.end)
             && self.needs_daemon(presence, favor)
             && transfer.meet(memory)
+    }
+
+    /// Adds what a start touches.
+    pub(crate) fn look_ahead(&self, ahead: &mut Ahead) {
+        self.memory.look_ahead(self.end, ahead);
+    }
+
+    /// Which end it is.
+    pub(crate) fn end(&self) -> End {
+        self.end
     }
 
     /// Bytes of its messages.

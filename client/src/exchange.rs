@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::task::Waker;
 
+use ropeway_shm::Ahead;
+
 use crate::attachment::Attachment;
 use crate::memory::SharedMemory;
 use crate::operation::Operation;
 use crate::request::Persistent;
 use crate::running::{Run, Running, watch_each};
-use crate::set::{ActiveSet, start_idle};
+use crate::set::{ActiveSet, retract_all, start_each};
 use crate::several::Several;
+use crate::telling::Telling;
 use crate::wait::Event;
 use crate::{Communicator, Error, Favor, Status, WaitMode};
 
@@ -21,6 +24,10 @@ pub(crate) struct Exchange {
     /// This rank, among those that its neighbours are of.
     rank: u32,
     requests: Vec<Persistent>,
+    /// What starts touch besides them.
+    ahead: Ahead,
+    /// That is all of it: every request has its channel, or will have none.
+    is_ahead_known: bool,
     pub(crate) input: SharedMemory,
     pub(crate) output: SharedMemory,
 }
@@ -121,7 +128,16 @@ impl Exchange {
         output: SharedMemory,
     ) -> Self {
         requests.iter_mut().for_each(|request| request.operation_mut().offer());
-        Self { attachment: among.attachment().clone(), rank: among.rank(), requests, input, output }
+        let (ahead, is_ahead_known) = Default::default();
+        Self {
+            attachment: among.attachment().clone(),
+            rank: among.rank(),
+            requests,
+            ahead,
+            is_ahead_known,
+            input,
+            output,
+        }
     }
 
     pub(crate) fn set_favor(&mut self, favor: Favor) {
@@ -132,28 +148,28 @@ impl Exchange {
         if self.is_active() {
             return Err(Error::AlreadyActive);
         }
+        self.attachment.check()?;
         self.input.slot_mut().lend();
         self.output.slot_mut().lend();
-        let started = start_idle(&mut self.requests);
+        let started = self.start_all();
         if started.is_err() {
+            retract_all(&mut self.requests);
             self.end(started)?;
         }
-        // SYNC slot-waiter: all offers before all waiters.
-        fence(Ordering::SeqCst);
-        self.call_peers();
         Ok(ActiveExchange { exchange: self })
     }
 
-    /// Those that sleep are woken, and what nobody else would move is left to the daemon.
-    fn call_peers(&mut self) {
-        let mut is_told = false;
+    fn start_all(&mut self) -> Result<(), Error> {
+        self.ahead.fetch();
+        let mut telling = Telling::default();
+        start_each(&mut self.requests, &mut telling)?;
+        // SYNC slot-waiter: all offers before all waiters.
+        fence(Ordering::SeqCst);
+        // Those that sleep are woken, and what nobody else would move is left to the daemon.
         for entry in self.requests.iter().filter_map(|request| request.operation().call_peer()) {
-            // Without a daemon nothing will come of it, and waiting will tell.
-            is_told |= self.attachment.stage(&[entry]).is_ok();
+            telling.add(&self.attachment, &entry)?;
         }
-        if is_told && let Ok(moment) = self.attachment.publish(&[]) {
-            self.requests.iter_mut().for_each(|request| request.operation_mut().told(&moment));
-        }
+        telling.publish(&mut self.requests)
     }
 
     pub(crate) fn active(&mut self) -> Option<ActiveExchange<'_>> {
@@ -221,9 +237,23 @@ impl Exchange {
             // The exchange has failed already, and this one may well fail for the same reason.
             let _ = operation.cancel(mode);
         }
+        if !self.is_ahead_known {
+            self.look_ahead();
+        }
         self.input.slot().reclaim();
         self.output.slot().reclaim();
         outcome
+    }
+
+    /// Channels come up one by one, in the first exchanges.
+    #[cold]
+    fn look_ahead(&mut self) {
+        let mut ahead = Ahead::default();
+        self.is_ahead_known = true;
+        for request in &self.requests {
+            self.is_ahead_known &= request.operation().look_ahead(&mut ahead);
+        }
+        self.ahead = ahead;
     }
 }
 

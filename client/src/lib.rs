@@ -96,6 +96,7 @@ mod several;
 mod slots;
 mod status;
 mod strided;
+mod telling;
 mod terms;
 mod topology;
 mod wait;

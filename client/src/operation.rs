@@ -98,7 +98,9 @@ enum Kind {
     /// A collective of which this is the only member on its node: the start is a command and nothing more.
     Alone,
     /// A message to another node that is too large for a wire: it will never have a channel, and goes by the daemon.
-    Far,
+    FarSend,
+    /// The same from another node.
+    FarRecv,
 }
 
 /// Where the running operation is.
@@ -165,13 +167,17 @@ impl Operation {
 
     /// An end of a channel: it goes on without the daemon if the other end is on the same node.
     pub(crate) fn with_end(mut self, end: (End, Endpoint)) -> Self {
-        let is_remote = end.1.peer.is_some_and(|peer| !self.attachment.is_local(peer));
-        let is_too_large = matches!(self.terms, Terms::Send { bytes, .. } if bytes > WIRE_BYTES_MAX);
-        if is_remote && is_too_large && !self.attachment.log().is_on() {
-            self.kind = Kind::Far;
-        }
         self.end = Some(end);
+        if matches!(self.terms, Terms::Send { bytes, .. } if self.is_far(bytes)) {
+            self.kind = Kind::FarSend;
+        }
         self
+    }
+
+    /// Whether it is an end of a channel whose messages of so many bytes go by the daemon for ever.
+    fn is_far(&self, bytes: u64) -> bool {
+        let is_remote = self.peer().is_some_and(|peer| !self.attachment.is_local(peer));
+        is_remote && bytes > WIRE_BYTES_MAX && !self.attachment.log().is_on()
     }
 
     /// A member of a collective.
@@ -223,7 +229,7 @@ impl Operation {
     /// Whether its start tells the daemon and does nothing else, so that [`start_told`](Self::start_told) starts it.
     #[inline]
     pub(crate) fn is_only_told(&self) -> bool {
-        matches!(self.kind, Kind::Alone | Kind::Far)
+        matches!(self.kind, Kind::Alone | Kind::FarSend | Kind::FarRecv)
     }
 
     /// Its own memory, from now on.
@@ -416,8 +422,21 @@ impl Operation {
         if completion.is_some_and(|completion| completion.status == completion::Status::GoesDirect) {
             return self.go_direct();
         }
+        if self.kind == Kind::Other {
+            self.learn_distance(completion);
+        }
         self.retract();
         Some(self.judge(completion))
+    }
+
+    /// How large its messages are, a receive knows from the first.
+    fn learn_distance(&mut self, completion: Option<Completion>) {
+        if let (Some((End::Recv, _)), Some(Completion { status: completion::Status::Success, bytes, .. })) =
+            (self.end, completion)
+            && self.is_far(bytes)
+        {
+            self.kind = Kind::FarRecv;
+        }
     }
 
     /// The daemon has started the operation on the channel it has set up meanwhile.

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::commands::Entry;
 use crate::log::Log;
 use crate::operation::Others;
 use crate::presence::Moment;
 use crate::request::Request;
 use crate::several::Several;
+use crate::telling::Telling;
 use crate::wait::{Event, WaitMode};
 use crate::wires::Reach;
 use crate::{Error, Status};
@@ -24,53 +24,42 @@ pub fn start_all<R: Request>(requests: &mut [R]) -> Result<ActiveSet<'_, R>, Err
     if requests.windows(2).any(|pair| !std::ptr::eq(session(&pair[0]), session(&pair[1]))) {
         return Err(Error::MixedSessions);
     }
-    start_idle(requests)?;
-    let mode = requests.first().map(|first| first.persistent().operation().attachment().wait_mode());
-    Ok(ActiveSet::new(requests, mode.unwrap_or_default()))
-}
-
-/// As [`start_all`], of requests of one session none of which is active.
-pub(crate) fn start_idle<R: Request>(requests: &mut [R]) -> Result<(), Error> {
-    let started = start_each(requests);
-    if started.is_err() {
-        // The session is over, and every operation with it.
-        requests.iter_mut().for_each(|request| request.persistent_mut().operation_mut().retract());
-    }
-    started
-}
-
-fn start_each<R: Request>(requests: &mut [R]) -> Result<(), Error> {
-    let mut has_staged = false;
-    let moment = Moment::default();
-    for batch in requests.chunks_mut(BATCH) {
-        has_staged |= stage_batch(batch, &moment)?;
-    }
-    let Some(first) = requests.first() else { return Ok(()) };
+    let Some(first) = requests.first() else { return Ok(ActiveSet::new(requests, WaitMode::default())) };
     let attachment = first.persistent().operation().attachment();
-    let told = if has_staged { Some(attachment.publish(&[])?) } else { None };
-    let left = attachment.wires().leave_now().then(Moment::default);
-    if let Some(moment) = left.or(told) {
-        requests.iter_mut().for_each(|request| request.persistent_mut().operation_mut().told(&moment));
+    attachment.check()?;
+    let mode = attachment.wait_mode();
+    if let Err(error) = start_idle(requests) {
+        retract_all(requests);
+        return Err(error);
+    }
+    Ok(ActiveSet::new(requests, mode))
+}
+
+/// Starts all of them, of one session none of which is active.
+fn start_idle<R: Request>(requests: &mut [R]) -> Result<(), Error> {
+    let mut telling = Telling::default();
+    start_each(requests, &mut telling)?;
+    telling.publish(requests)
+}
+
+/// Starts all of them, of which the daemon is still to be told.
+pub(crate) fn start_each<R: Request>(requests: &mut [R], telling: &mut Telling) -> Result<(), Error> {
+    let moment = Moment::default();
+    for several in requests.chunks_mut(PREPARED) {
+        several.iter().for_each(|request| request.persistent().operation().prepare_to_start());
+        for request in several {
+            let operation = request.persistent_mut().operation_mut();
+            if let Some(entry) = operation.start(&moment) {
+                telling.add(operation.attachment(), &entry)?;
+            }
+        }
     }
     Ok(())
 }
 
-/// Starts so many requests. Says whether the daemon has to be told of any.
-fn stage_batch<R: Request>(batch: &mut [R], moment: &Moment) -> Result<bool, Error> {
-    batch[0].persistent().operation().attachment().check()?;
-    let mut entries: [Entry; BATCH] = [[0; _]; BATCH];
-    let mut count = 0;
-    for request in batch.iter_mut() {
-        if let Some(entry) = request.persistent_mut().operation_mut().start(moment) {
-            entries[count] = entry;
-            count += 1;
-        }
-    }
-    if count == 0 {
-        return Ok(false);
-    }
-    batch[0].persistent().operation().attachment().stage(&entries[..count])?;
-    Ok(true)
+/// The session is over, and every operation with it.
+pub(crate) fn retract_all<R: Request>(requests: &mut [R]) {
+    requests.iter_mut().for_each(|request| request.persistent_mut().operation_mut().retract());
 }
 
 /// Running operations of requests that were started together.
@@ -209,10 +198,7 @@ impl<'a, R: Request> ActiveSet<'a, R> {
         match attachment.wait(self, self.mode) {
             Ok(()) => Ok(true),
             Err(error) => {
-                // The session is over, and every operation with it.
-                for request in self.requests.iter_mut() {
-                    request.persistent_mut().operation_mut().retract();
-                }
+                retract_all(self.requests);
                 Err(error)
             }
         }
@@ -274,5 +260,5 @@ impl<R: Request> fmt::Debug for ActiveSet<'_, R> {
     }
 }
 
-/// Entries that are written at once.
-const BATCH: usize = 8;
+/// The first lines of so many requests are about as many as a processor fetches at once.
+const PREPARED: usize = 8;

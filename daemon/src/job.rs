@@ -1,5 +1,6 @@
 //! A job on this node: its engine, its memory, and the rings of its ranks.
 
+mod commands;
 mod memory;
 
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ use ropeway_engine::{
 use ropeway_proto::command::CommandError;
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::event::Piece;
-use ropeway_proto::{ChannelId, Command, Frame, JobId, NodeId, Rank, limits};
+use ropeway_proto::{ChannelId, Frame, JobId, NodeId, Rank, limits};
 use ropeway_shm::{
     Consumer, ControlSegment, Counter, Counters, DoorbellCalls, EndOfChannel, JobGeometry, JobSegment, OutOfBounds,
     RingViolation, Wire, WiredEnd,
@@ -94,8 +95,6 @@ pub(crate) enum Offence {
     NoMemory(std::io::Error),
 }
 
-/// Commands taken from one ring in one cycle.
-const COMMANDS_PER_CYCLE: usize = 64;
 const SPARE_STASHES: usize = 64;
 /// How long a job that has ended waits for its peers to take what its ranks have sent.
 const ENDING: Duration = Duration::from_secs(3);
@@ -208,81 +207,6 @@ impl Job {
     }
 
     // ---- the duty cycle's parts
-
-    /// Takes commands from every ring. Offenders are added to `offenders`, with their client.
-    pub(crate) fn poll_commands(&mut self, counters: &Counters, offenders: &mut Vec<(usize, Offence)>) -> usize {
-        let mut handled = 0;
-        for local_rank in 0..self.ports.len() as u32 {
-            match self.poll_ring(local_rank, COMMANDS_PER_CYCLE) {
-                Ok(count) => handled += count,
-                Err((client, offence)) => offenders.push((client, offence)),
-            }
-        }
-        handled += self.take_over_shelves(offenders);
-        if handled > 0 {
-            counters.add(Counter::CommandsHandled, handled as u64);
-        }
-        handled
-    }
-
-    fn poll_ring(&mut self, local_rank: u32, count_max: usize) -> Result<usize, (usize, Offence)> {
-        for count in 0..count_max {
-            if !self.poll_command(local_rank)? {
-                return Ok(count);
-            }
-        }
-        Ok(count_max)
-    }
-
-    /// Handles everything that a rank has said so far. Says how many commands that were.
-    pub(crate) fn poll_whole_ring(&mut self, local_rank: u32) -> Result<usize, (usize, Offence)> {
-        self.poll_ring(local_rank, limits::RING_ENTRIES)
-    }
-
-    /// Handles the next command of a rank. False if there is none.
-    fn poll_command(&mut self, local_rank: u32) -> Result<bool, (usize, Offence)> {
-        let Some(Attached { consumer, client, .. }) = &mut self.ports[local_rank as usize].attached else {
-            return Ok(false);
-        };
-        let client = *client;
-        let words = consumer.pop().map_err(|violation| (client, violation.into()))?;
-        let Some(words) = words else { return Ok(false) };
-        self.handle_command(local_rank, words).map_err(|offence| (client, offence))?;
-        Ok(true)
-    }
-
-    /// `words` is a copy of the entry: what is checked here is what is acted on.
-    pub(crate) fn handle_command(&mut self, local_rank: u32, words: [u64; 8]) -> Result<(), Offence> {
-        let command = Command::decode(words)?;
-        let (slot, layout) = match command {
-            Command::InitSend { slot, layout, .. }
-            | Command::InitRecv { slot, layout, .. }
-            | Command::Send { slot, layout, .. }
-            | Command::Recv { slot, layout, .. } => (slot, Some(layout)),
-            Command::Start { slot, .. }
-            | Command::Move { slot }
-            | Command::ArriveAlone { slot }
-            | Command::Free { slot, .. }
-            | Command::Cancel { slot, .. }
-            | Command::Probe { slot, .. } => (slot, None),
-            Command::Tend { node } => {
-                self.wires.tend(NodeId(node), Instant::now());
-                return Ok(());
-            }
-        };
-        if let Some(layout) = layout {
-            self.check_layout(local_rank, &layout)?;
-        }
-        self.make_sure_of_slot(local_rank, slot)?;
-        self.engine.handle_command(local_rank, command)?;
-        self.carry_out_local_work();
-        if let Command::Send { endpoint, .. } = command
-            && let Some(receiver) = endpoint.peer.and_then(|peer| self.local_rank(peer))
-        {
-            self.shelves.note_detour(local_rank, receiver);
-        }
-        Ok(())
-    }
 
     pub(crate) fn carry_out_local_work(&mut self) {
         while let Some(work) = self.engine.poll_local_work() {

@@ -10,11 +10,13 @@
 //! ```
 //!
 //! `peer` and `tag` are −1 for the wildcards. Commands that need fewer fields leave the rest zero, and the daemon insists on it.
-//! Every command but `Cancel`, `Move`, `ArriveAlone` and `Tend` begins an operation on its slot and carries the slot's next epoch.
+//! Every command but `Cancel`, `Move`, `ArriveAlone` and `Tend` begins an operation on its slot and carries the slot's next epoch. Several
+//! that say no more than a slot fit in one entry ([`batch`](crate::batch)).
 
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::batch::Batch;
 use crate::ids::{CommId, Epoch, Rank, Slot, Tag};
 use crate::layout::Layout;
 use crate::limits::{SLOTS_PER_RANK, TAG_MAX};
@@ -61,6 +63,8 @@ pub enum Command {
     Recv { slot: Slot, epoch: Epoch, endpoint: Endpoint, layout: Layout },
     /// Looks for a message without taking it; waits for one if `wait`.
     Probe { slot: Slot, epoch: Epoch, endpoint: Endpoint, wait: bool },
+    /// Several commands.
+    Several(Batch),
 }
 
 /// Why an entry is not a command.
@@ -81,6 +85,9 @@ pub enum CommandError {
     /// Block numbers that overflow or overlap.
     #[error("layout is not valid")]
     BadLayout,
+    /// More or fewer commands in an entry than there can be.
+    #[error("an entry can't have {0} commands")]
+    BadCount(usize),
     /// A reserved byte is not zero, or a field the command does not have.
     #[error("reserved bytes are not zero")]
     ReservedNotZero,
@@ -110,15 +117,16 @@ const ANY: i32 = -1;
 
 const INIT_SEND: u8 = 1;
 const INIT_RECV: u8 = 2;
-const START: u8 = 3;
+pub(crate) const START: u8 = 3;
 const FREE: u8 = 4;
 const CANCEL: u8 = 5;
 const SEND: u8 = 6;
 const RECV: u8 = 7;
 const PROBE: u8 = 8;
-const MOVE: u8 = 9;
-const TEND: u8 = 10;
-const ARRIVE_ALONE: u8 = 11;
+pub(crate) const MOVE: u8 = 9;
+pub(crate) const TEND: u8 = 10;
+pub(crate) const ARRIVE_ALONE: u8 = 11;
+pub(crate) const SEVERAL: u8 = 12;
 
 impl RawCommand {
     fn new(op: u8, slot: Slot, epoch: Epoch) -> Self {
@@ -200,6 +208,12 @@ impl RawCommand {
     }
 }
 
+/// What an entry says first.
+pub(crate) fn op_and_slot(entry: &[u64; COMMAND_WORDS]) -> (u8, Slot) {
+    let raw: &RawCommand = zerocopy::transmute_ref!(entry);
+    (raw.op, raw.slot.get())
+}
+
 impl Command {
     /// The entry as ring words.
     #[inline]
@@ -210,6 +224,9 @@ impl Command {
     /// Reads an entry that was copied out of the ring. The words may hold anything.
     pub fn decode(words: [u64; COMMAND_WORDS]) -> Result<Self, CommandError> {
         let raw: RawCommand = zerocopy::transmute!(words);
+        if raw.op == SEVERAL {
+            return Batch::decode(words).map(Self::Several);
+        }
         let command = raw.decode()?;
         // Whatever the command does not carry must be zero, so that later versions can use it.
         if command.to_raw() == raw { Ok(command) } else { Err(CommandError::ReservedNotZero) }
@@ -239,6 +256,7 @@ impl Command {
             Self::Probe { slot, epoch, endpoint, wait } => {
                 RawCommand { mode: u8::from(wait), ..RawCommand::new(PROBE, slot, epoch).with_endpoint(endpoint) }
             }
+            Self::Several(batch) => zerocopy::transmute!(batch),
         }
     }
 }
@@ -301,7 +319,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_words_never_panic(op in 0u8..13, mut words in any::<[u64; COMMAND_WORDS]>()) {
+        fn random_words_never_panic(op in 0u8..14, mut words in any::<[u64; COMMAND_WORDS]>()) {
             words[0] = words[0] & !0xff | u64::from(op);
             if let Ok(command) = Command::decode(words) {
                 prop_assert_eq!(command.encode(), words);

@@ -5,6 +5,7 @@
 //! | module | between | what |
 //! |---|---|---|
 //! | [`agreement`] | daemon ↔ daemon | whether members on different nodes have registered the same |
+//! | [`batch`] | client → daemon | several commands in one entry |
 //! | [`collective`] | client → daemon | what the members of a collective agree on |
 //! | [`command`] | client → daemon | 64-byte entries of the command ring |
 //! | [`completion`] | daemon → client | what a request slot says when an operation ends |
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agreement;
+pub mod batch;
 pub mod collective;
 pub mod command;
 pub mod completion;
@@ -33,6 +35,7 @@ pub mod limits;
 pub mod operator;
 pub mod wire;
 
+pub use batch::{Batch, Brief};
 pub use command::{Command, Endpoint};
 pub use completion::{Cause, Completion, Status};
 pub use event::{Event, EventKind};

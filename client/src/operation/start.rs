@@ -2,7 +2,7 @@
 
 use ropeway_proto::limits::WIRE_BYTES_MAX;
 use ropeway_proto::{Command, Completion, End, Epoch, EventKind, Slot, completion};
-use ropeway_shm::ArenaSlot;
+use ropeway_shm::{Ahead, ArenaSlot, prepare_to_write};
 
 use super::{Kind, Operation, Phase};
 use crate::Error;
@@ -16,6 +16,9 @@ use crate::terms::Terms;
 
 /// Receiving so much over a wire takes a program that has computed less than the daemon would have taken from it meanwhile.
 const KEPT_BYTES_MAX: u64 = 48 << 10;
+
+/// What a start of a message touches is in so many bytes of a request.
+const START_BYTES: usize = 256;
 
 impl Operation {
     /// Begins an operation and returns the entry that tells the daemon. The caller publishes it, or calls `retract`.
@@ -32,6 +35,18 @@ impl Operation {
             self.attachment.log().end(self.begun, || registration);
         }
         command.encode()
+    }
+
+    /// It is started soon, after others: the lines that a start of a message needs come together.
+    #[inline]
+    pub(crate) fn prepare_to_start(&self) {
+        prepare_to_write(self, START_BYTES);
+    }
+
+    /// Adds what a start touches elsewhere. Whether that is all that it will touch from now on.
+    pub(crate) fn look_ahead(&self, ahead: &mut Ahead) -> bool {
+        self.direct.iter().for_each(|direct| direct.look_ahead(ahead));
+        self.direct.is_some() || self.is_only_told()
     }
 
     fn next_epoch(&mut self) -> Epoch {
@@ -70,7 +85,7 @@ impl Operation {
                 self.start_offered(moment);
                 None
             }
-            Kind::Alone | Kind::Far => Some(self.start_told()),
+            Kind::Alone | Kind::FarSend | Kind::FarRecv => Some(self.start_told()),
             Kind::Large | Kind::Member | Kind::Other => self.start_elsewhere(moment),
         }
     }
@@ -120,8 +135,9 @@ impl Operation {
             return Command::ArriveAlone { slot: self.slot }.encode();
         }
         self.enter(Phase::Daemon);
+        let ways = if self.kind == Kind::FarSend { Ways::Out } else { Ways::Other };
         // At least: more would change nothing.
-        self.attachment.begin_start(WIRE_BYTES_MAX, Ways::Out);
+        self.attachment.begin_start(WIRE_BYTES_MAX, ways);
         Command::Start { slot: self.slot, epoch: self.next_epoch() }.encode()
     }
 
@@ -255,14 +271,14 @@ impl Operation {
     fn start_on_wire(&mut self, moment: &Moment) -> Option<Entry> {
         let (presence, favor) = (self.attachment.presence(), self.favor);
         let direct = self.direct.as_mut()?;
-        let is_recv = matches!(self.end, Some((End::Recv, _)));
-        let may_be_left = is_recv && self.phase == Phase::Direct && direct.bytes() > KEPT_BYTES_MAX;
+        let (is_recv, bytes) = (direct.end() == End::Recv, direct.bytes());
+        let may_be_left = is_recv && self.phase == Phase::Direct && bytes > KEPT_BYTES_MAX;
         let sender =
             if !is_recv || may_be_left { direct.begin_on_wire(presence, favor, moment) } else { Sender::Waiter };
         let entry =
             if may_be_left && sender != Sender::Waiter { self.leave_receive() } else { self.leave_to_wire(sender) };
         if sender != Sender::Waiter {
-            self.note_start();
+            self.attachment.begin_start(bytes, if is_recv { Ways::Other } else { Ways::Out });
             if entry.is_none() {
                 self.attachment.end_start(moment);
             }
@@ -286,10 +302,10 @@ impl Operation {
     #[inline]
     fn leave_to_wire(&self, sender: Sender) -> Option<Entry> {
         let (wire, direct) = (self.wire.as_ref()?, self.direct.as_ref()?);
-        let command = match self.end? {
-            (End::Send, _) => self.attachment.wires().begin(wire, direct.bytes(), sender),
-            (End::Recv, _) if self.phase == Phase::Direct => None,
-            (End::Recv, _) => self.credit(),
+        let command = match direct.end() {
+            End::Send => self.attachment.wires().begin(wire, direct.bytes(), sender),
+            End::Recv if self.phase == Phase::Direct => None,
+            End::Recv => self.credit(),
         };
         command.map(|command| command.encode())
     }

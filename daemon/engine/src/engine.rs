@@ -21,7 +21,8 @@ use std::collections::{HashMap, VecDeque};
 use ropeway_proto::control::JobSpec;
 use ropeway_proto::event::Piece;
 use ropeway_proto::{
-    ChannelId, CommId, Command, Completion, End, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status, limits,
+    Brief, ChannelId, CommId, Command, Completion, End, Envelope, Epoch, Frame, Layout, NodeId, Rank, Slot, Status,
+    limits,
 };
 
 use crate::agreement::Agreements;
@@ -301,8 +302,25 @@ impl Engine {
                 let id = self.open_slot(local_rank, slot, epoch, endpoint, Layout::contiguous(0, 0))?;
                 self.probe(id, wait);
             }
+            Command::Several(batch) => {
+                for brief in batch.commands() {
+                    let command = self.spell_out(local_rank, brief);
+                    self.handle_command(local_rank, command)?;
+                }
+            }
         }
         Ok(())
+    }
+
+    fn spell_out(&mut self, local_rank: u32, brief: Brief) -> Command {
+        match brief {
+            Brief::Start { slot } => {
+                Command::Start { slot, epoch: self.slot_state(local_rank, slot).epoch.wrapping_add(1) }
+            }
+            Brief::Move { slot } => Command::Move { slot },
+            Brief::ArriveAlone { slot } => Command::ArriveAlone { slot },
+            Brief::Tend { node } => Command::Tend { node },
+        }
     }
 
     /// A frame header from node `from`. Its payload, if any, goes where the placement says.

@@ -1,13 +1,15 @@
 //! Grids and graphs, and what neighbours exchange in them.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::thread;
 
 use nix::unistd::{Pid, gettid};
 use ropeway::{Error, NeighborCollective, WaitMode, wait_all};
 use ropeway_daemon::Config;
+use ropeway_proto::limits::WIRE_BYTES_MAX;
 
-use crate::common::{self, Cluster, everybody, everywhere, soon, until_asleep};
+use crate::common::{self, Cluster, everybody, everybody_of, everywhere, soon, until_asleep};
 
 /// What lies in block `slot` of a rank's input, element `index`.
 fn sent(rank: u32, slot: usize, index: usize, round: u32) -> u32 {
@@ -393,6 +395,26 @@ fn an_exchange_allocates_nothing_once_it_is_registered() {
 
 /// The part of this file that runs in a process of its own: a rank that does nothing until it is killed, at first or after it has
 /// started a third round.
+/// However many neighbours are on other nodes: four messages go and four come, each too large for a wire.
+#[test]
+fn a_start_is_a_command_at_most() {
+    const ROUNDS: u64 = 20;
+    let cluster = Cluster::start(4, 4);
+    let all_have = Barrier::new(4);
+    everybody_of(&cluster, 4, |world| {
+        let grid = world.cartesian(&[2, 2], &[true; 2]).unwrap();
+        let mut exchange = grid.neighbor_alltoall_init::<u8>(WIRE_BYTES_MAX as usize + 1).unwrap();
+        let mut run = |rounds| (0..rounds).for_each(|_| exchange.start().unwrap().wait().unwrap());
+        run(3);
+        all_have.wait();
+        let commands = || cluster.counter(world.rank() as usize, "commands");
+        let before = commands();
+        run(ROUNDS);
+        assert_eq!(commands() - before, ROUNDS, "of rank {}", world.rank());
+        all_have.wait();
+    });
+}
+
 #[test]
 fn rank_role() {
     let Ok(role) = std::env::var("TEST_ROLE") else { return };

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use fastrand::Rng;
 use proptest::prelude::*;
 use ropeway_daemon::Daemon;
+use ropeway_proto::batch::BATCH_COMMANDS;
 use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape};
 use ropeway_proto::control::{self, Attached, JobSpec, Refusal, Reply, Request};
 use ropeway_proto::hello::VersionRange;
-use ropeway_proto::{CommId, Command, Endpoint, JobId, Layout};
+use ropeway_proto::{Batch, CommId, Command, Endpoint, JobId, Layout};
 use ropeway_shm::shelf::{Shelf, ShelvedRecv};
 use ropeway_shm::{ControlSegment, JobGeometry, JobSegment, Producer, descriptor, eventfd};
 
@@ -262,6 +263,23 @@ fn a_rank_outside_of_the_job_is_refused() {
 #[test]
 fn a_start_of_nothing_is_refused() {
     let reason = reason_for(|_| vec![Command::Start { slot: 5, epoch: 1 }.encode()]);
+    assert!(reason.contains("slot 5 has no request"), "{reason}");
+}
+
+#[test]
+fn an_entry_of_too_many_commands_is_refused() {
+    let mut batch = Batch::new();
+    assert!(batch.add(&Command::Tend { node: 0 }.encode()));
+    let [count, more] = [(12, 1), (12, BATCH_COMMANDS as u64 + 1)].map(|(op, count)| op | count << 8);
+    let mut words = batch.encode();
+    assert_eq!(words[0], count);
+    words[0] = more;
+    let reason = reason_for(|_| vec![words]);
+    assert!(reason.contains("25 commands"), "{reason}");
+    let reason = reason_for(|_| {
+        batch.add(&Command::Start { slot: 5, epoch: 1 }.encode());
+        vec![batch.encode()]
+    });
     assert!(reason.contains("slot 5 has no request"), "{reason}");
 }
 

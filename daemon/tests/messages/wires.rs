@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ropeway::{Error, Favor, RecvRequest, SendRequest, Session, WaitMode, start_all};
 use ropeway_daemon::Config;
+use ropeway_proto::batch::BATCH_COMMANDS;
 use ropeway_proto::limits::{WIRE_BYTES_MAX, WIRE_CHANNELS};
 
 use crate::common::{Cluster, asleep_in, channel, config, pair, soon};
@@ -282,6 +283,33 @@ fn goes_over_the_link(cluster: &Cluster, sizes: &[usize]) {
         let before = [commands(0), commands(1)];
         (0..50).for_each(|byte| exchange(&mut send, &mut recv, byte));
         assert_eq!([commands(0) - before[0], commands(1) - before[1]], [50, 50], "{bytes} bytes");
+    }
+}
+
+#[test]
+fn requests_that_are_started_together_are_as_few_commands_as_can_be() {
+    let cluster = Cluster::start(2, 2);
+    let (zero, one) = pair(&cluster);
+    let bytes = WIRE_BYTES_MAX as usize + 1;
+    // One more than fit in an entry.
+    let channels = (0..=BATCH_COMMANDS).map(|_| channel(&zero.world(), &one.world(), bytes));
+    let (mut sends, mut recvs): (Vec<_>, Vec<_>) = channels.unzip();
+    for round in 0..4 {
+        let before = [0, 1].map(|node| cluster.counter(node, "commands"));
+        for (index, send) in sends.iter_mut().enumerate() {
+            send.buffer_mut().fill(round * 50 + index as u8);
+        }
+        let receiving = start_all(&mut recvs).unwrap();
+        start_all(&mut sends).unwrap().wait_all().unwrap();
+        receiving.wait_all().unwrap();
+        for (index, recv) in recvs.iter().enumerate() {
+            assert!(
+                recv.buffer().iter().all(|&byte| byte == round * 50 + index as u8),
+                "round {round}, channel {index}"
+            );
+        }
+        let after = [0, 1].map(|node| cluster.counter(node, "commands"));
+        assert!(round == 0 || [0, 1].map(|node| after[node] - before[node]) == [2; 2], "{before:?} to {after:?}");
     }
 }
 

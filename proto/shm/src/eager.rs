@@ -114,6 +114,18 @@ impl EagerWords {
         }
     }
 
+    /// What the sender writes.
+    #[cfg(not(loom))]
+    pub(crate) fn sender_words(&self) -> &impl Sized {
+        &self.sender
+    }
+
+    /// What the receiver writes.
+    #[cfg(not(loom))]
+    pub(crate) fn receiver_words(&self) -> &impl Sized {
+        &self.receiver
+    }
+
     /// How many messages the receiver has taken.
     pub fn taken(&self) -> u32 {
         // SYNC eager-taken (load).
@@ -215,6 +227,11 @@ impl EagerSender {
     /// Sends the next message, as far as that is possible now.
     #[inline(always)]
     pub fn start(&mut self, memory: &impl EagerMemory) -> Progress {
+        if self.cells == 0 {
+            self.offer(memory.words());
+            memory.wake_receiver();
+            return Progress::Pending;
+        }
         if memory.is_placed() && self.claim_buffer(memory.words()) {
             return self.place(memory);
         }
@@ -327,9 +344,6 @@ impl EagerSender {
         // SYNC eager-full: the phase before `taken` here, `taken` before the phase in `EagerReceiver::start`; with both
         // fences either we see the cell that has become free, or the receiver sees that we have parked.
         fence(Ordering::SeqCst);
-        if self.cells == 0 {
-            memory.wake_receiver();
-        }
         self.poll(memory)
     }
 }

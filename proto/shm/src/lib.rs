@@ -35,6 +35,7 @@ pub use ring::RingViolation;
 // What a model can't have: it knows neither mappings nor system calls.
 cfg_if::cfg_if! {
     if #[cfg(not(loom))] {
+        mod ahead;
         mod arena;
         mod cache;
         mod channel;
@@ -68,6 +69,7 @@ cfg_if::cfg_if! {
         mod wired;
 
         pub use self::{
+            ahead::{Ahead, prepare_to_write},
             arena::{Arena, ArenaFull, ArenaSlot},
             channel::{Channel, EndOfChannel, OpenChannel, Thresholds},
             combine::combine,

@@ -6,7 +6,7 @@ use ropeway_engine::{Leftovers, Placement, ProtocolError};
 use ropeway_proto::agreement::{Difference, ShapeDigest, Statement};
 use ropeway_proto::frame::Header;
 use ropeway_proto::limits::{EAGER_BYTES_LIMIT, SLOTS_PER_RANK};
-use ropeway_proto::{Cause, ChannelId, CommId, Command, Completion, Envelope, Frame, JobId, Layout, Status};
+use ropeway_proto::{Batch, Cause, ChannelId, CommId, Command, Completion, Envelope, Frame, JobId, Layout, Status};
 use ropeway_schedule::{Collective, Order, Shape, build};
 
 use crate::cluster::{Cluster, TAG};
@@ -365,7 +365,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     let peer = prop_oneof![3 => Just(Some(2)), 1 => (0u32..2).prop_map(Some), 1 => Just(None)];
     let bytes = prop_oneof![Just(0), Just(SMALL), Just(LARGE)];
     prop_oneof![
-        8 => (0u32..2, 0u32..3, 0u8..9, peer, bytes)
+        8 => (0u32..2, 0u32..3, 0u8..10, peer, bytes)
             .prop_map(|(local_rank, slot, verb, peer, bytes)| Event::Command { local_rank, slot, verb, peer, bytes }),
         8 => (any_frame(), any::<bool>()).prop_map(|(frame, is_slow)| Event::Frame { frame, is_slow }),
         2 => Just(Event::Settle),
@@ -425,6 +425,13 @@ impl Trial {
             5 => Command::Free { slot, epoch },
             6 => Command::Send { slot, epoch, endpoint: definite, layout },
             7 => Command::Recv { slot, epoch, endpoint: any, layout },
+            8 => {
+                let mut batch = Batch::new();
+                for command in [Command::Start { slot, epoch }, Command::Move { slot }, Command::ArriveAlone { slot }] {
+                    assert!(batch.add(&command.encode()));
+                }
+                Command::Several(batch)
+            }
             _ => Command::Probe { slot, epoch, endpoint: any, wait: bytes > 0 },
         };
         // Evicting a client for a violation would soon end every trial: it goes on where the engine thinks it is.

@@ -2,7 +2,7 @@
 
 use ropeway_engine::Violation;
 use ropeway_proto::collective::{CollectiveKind, CollectiveMember, CollectiveShape};
-use ropeway_proto::{CommId, Command, Endpoint, Layout, Status};
+use ropeway_proto::{Batch, CommId, Command, Endpoint, Layout, Status};
 
 use crate::cluster::{Cluster, TAG};
 
@@ -58,6 +58,27 @@ fn a_slot_holds_one_request() {
         Command::Probe { slot, epoch, endpoint, wait: false },
     ] {
         assert_eq!(answer(command), Err(Violation::SlotInUse { slot: 0 }));
+    }
+}
+
+#[test]
+fn commands_in_a_batch_are_checked_as_if_they_were_alone() {
+    let batch = |commands: &[Command]| {
+        let mut batch = Batch::new();
+        commands.iter().for_each(|command| assert!(batch.add(&command.encode())));
+        Command::Several(batch)
+    };
+    // A batch says no epochs: a start has whatever is next.
+    let start = |slot| Command::Start { slot, epoch: 77 };
+    assert_eq!(answer(batch(&[start(0), start(0)])), Err(Violation::WrongState { slot: 0 }));
+    assert_eq!(answer(batch(&[Command::Move { slot: 0 }, start(5)])), Err(Violation::NoRequest { slot: 5 }));
+    let mut cluster = Cluster::pair();
+    cluster.channel(8);
+    for epoch in 2..5 {
+        cluster.command(0, batch(&[start(0)])).unwrap();
+        cluster.command(1, batch(&[Command::Tend { node: 0 }, start(0)])).unwrap();
+        cluster.settle();
+        assert_eq!([0, 1].map(|rank| cluster.status(rank, 0)), [Some(Status::Success); 2], "{epoch}");
     }
 }
 

@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 use ropeway_proto::{End, Layout, Status};
 
 use super::{Block, Channel, EndOfChannel, INLINE_BYTES, WORD_BYTES};
+use crate::ahead::Ahead;
 use crate::eager::{CellWord, EagerMemory, EagerWords};
 use crate::job::JobSegment;
 use crate::mapped;
 use crate::request::RequestSlot;
 use crate::transfer::{STREAMED_BYTES_MIN, TransferMemory, TransferWords, index};
 use crate::wire::WireWords;
-use crate::wired::{WiredEnd, WiredWords};
+use crate::wired::WiredWords;
 
 /// A channel and the segment it lies in: with every address checked and known, so that a message costs no lookup. What small messages need
 /// comes first, so that it is in as few cache lines as can be.
@@ -21,17 +22,19 @@ use crate::wired::{WiredEnd, WiredWords};
 pub struct OpenChannel {
     /// Of this channel, in `job`.
     words: NonNull<Block>,
-    /// The request slots of both ends, in `job`.
-    slots: [NonNull<RequestSlot>; 2],
-    /// The cells, of `channel.cell_bytes` each, in `job`.
-    cells: NonNull<u8>,
+    /// The channel's and the wire's, in `job`, if the other end is on another node.
+    wired: Option<(NonNull<WiredWords>, NonNull<WireWords>)>,
+    /// The channel's name there.
+    wire_index: u16,
     /// Their number is a power of two.
     last_cell: u32,
+    /// The cells, of `channel.cell_bytes` each, in `job`.
+    cells: NonNull<u8>,
+    /// The request slots of both ends, in `job`.
+    slots: [NonNull<RequestSlot>; 2],
     /// The buffers of both ends, `channel.bytes` each, in `job`, if neither is strided.
     flat: Option<(NonNull<u8>, NonNull<u8>)>,
     channel: Channel,
-    /// The channel's and the wire's, in `job`, if the other end is on another node.
-    wired: Option<(NonNull<WiredWords>, NonNull<WireWords>)>,
     /// Keeps all of that mapped.
     job: Arc<JobSegment>,
 }
@@ -61,6 +64,7 @@ impl Channel {
         Some(OpenChannel {
             words,
             wired,
+            wire_index: self.wired.map_or(0, |wired| wired.index),
             cells,
             last_cell: self.cells() - 1,
             slots: [slot(&self.send)?, slot(&self.recv)?],
@@ -82,6 +86,23 @@ impl OpenChannel {
     #[inline]
     pub(crate) fn cells(&self) -> u32 {
         self.last_cell + 1
+    }
+
+    /// Adds what a start of this end touches.
+    pub fn look_ahead(&self, end: End, ahead: &mut Ahead) {
+        let Block { header, eager, transfer, .. } = self.block();
+        match (self.channel.is_small(), end) {
+            (false, _) => ahead.add(transfer, true),
+            (true, End::Send) => ahead.add(eager.sender_words(), true),
+            (true, End::Recv) => ahead.add(eager.receiver_words(), true),
+        }
+        if end == End::Send {
+            ahead.add(header, false);
+        }
+        if self.wired.is_none() {
+            // SAFETY: as for the block.
+            ahead.add(unsafe { self.slots[index(end.peer())].as_ref() }, false);
+        }
     }
 
     /// Whether fewer ranks of this node are awake than there are cores.
@@ -116,18 +137,18 @@ impl OpenChannel {
     /// Whoever works the wire finds something to do for this channel.
     #[inline]
     pub(crate) fn mark_due(&self) {
-        if let (Some((_, wire)), Some(WiredEnd { index, .. })) = (&self.wired, &self.channel.wired) {
+        if let Some((_, wire)) = &self.wired {
             // SAFETY: as for the block.
-            unsafe { wire.as_ref() }.due.mark(usize::from(*index));
+            unsafe { wire.as_ref() }.due.mark(usize::from(self.wire_index));
         }
     }
 
     /// Whether a message waits for credit.
     pub(crate) fn mark_starving(&self, is_starving: bool) {
-        if let (Some((_, wire)), Some(WiredEnd { index, .. })) = (&self.wired, &self.channel.wired) {
+        if let Some((_, wire)) = &self.wired {
             // SAFETY: as for the block.
-            let starving = unsafe { &wire.as_ref().starving };
-            if is_starving { starving.mark(usize::from(*index)) } else { starving.unmark(usize::from(*index)) }
+            let (starving, index) = (unsafe { &wire.as_ref().starving }, usize::from(self.wire_index));
+            if is_starving { starving.mark(index) } else { starving.unmark(index) }
         }
     }
 
