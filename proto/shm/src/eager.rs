@@ -227,13 +227,13 @@ impl EagerSender {
     /// Sends the next message, as far as that is possible now.
     #[inline(always)]
     pub fn start(&mut self, memory: &impl EagerMemory) -> Progress {
-        if self.cells == 0 {
-            self.offer(memory.words());
-            memory.wake_receiver();
-            return Progress::Pending;
-        }
-        if memory.is_placed() && self.claim_buffer(memory.words()) {
-            return self.place(memory);
+        if memory.is_placed() {
+            if self.cells == 0 {
+                return self.leave(memory);
+            }
+            if self.claim_buffer(memory.words()) {
+                return self.place(memory);
+            }
         }
         if self.has_cell(memory.words()) { self.put(memory) } else { self.park(memory) }
     }
@@ -336,8 +336,19 @@ impl EagerSender {
         self.advance(memory)
     }
 
+    /// Leaves the message in our buffer, for a receiver that looks there when it is woken.
+    #[inline]
+    fn leave(&self, memory: &impl EagerMemory) -> Progress {
+        self.offer(memory.words());
+        memory.wake_receiver();
+        Progress::Pending
+    }
+
     #[cold]
     fn park(&mut self, memory: &impl EagerMemory) -> Progress {
+        if self.cells == 0 {
+            return self.leave(memory);
+        }
         let words = memory.words();
         // SYNC eager-parked (store): the bytes before the phase.
         words.sender.parked.store(phase(self.number, WAITING), Ordering::Release);
