@@ -77,7 +77,7 @@ impl<T: Plain> NeighborCollective<T> {
         self
     }
 
-    /// Starts all receives and sends with one publication. No allocation, and no system call while the daemon and whoever waits for this are awake.
+    /// Starts all receives and sends, with one command at most for up to twelve neighbours. No allocation, and no system call while the daemon and whoever waits for this are awake.
     pub fn start(&mut self) -> Result<ActiveExchange<'_>, Error> {
         self.exchange.start()
     }
