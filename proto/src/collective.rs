@@ -136,16 +136,24 @@ impl CollectiveShape {
     }
 
     /// Whether results are rounded, and so depend on which elements are combined first: sums and products of floats.
-    pub fn is_rounded(&self) -> bool {
+    fn is_rounded(&self) -> bool {
         let is_rounded = |(operator, element): (Operator, ElementType)| {
             matches!(operator, Operator::Sum | Operator::Prod) && !element.scalar.is_integer()
         };
         self.combination().is_some_and(is_rounded)
     }
 
-    /// Whether, after the first round, messages go straight from rank to rank: they are small, and the members few, on a node each. All
-    /// members find the same. `node_of` says where a rank lives, if that node has wires.
-    pub fn goes_straight(&self, node_of: impl Fn(Rank) -> Option<usize>) -> bool {
+    /// Decides whether, after the first round, messages go straight from rank to rank; all members decide alike. If so the first round, which
+    /// is the daemons', is to come to the same sums as those that follow: they combine in the order of ranks. `node_of` says where a rank
+    /// lives, if that node has wires.
+    pub fn decide_to_go_straight(&mut self, node_of: impl Fn(Rank) -> Option<usize>) -> bool {
+        let goes_straight = self.can_go_straight(node_of);
+        self.is_reproducible |= goes_straight && self.is_rounded();
+        goes_straight
+    }
+
+    /// If messages are small, and the members few, on a node each.
+    fn can_go_straight(&self, node_of: impl Fn(Rank) -> Option<usize>) -> bool {
         let mut nodes: Vec<_> = self.members.iter().map(|&rank| node_of(rank)).collect();
         nodes.sort_unstable();
         nodes.dedup();

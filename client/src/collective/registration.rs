@@ -298,9 +298,7 @@ impl Communicator {
         let bytes =
             |elements: Range<u64>| elements.start as usize * element_bytes..elements.end as usize * element_bytes;
         let (input, output) = (bytes(input), bytes(output));
-        let does_cross = shape.goes_straight(|rank| self.attachment().wired_node_of(rank));
-        // The first round, which is the daemons', is to come to the same sums as those that follow: they combine in the order of ranks.
-        shape.is_reproducible |= does_cross && shape.is_rounded();
+        let does_cross = shape.decide_to_go_straight(|rank| self.attachment().wired_node_of(rank));
         let scratch = (input.end.max(output.end) as u64).next_multiple_of(BUFFER_ALIGN);
         let scratch_bytes = if does_cross { crossing::scratch_bytes(&shape, rank) } else { 0 };
         let memory = self.attachment().allocate(scratch + scratch_bytes)?;

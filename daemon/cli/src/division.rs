@@ -56,9 +56,7 @@ pub(crate) fn between_nodes(
         algorithm: None,
     };
     let places = places(ranks, nodes);
-    let goes_straight = !is_named && shape.goes_straight(|rank| Some(places[rank as usize].into()));
-    // As ranks register it.
-    shape.is_reproducible |= goes_straight && shape.is_rounded();
+    let goes_straight = !is_named && shape.decide_to_go_straight(|rank| Some(places[rank as usize].into()));
     let division = Division::new(&shape, &places).expect("nodes are numbered as they come");
     Some(BetweenNodes { shape: division.between(), operands: division.operands(), goes_straight })
 }
