@@ -13,15 +13,14 @@ use crate::request::Request;
 /// Commands that are gathered into as few entries of the ring as can be, and published as one.
 #[derive(Default)]
 pub(crate) struct Telling {
+    /// Those that are not staged yet: at least one, if there are any.
     batch: Batch,
-    has_staged: bool,
 }
 
 impl Telling {
     /// What the start of one of the requests would publish if it were alone.
     pub(crate) fn add(&mut self, attachment: &Attachment, entry: &Entry) -> Result<(), Error> {
         if !self.batch.add(entry) {
-            self.has_staged = true;
             attachment.stage(&[mem::take(&mut self.batch).encode()])?;
             let is_added = self.batch.add(entry);
             debug_assert!(is_added, "a start says no more than what it starts");
@@ -33,9 +32,8 @@ impl Telling {
     pub(crate) fn publish<R: Request>(self, requests: &mut [R]) -> Result<(), Error> {
         let Some(first) = requests.first() else { return Ok(()) };
         let attachment = first.persistent().operation().attachment();
-        let told = match (self.batch.count(), self.has_staged) {
-            (0, false) => None,
-            (0, true) => Some(attachment.publish(&[])?),
+        let told = match self.batch.count() {
+            0 => None,
             _ => Some(attachment.publish_one(&self.batch.encode())?),
         };
         let left = attachment.wires().leave_now().then(Moment::default);
