@@ -88,7 +88,7 @@ impl Job {
         let source = self.engine.spec().local_ranks().start + sender;
         let taken = shelf::take_over(&lane, places, source);
         for &recv in &taken {
-            self.handle_command(receiver, Command::from(recv).encode()).map_err(|offence| (client, offence))?;
+            self.handle_entry(receiver, Command::from(recv).encode()).map_err(|offence| (client, offence))?;
         }
         Ok(taken.len())
     }

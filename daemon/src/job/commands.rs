@@ -2,12 +2,13 @@
 
 use std::time::Instant;
 
+use ropeway_proto::batch::BATCH_COMMANDS;
 use ropeway_proto::{Batch, Brief, Command, NodeId, limits};
 use ropeway_shm::{Counter, Counters};
 
 use super::{Attached, Job, Offence};
 
-/// Commands taken from one ring in one cycle.
+/// Commands taken from one ring in one cycle, and what is left of the entry that the last of them is in.
 const COMMANDS_PER_CYCLE: usize = 64;
 
 impl Job {
@@ -27,37 +28,42 @@ impl Job {
         handled
     }
 
-    fn poll_ring(&mut self, local_rank: u32, count_max: usize) -> Result<usize, (usize, Offence)> {
-        for count in 0..count_max {
-            if !self.poll_command(local_rank)? {
-                return Ok(count);
-            }
+    /// Takes entries until they were so many commands. Says how many entries.
+    fn poll_ring(&mut self, local_rank: u32, commands_max: usize) -> Result<usize, (usize, Offence)> {
+        let (mut entries, mut commands) = (0, 0);
+        while commands < commands_max
+            && let Some(count) = self.poll_entry(local_rank)?
+        {
+            commands += count;
+            entries += 1;
         }
-        Ok(count_max)
+        Ok(entries)
     }
 
-    /// Handles everything that a rank has said so far. Says how many commands that were.
+    /// Handles everything that a rank has said so far. Says how many entries that were.
     pub(crate) fn poll_whole_ring(&mut self, local_rank: u32) -> Result<usize, (usize, Offence)> {
-        self.poll_ring(local_rank, limits::RING_ENTRIES)
+        self.poll_ring(local_rank, limits::RING_ENTRIES * BATCH_COMMANDS)
     }
 
-    /// Handles the next command of a rank. False if there is none.
-    fn poll_command(&mut self, local_rank: u32) -> Result<bool, (usize, Offence)> {
+    /// Handles the next entry of a rank, if there is one. Says how many commands it was.
+    fn poll_entry(&mut self, local_rank: u32) -> Result<Option<usize>, (usize, Offence)> {
         let Some(Attached { consumer, client, .. }) = &mut self.ports[local_rank as usize].attached else {
-            return Ok(false);
+            return Ok(None);
         };
         let client = *client;
         let words = consumer.pop().map_err(|violation| (client, violation.into()))?;
-        let Some(words) = words else { return Ok(false) };
-        self.handle_command(local_rank, words).map_err(|offence| (client, offence))?;
-        Ok(true)
+        let Some(words) = words else { return Ok(None) };
+        self.handle_entry(local_rank, words).map(Some).map_err(|offence| (client, offence))
     }
 
-    /// `words` is a copy of the entry: what is checked here is what is acted on.
-    pub(crate) fn handle_command(&mut self, local_rank: u32, words: [u64; 8]) -> Result<(), Offence> {
+    /// `words` is a copy of the entry: what is checked here is what is acted on. Says how many commands it was.
+    pub(crate) fn handle_entry(&mut self, local_rank: u32, words: [u64; 8]) -> Result<usize, Offence> {
         let command = Command::decode(words)?;
         let (slot, layout) = match command {
-            Command::Several(batch) => return self.handle_several(local_rank, batch),
+            Command::Several(batch) => {
+                self.handle_several(local_rank, batch)?;
+                return Ok(batch.count());
+            }
             Command::InitSend { slot, layout, .. }
             | Command::InitRecv { slot, layout, .. }
             | Command::Send { slot, layout, .. }
@@ -70,7 +76,7 @@ impl Job {
             | Command::Probe { slot, .. } => (slot, None),
             Command::Tend { node } => {
                 self.wires.tend(NodeId(node), Instant::now());
-                return Ok(());
+                return Ok(1);
             }
         };
         if let Some(layout) = layout {
@@ -84,7 +90,7 @@ impl Job {
         {
             self.shelves.note_detour(local_rank, receiver);
         }
-        Ok(())
+        Ok(1)
     }
 
     fn handle_several(&mut self, local_rank: u32, batch: Batch) -> Result<(), Offence> {
