@@ -1,23 +1,29 @@
 //! A request's end of a direct channel: messages without the daemon, between two ranks of one node or over a wire.
 
+use std::mem;
 use std::sync::Arc;
 
 use ropeway_proto::{End, Status};
 use ropeway_shm::eager::{EagerMemory, EagerReceiver, EagerSender, Progress};
 use ropeway_shm::transfer::{Transfer, TransferMemory};
-use ropeway_shm::{Ahead, Channel, JobSegment, OpenChannel, WiredEnd};
+use ropeway_shm::{Channel, JobSegment, Offers, OpenChannel, WiredEnd};
 
 use crate::presence::{Favor, Habit, Moment, Presence, Sender, now_ns};
+use crate::wires::{Wire, Wires};
 
-/// One end, and where it stands. What most starts and waits touch is one cache line.
+/// One end, and where it stands. What starts touch is two cache lines, and what tells one from the other is in the first.
 #[repr(C, align(64))]
 pub(crate) struct DirectEnd {
     /// Of a program whose messages others can move.
     habit: Habit,
     way: Way,
+    /// Over which it goes to another node.
+    wire: Option<Arc<Wire>>,
     end: End,
     memory: OpenChannel,
 }
+
+const _: () = assert!(mem::offset_of!(DirectEnd, memory) <= 48);
 
 /// How messages of this size travel.
 enum Way {
@@ -60,8 +66,8 @@ pub(crate) enum Started {
 }
 
 impl DirectEnd {
-    /// The end of the channel at `block` of which the daemon has moved `number` messages. `None` if there is no channel.
-    pub(crate) fn open(job: &Arc<JobSegment>, block: u64, number: u32, end: End) -> Option<Self> {
+    /// The end of the channel at a block of which the daemon has moved so many messages. `None` if there is no channel.
+    pub(crate) fn open(job: &Arc<JobSegment>, wires: &Wires, (block, number): (u64, u32), end: End) -> Option<Self> {
         let channel = Channel::read(job, block)?;
         let memory = channel.on(job)?;
         let way = match end {
@@ -69,14 +75,18 @@ impl DirectEnd {
             End::Send => Way::Send(channel.sender(number)),
             End::Recv => Way::Recv(EagerReceiver::at(number)),
         };
-        let leaves_node = end == End::Send && channel.wired().is_some();
+        let wire = match channel.wired() {
+            Some(wired) => Some(wires.of(wired)?),
+            None => None,
+        };
+        let leaves_node = end == End::Send && wire.is_some();
         let habit = if leaves_node { Habit::of_send() } else { Habit::default() };
-        Some(Self { memory, end, way, habit })
+        Some(Self { habit, way, wire, end, memory })
     }
 
     /// What goes over a wire stays where it is until it is taken, however small, and its send runs until then.
     pub(crate) fn park(&mut self) {
-        if self.wired().is_some()
+        if self.wire.is_some()
             && let Way::Send(sender) = &mut self.way
         {
             *sender = sender.parking();
@@ -87,7 +97,7 @@ impl DirectEnd {
     /// behind a fence. Messages that fit beside a word are sent with it all the same. What has come over a wire stays in its cell until the
     /// program waits.
     pub(crate) fn offer(&mut self) {
-        let is_wired = self.wired().is_some();
+        let is_wired = self.wire.is_some();
         if !self.memory.is_placed() {
             return;
         }
@@ -101,17 +111,19 @@ impl DirectEnd {
 
     /// Whether a start only offers the message to another rank of this node.
     pub(crate) fn is_offered(&self) -> bool {
-        self.wired().is_none() && matches!(self.way, Way::OfferedSend(_) | Way::OfferedRecv(_) | Way::OfferedLarge(_))
+        self.wire.is_none() && matches!(self.way, Way::OfferedSend(_) | Way::OfferedRecv(_) | Way::OfferedLarge(_))
     }
 
-    /// Wakes the other end if it sleeps and this one has been offered to it. Whether the daemon is to be asked to move the message.
+    /// Wakes the other end if it sleeps, for what was offered behind a fence.
     #[inline]
-    pub(crate) fn call_peer(&self, presence: &Presence, favor: Favor) -> bool {
-        if !self.is_offered() {
-            return false;
-        }
+    pub(crate) fn wake_peer(&self) {
+        self.memory.wake_end_behind_fence(self.end.peer());
+    }
+
+    /// Whether a large message moves now, as both ends have offered it, and the daemon is to be asked for it.
+    #[inline]
+    pub(crate) fn moves_if_met(&self, presence: &Presence, favor: Favor) -> bool {
         let memory = &self.memory;
-        memory.wake_end_behind_fence(self.end.peer());
         let Way::OfferedLarge(transfer) = self.way else { return false };
         !self.habit.is_prompt(favor)
             && transfer.is_met(TransferMemory::words(memory), self.end)
@@ -119,9 +131,27 @@ impl DirectEnd {
             && transfer.meet(memory)
     }
 
-    /// Adds what a start touches.
-    pub(crate) fn look_ahead(&self, ahead: &mut Ahead) {
-        self.memory.look_ahead(self.end, ahead);
+    /// Whether its starts only offer its messages, to another rank or to a wire.
+    pub(crate) fn only_offers(&self) -> bool {
+        match self.way {
+            Way::Send(sender) => self.wire.is_some() && sender.parks(),
+            Way::OfferedSend(_) | Way::OfferedRecv(_) | Way::OfferedLarge(_) => true,
+            Way::Recv(_) | Way::Large(_) => false,
+        }
+    }
+
+    /// Adds the next of them.
+    pub(crate) fn prepare(&self, offers: &mut Offers) {
+        match self.way {
+            Way::Send(sender) | Way::OfferedSend(sender) => offers.add_send(&self.memory, sender),
+            Way::Recv(receiver) | Way::OfferedRecv(receiver) => offers.add_recv(&self.memory, receiver),
+            Way::Large(transfer) | Way::OfferedLarge(transfer) => offers.add_large(&self.memory, transfer, self.end),
+        }
+    }
+
+    /// It was offered so, with others.
+    pub(crate) fn hear(&mut self, habit: &Habit) {
+        self.habit.begin_with(habit);
     }
 
     /// Which end it is.
@@ -139,6 +169,12 @@ impl DirectEnd {
         self.memory.channel().end(self.end.peer()).local_rank
     }
 
+    /// Over which it goes to another node, if it does.
+    #[inline]
+    pub(crate) fn wire(&self) -> Option<&Arc<Wire>> {
+        self.wire.as_ref()
+    }
+
     /// Where the other end is, if it is on another node.
     pub(crate) fn wired(&self) -> Option<&WiredEnd> {
         self.memory.channel().wired()
@@ -154,31 +190,18 @@ impl DirectEnd {
         self.memory.channel().is_small()
     }
 
-    /// A send to an end that is gone fails. A receive may still take what was sent before; `poll` sees to that.
-    #[inline]
-    fn check_send(&self) -> Result<(), Status> {
-        let closed = if self.end == End::Send { self.memory.closed(End::Send) } else { None };
-        closed.map_or(Ok(()), Err)
-    }
-
     /// Starts the next message. `Err` says why there will never be one.
     pub(crate) fn start(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> Result<Started, Status> {
         match self.way {
             Way::Send(_) | Way::Recv(_) => self.start_small(),
-            Way::Large(_) => self.start_large(presence, favor, moment),
-            _ => self.start_offered(presence, favor, moment),
+            Way::Large(_) => Ok(self.start_large(presence, favor, moment)),
+            _ => Ok(self.start_offered(presence, favor, moment)),
         }
     }
 
-    /// The same of what is only offered.
+    /// The same of what is only offered. Whether the other end is gone is for [`poll`](Self::poll) to find out, as it may go afterwards, too.
     #[inline]
-    pub(crate) fn start_offered(
-        &mut self,
-        presence: &Presence,
-        favor: Favor,
-        moment: &Moment,
-    ) -> Result<Started, Status> {
-        self.check_send()?;
+    pub(crate) fn start_offered(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> Started {
         match &self.way {
             Way::OfferedSend(sender) => sender.offer(EagerMemory::words(&self.memory)),
             Way::OfferedRecv(receiver) => receiver.offer(EagerMemory::words(&self.memory)),
@@ -188,7 +211,7 @@ impl DirectEnd {
             }
             _ => {}
         }
-        Ok(Started::Pending)
+        Started::Pending
     }
 
     /// The same for small messages.
@@ -242,7 +265,7 @@ impl DirectEnd {
             return Some(Ok(()));
         }
         // Who works a wire may have the buffer for a moment.
-        (self.cancel() || self.wired().is_none()).then_some(Err(why))
+        (self.cancel() || self.wire.is_none()).then_some(Err(why))
     }
 
     pub(crate) fn has_ended(&mut self, pieces: u32) -> bool {
@@ -276,7 +299,7 @@ impl DirectEnd {
         match &mut self.way {
             Way::Send(sender) | Way::OfferedSend(sender) => {
                 let is_taken_back = sender.cancel(EagerMemory::words(memory));
-                if is_taken_back && memory.channel().wired().is_some() {
+                if is_taken_back && self.wire.is_some() {
                     // Else all waits would go on looking for credit.
                     memory.note_taken_back();
                 }
@@ -319,18 +342,12 @@ impl DirectEnd {
     /// The same for large ones.
     // One function, because a program that has computed finds neither code nor stack in its core's caches.
     #[inline(always)]
-    pub(crate) fn start_large(
-        &mut self,
-        presence: &Presence,
-        favor: Favor,
-        moment: &Moment,
-    ) -> Result<Started, Status> {
-        self.check_send()?;
-        let Way::Large(transfer) = self.way else { return Ok(Started::Pending) };
+    pub(crate) fn start_large(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> Started {
+        let Way::Large(transfer) = self.way else { return Started::Pending };
         let comes_soon = self.habit.begin_offer(presence, favor, moment);
         let until = comes_soon.then(|| self.habit.started_ns() + COURTESY_NS);
         let moves = transfer.start(&self.memory, self.end, until);
-        Ok(if moves && self.moves_by_daemon(presence, favor) { Started::NeedsCopy } else { Started::Pending })
+        if moves && self.moves_by_daemon(presence, favor) { Started::NeedsCopy } else { Started::Pending }
     }
 
     /// Starts a large message if there is nothing to be learnt from it and nobody to be asked. Whether the other end had come: then
@@ -338,7 +355,7 @@ impl DirectEnd {
     #[inline(always)]
     pub(crate) fn start_quietly(&mut self, favor: Favor) -> Option<bool> {
         let Way::Large(transfer) = self.way else { return None };
-        let is_quiet = self.check_send().is_ok() && self.habit.begin_quietly(favor);
+        let is_quiet = self.habit.begin_quietly(favor);
         is_quiet.then(|| transfer.come(TransferMemory::words(&self.memory), self.end))
     }
 
@@ -388,7 +405,7 @@ impl DirectEnd {
 
     /// The program comes to wait for a message that others could move.
     pub(crate) fn learn(&mut self, presence: &Presence) {
-        if self.wired().is_some() || !self.is_small() {
+        if self.wire.is_some() || !self.is_small() {
             self.habit.learn(presence);
         }
     }
@@ -396,7 +413,7 @@ impl DirectEnd {
 
 /// For how long the first piece is left to the end that comes last and waits: more than a start takes and the way to the wait. What one
 /// end alone touches stays in its core's cache; what a receiver has fetched from there, the sender has to get back before it writes again.
-const COURTESY_NS: u64 = 1000;
+pub(crate) const COURTESY_NS: u64 = 1000;
 
 fn is_due(transfer: &Transfer, memory: &OpenChannel) -> bool {
     transfer.is_over(TransferMemory::words(memory)) || transfer.has_pieces(memory)

@@ -1,19 +1,19 @@
 //! Messages to and from several ranks as one operation: requests that are started together and share their memory.
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::task::Waker;
-
-use ropeway_shm::Ahead;
 
 use crate::attachment::Attachment;
 use crate::memory::SharedMemory;
 use crate::operation::Operation;
 use crate::request::Persistent;
 use crate::running::{Run, Running, watch_each};
-use crate::set::{ActiveSet, retract_all, start_each};
+use crate::set::{ActiveSet, retract_all, start_each, tell};
 use crate::several::Several;
+use crate::starts::Starts;
 use crate::telling::Telling;
 use crate::wait::Event;
 use crate::{Communicator, Error, Favor, Status, WaitMode};
@@ -24,10 +24,13 @@ pub(crate) struct Exchange {
     /// This rank, among those that its neighbours are of.
     rank: u32,
     requests: Vec<Persistent>,
-    /// What starts touch besides them.
-    ahead: Ahead,
-    /// That is all of it: every request has its channel, or will have none.
-    is_ahead_known: bool,
+    favor: Favor,
+    /// How they start if they are bound.
+    starts: Starts,
+    /// Each has its channel, or will never have one. Channels come up one by one, in the first exchanges.
+    is_bound: bool,
+    /// They have started, and don't know it yet.
+    is_news: bool,
     pub(crate) input: SharedMemory,
     pub(crate) output: SharedMemory,
 }
@@ -77,6 +80,7 @@ impl ActiveExchange<'_> {
     /// Most steps are not the end: [`test`](Self::test) says so, and then this is to be called again; so it is after a wait in which this
     /// exchange was one of several, since the wait has it wake a thread instead.
     pub fn notify(&mut self) -> Result<(), Error> {
+        self.exchange.hear();
         if !watch_each(self.exchange.running(), None)? {
             self.exchange.attachment.notifier()?.ring();
         }
@@ -128,19 +132,14 @@ impl Exchange {
         output: SharedMemory,
     ) -> Self {
         requests.iter_mut().for_each(|request| request.operation_mut().offer());
-        let (ahead, is_ahead_known) = Default::default();
-        Self {
-            attachment: among.attachment().clone(),
-            rank: among.rank(),
-            requests,
-            ahead,
-            is_ahead_known,
-            input,
-            output,
-        }
+        let (attachment, rank) = (among.attachment().clone(), among.rank());
+        let starts = Starts::new(&attachment, requests.len());
+        let (favor, is_bound, is_news) = Default::default();
+        Self { attachment, rank, requests, favor, starts, is_bound, is_news, input, output }
     }
 
     pub(crate) fn set_favor(&mut self, favor: Favor) {
+        self.favor = favor;
         self.requests.iter_mut().for_each(|request| request.operation_mut().set_favor(favor));
     }
 
@@ -151,16 +150,22 @@ impl Exchange {
         self.attachment.check()?;
         self.input.slot_mut().lend();
         self.output.slot_mut().lend();
-        let started = self.start_all();
+        self.is_news = self.is_bound;
+        let started = match self.is_bound {
+            true => self.starts.start(&mut self.requests, &self.attachment, self.favor),
+            false => self.start_one_by_one(),
+        };
         if started.is_err() {
+            self.hear();
             retract_all(&mut self.requests);
             self.end(started)?;
         }
         Ok(ActiveExchange { exchange: self })
     }
 
-    fn start_all(&mut self) -> Result<(), Error> {
-        self.ahead.fetch();
+    /// The first times.
+    #[cold]
+    fn start_one_by_one(&mut self) -> Result<(), Error> {
         let mut telling = Telling::default();
         start_each(&mut self.requests, &mut telling)?;
         // SYNC slot-waiter: all offers before all waiters.
@@ -169,7 +174,14 @@ impl Exchange {
         for entry in self.requests.iter().filter_map(|request| request.operation().call_peer()) {
             telling.add(&self.attachment, &entry)?;
         }
-        telling.publish(&mut self.requests)
+        tell(telling, &mut self.requests, &self.attachment)
+    }
+
+    /// Requests learn that they have started.
+    fn hear(&mut self) {
+        if mem::take(&mut self.is_news) {
+            self.requests.iter_mut().for_each(|request| request.operation_mut().hear(&self.starts));
+        }
     }
 
     pub(crate) fn active(&mut self) -> Option<ActiveExchange<'_>> {
@@ -190,7 +202,9 @@ impl Exchange {
 
     /// Waits for all requests, or for the first that fails.
     fn wait(&mut self, mode: WaitMode) -> Result<(), Error> {
+        self.hear();
         self.running_mut().for_each(Operation::come_to_wires);
+        self.starts.learn(&self.attachment);
         if self.take_ended(0)? {
             return Ok(());
         }
@@ -223,6 +237,7 @@ impl Exchange {
 
     /// Whether all requests have ended.
     fn test(&mut self) -> Result<bool, Error> {
+        self.hear();
         let mut is_over = true;
         for operation in self.running_mut() {
             is_over &= operation.test()?.is_some();
@@ -237,23 +252,32 @@ impl Exchange {
             // The exchange has failed already, and this one may well fail for the same reason.
             let _ = operation.cancel(mode);
         }
-        if !self.is_ahead_known {
-            self.look_ahead();
+        match outcome {
+            Ok(()) if self.is_bound => self.starts.advance(),
+            Ok(()) => self.bind(),
+            // Which of the messages have come and gone, each request knows.
+            Err(_) => self.is_bound = false,
         }
         self.input.slot().reclaim();
         self.output.slot().reclaim();
         outcome
     }
 
-    /// Channels come up one by one, in the first exchanges.
+    /// If all requests know how they will start from now on, so does the exchange. In the log each speaks for itself.
     #[cold]
-    fn look_ahead(&mut self) {
-        let mut ahead = Ahead::default();
-        self.is_ahead_known = true;
-        for request in &self.requests {
-            self.is_ahead_known &= request.operation().look_ahead(&mut ahead);
+    fn bind(&mut self) {
+        let are_bound = self.requests.iter().all(|request| request.operation().is_bound());
+        self.is_bound = are_bound && !self.attachment.log().is_on();
+        if self.is_bound {
+            self.starts.bind(&self.requests);
         }
-        self.ahead = ahead;
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // What has started is given up otherwise than what has not.
+        self.hear();
     }
 }
 

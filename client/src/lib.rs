@@ -94,6 +94,7 @@ mod session;
 mod set;
 mod several;
 mod slots;
+mod starts;
 mod status;
 mod strided;
 mod telling;

@@ -23,7 +23,6 @@ use ropeway_shm::ArenaSlot;
 
 use crate::attachment::Attachment;
 use crate::attendance::Member;
-use crate::commands::Entry;
 use crate::communicator::Membership;
 use crate::direct::DirectEnd;
 use crate::log::{self, Begun};
@@ -57,11 +56,9 @@ pub(crate) struct Operation {
     is_left: bool,
     /// Somebody is told when the program waits: other nodes, or a daemon that asks what its ranks do.
     is_told: bool,
-    /// Over which it goes to another node.
-    wire: Option<Arc<Wire>>,
+    direct: Option<DirectEnd>,
     /// How every message of the direct channel ends that arrives.
     arrived: Option<Status>,
-    direct: Option<DirectEnd>,
     /// Which end of a channel the request is, if it is one.
     end: Option<(End, Endpoint)>,
     terms: Terms,
@@ -80,7 +77,7 @@ pub(crate) struct Operation {
 }
 
 /// A start that only tells the daemon needs no line but the first.
-const _: () = assert!(mem::offset_of!(Operation, wire) <= 64);
+const _: () = assert!(mem::offset_of!(Operation, direct) <= 64);
 
 /// What a request is to its start. No message is anything but the first if somebody logs, and no collective is alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -148,7 +145,6 @@ impl Operation {
             epoch,
             memory,
             role: None,
-            wire: None,
             phase: Phase::Inactive,
             favor: Favor::default(),
             kind: Kind::Other,
@@ -206,12 +202,6 @@ impl Operation {
     /// with it, and [`call_peer`](Self::call_peer) follows.
     pub(crate) fn offer(&mut self) {
         self.is_offered = true;
-    }
-
-    /// Wakes the other end if it waits for this start, which is behind a fence. If the daemon is to move the message, the entry.
-    pub(crate) fn call_peer(&self) -> Option<Entry> {
-        let needs_copy = self.direct.as_ref()?.call_peer(self.attachment.presence(), self.favor);
-        needs_copy.then(|| self.ask_to_move())
     }
 
     /// Whether its messages are small and stay on this node, so that [`start_short`](Self::start_short) starts it.
@@ -275,6 +265,12 @@ impl Operation {
     /// How many bytes at most the daemon has to move for it yet. `None` if it has nothing to do for it.
     pub(crate) fn bytes_by_daemon(&self) -> Option<u64> {
         (self.phase == Phase::Daemon).then(|| self.terms.capacity())
+    }
+
+    /// Over which it goes to another node.
+    #[inline]
+    fn wire(&self) -> Option<&Arc<Wire>> {
+        self.direct.as_ref()?.wire()
     }
 
     pub(crate) fn terms(&self) -> &Terms {
@@ -378,7 +374,7 @@ impl Operation {
             Phase::Kept => self.take_kept(),
             Phase::Direct => {
                 let ended = self.direct.as_mut()?.poll(pieces)?;
-                if self.wire.is_some() {
+                if self.wire().is_some() {
                     self.note_taken();
                 }
                 Some(self.end_direct(ended.err().unwrap_or(completion::Status::Success)))
@@ -488,7 +484,7 @@ impl Operation {
             notifier.register(self.slot, waker);
         }
         self.arm(notifier::DOORBELL);
-        if let Some(wire) = &self.wire {
+        if let Some(wire) = self.wire() {
             self.attachment.wires().leave(wire);
         }
         if let Some(role) = &self.role
@@ -534,7 +530,7 @@ impl Operation {
                 return Ok(None);
             }
             // Who works a wire may have the buffer for a moment, for a message that does not come.
-            if self.wire.is_none() || self.phase != Phase::Direct {
+            if self.wire().is_none() || self.phase != Phase::Direct {
                 return self.wait(mode).map(Some);
             }
             if let Some(outcome) = self.test()? {

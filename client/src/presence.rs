@@ -97,8 +97,6 @@ const TURNS: usize = 7;
 
 /// What a request has learnt of its program.
 pub(crate) struct Habit {
-    /// A program that comes to wait within this time does so promptly.
-    prompt_ns: u64,
     /// Zero if it was not noted.
     started_ns: u64,
     /// In which turn that was.
@@ -109,6 +107,8 @@ pub(crate) struct Habit {
     waits_promptly: bool,
     /// Whether it came after long.
     is_long: bool,
+    /// The request sends to another node.
+    leaves_node: bool,
 }
 
 impl Presence {
@@ -171,14 +171,15 @@ impl Presence {
 
 impl Default for Habit {
     fn default() -> Self {
-        Self { prompt_ns: PROMPT_NS, started_ns: 0, turn: 0, waits_promptly: false, had_to_wait: true, is_long: false }
+        let (started_ns, turn, waits_promptly, is_long, leaves_node) = Default::default();
+        Self { started_ns, turn, had_to_wait: true, waits_promptly, is_long, leaves_node }
     }
 }
 
 impl Habit {
     /// Of a send to another node.
     pub(crate) fn of_send() -> Self {
-        Self { prompt_ns: PROMPT_SEND_NS, ..Self::default() }
+        Self { leaves_node: true, ..Self::default() }
     }
 
     /// The request is started. Says whether the program is likely to come to wait at once.
@@ -186,6 +187,11 @@ impl Habit {
         self.started_ns = moment.ns();
         self.turn = presence.begin();
         self.is_prompt(favor)
+    }
+
+    /// The request was started together with others that this is of.
+    pub(crate) fn begin_with(&mut self, others: &Self) {
+        (self.started_ns, self.turn) = (others.started_ns, others.turn);
     }
 
     /// The same of a start of which the daemon is told: [`told`](Self::told) says when.
@@ -258,7 +264,7 @@ impl Habit {
     pub(crate) fn learn(&mut self, presence: &Presence) {
         if let Some(came_ns) = presence.came_after(self.turn).filter(|_| self.started_ns > 0) {
             let away_ns = came_ns.saturating_sub(self.started_ns);
-            self.waits_promptly = away_ns < self.prompt_ns;
+            self.waits_promptly = away_ns < if self.leaves_node { PROMPT_SEND_NS } else { PROMPT_NS };
             self.is_long = away_ns >= LONG_NS;
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::attachment::Attachment;
 use crate::log::Log;
 use crate::operation::Others;
 use crate::presence::Moment;
@@ -27,8 +28,8 @@ pub fn start_all<R: Request>(requests: &mut [R]) -> Result<ActiveSet<'_, R>, Err
     let Some(first) = requests.first() else { return Ok(ActiveSet::new(requests, WaitMode::default())) };
     let attachment = first.persistent().operation().attachment();
     attachment.check()?;
-    let mode = attachment.wait_mode();
-    if let Err(error) = start_idle(requests) {
+    let (attachment, mode) = (Arc::clone(attachment), attachment.wait_mode());
+    if let Err(error) = start_idle(requests, &attachment) {
         retract_all(requests);
         return Err(error);
     }
@@ -36,10 +37,18 @@ pub fn start_all<R: Request>(requests: &mut [R]) -> Result<ActiveSet<'_, R>, Err
 }
 
 /// Starts all of them, of one session none of which is active.
-fn start_idle<R: Request>(requests: &mut [R]) -> Result<(), Error> {
+fn start_idle<R: Request>(requests: &mut [R], attachment: &Attachment) -> Result<(), Error> {
     let mut telling = Telling::default();
     start_each(requests, &mut telling)?;
-    telling.publish(requests)
+    tell(telling, requests, attachment)
+}
+
+/// All of them are started: the daemon is told, and they know when it was.
+pub(crate) fn tell<R: Request>(telling: Telling, requests: &mut [R], attachment: &Attachment) -> Result<(), Error> {
+    if let Some(moment) = telling.publish(attachment)? {
+        requests.iter_mut().for_each(|request| request.persistent_mut().operation_mut().told(&moment));
+    }
+    Ok(())
 }
 
 /// Starts all of them, of which the daemon is still to be told.

@@ -8,7 +8,6 @@ use crate::Error;
 use crate::attachment::Attachment;
 use crate::commands::Entry;
 use crate::presence::Moment;
-use crate::request::Request;
 
 /// Commands that are gathered into as few entries of the ring as can be, and published as one.
 #[derive(Default)]
@@ -28,18 +27,15 @@ impl Telling {
         Ok(())
     }
 
-    /// All requests are started: the daemon is told, and what is to leave at once leaves.
-    pub(crate) fn publish<R: Request>(self, requests: &mut [R]) -> Result<(), Error> {
-        let Some(first) = requests.first() else { return Ok(()) };
-        let attachment = first.persistent().operation().attachment();
-        let told = match self.batch.count() {
-            0 => None,
-            _ => Some(attachment.publish_one(&self.batch.encode())?),
-        };
+    /// Whether there is nothing to tell.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batch.count() == 0
+    }
+
+    /// All requests are started: the daemon is told, and what is to leave at once leaves. When that was done, if there was anything.
+    pub(crate) fn publish(self, attachment: &Attachment) -> Result<Option<Moment>, Error> {
+        let told = if self.is_empty() { None } else { Some(attachment.publish_one(&self.batch.encode())?) };
         let left = attachment.wires().leave_now().then(Moment::default);
-        if let Some(moment) = left.or(told) {
-            requests.iter_mut().for_each(|request| request.persistent_mut().operation_mut().told(&moment));
-        }
-        Ok(())
+        Ok(left.or(told))
     }
 }

@@ -37,7 +37,7 @@ impl Event for Operation {
     }
 
     fn reach(&self) -> Reach<'_> {
-        match &self.wire {
+        match self.wire() {
             Some(wire) if self.phase == Phase::Direct => Reach::One(wire),
             _ => self.crossed().map_or(Reach::Nowhere, Crossed::reach),
         }
@@ -50,7 +50,7 @@ impl Event for Operation {
     fn needs_daemon(&self) -> bool {
         match self.phase {
             Phase::Meeting => self.attendance().is_some_and(Attendance::is_spanning),
-            Phase::Direct => self.wire.is_none(),
+            Phase::Direct => self.wire().is_none(),
             Phase::Crossing => self.crossed().is_some_and(Crossed::needs_daemon),
             _ => true,
         }

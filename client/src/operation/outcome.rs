@@ -45,13 +45,13 @@ impl Operation {
             return None;
         }
         // What goes over a wire has cost a system call, if it left in the start, so the clock costs little, and nobody else would look.
-        let has_left = self.wire.is_some() && matches!(self.end, Some((End::Send, _)));
+        let has_left = direct.wire().is_some() && matches!(self.end, Some((End::Send, _)));
         if has_left || direct.is_prompt(self.favor) {
             self.come_promptly();
         } else {
             self.attachment.note_late_presence();
         }
-        if self.wire.is_some() {
+        if self.wire().is_some() {
             self.note_taken();
         }
         self.let_go();

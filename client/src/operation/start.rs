@@ -2,7 +2,7 @@
 
 use ropeway_proto::limits::WIRE_BYTES_MAX;
 use ropeway_proto::{Command, Completion, End, Epoch, EventKind, Slot, completion};
-use ropeway_shm::{Ahead, ArenaSlot, prepare_to_write};
+use ropeway_shm::{ArenaSlot, prepare_to_write};
 
 use super::{Kind, Operation, Phase};
 use crate::Error;
@@ -12,13 +12,14 @@ use crate::computing::Ways;
 use crate::direct::{DirectEnd, Started};
 use crate::log;
 use crate::presence::{Moment, Sender};
+use crate::starts::Starts;
 use crate::terms::Terms;
 
 /// Receiving so much over a wire takes a program that has computed less than the daemon would have taken from it meanwhile.
 const KEPT_BYTES_MAX: u64 = 48 << 10;
 
 /// What a start of a message touches is in so many bytes of a request.
-const START_BYTES: usize = 256;
+const START_BYTES: usize = 192;
 
 impl Operation {
     /// Begins an operation and returns the entry that tells the daemon. The caller publishes it, or calls `retract`.
@@ -43,10 +44,50 @@ impl Operation {
         prepare_to_write(self, START_BYTES);
     }
 
-    /// Adds what a start touches elsewhere. Whether that is all that it will touch from now on.
-    pub(crate) fn look_ahead(&self, ahead: &mut Ahead) -> bool {
-        self.direct.iter().for_each(|direct| direct.look_ahead(ahead));
+    /// Whether it has its channel, or will never have one.
+    pub(crate) fn is_bound(&self) -> bool {
         self.direct.is_some() || self.is_only_told()
+    }
+
+    /// Adds what its next start needs, which is the `request`-th of an exchange.
+    pub(crate) fn prepare(&self, request: usize, starts: &mut Starts) {
+        match &self.direct {
+            _ if self.is_only_told() => {
+                starts.add_told(self.slot, self.epoch.wrapping_add(1), WIRE_BYTES_MAX, self.ways());
+            }
+            Some(direct) if direct.only_offers() => {
+                direct.prepare(starts.offers_of(request));
+                match direct.wire() {
+                    Some(wire) if direct.end() == End::Send => starts.add_sent(wire, direct.bytes()),
+                    Some(wire) if direct.bytes() > KEPT_BYTES_MAX => starts.add_left(wire, direct.bytes()),
+                    _ => {}
+                }
+            }
+            _ => starts.add_other(request),
+        }
+    }
+
+    /// It has been started so, unless it is one that starts by itself.
+    pub(crate) fn hear(&mut self, starts: &Starts) {
+        if self.is_active() {
+            return;
+        }
+        if self.is_only_told() {
+            self.enter(Phase::Daemon);
+            self.next_epoch();
+            return;
+        }
+        self.enter(Phase::Direct);
+        if let Some(direct) = &mut self.direct {
+            direct.hear(starts.habit());
+            let may_be_left = direct.end() == End::Recv && direct.wire().is_some() && direct.bytes() > KEPT_BYTES_MAX;
+            self.is_left = may_be_left && starts.is_left();
+        }
+    }
+
+    /// Where its data goes if only the daemon hears of it.
+    fn ways(&self) -> Ways {
+        if self.kind == Kind::FarSend { Ways::Out } else { Ways::Other }
     }
 
     fn next_epoch(&mut self) -> Epoch {
@@ -105,9 +146,7 @@ impl Operation {
     pub(crate) fn start_large(&mut self, moment: &Moment) -> bool {
         self.enter(Phase::Direct);
         let Some(direct) = &mut self.direct else { return false };
-        let started = direct.start_large(self.attachment.presence(), self.favor, moment);
-        self.note_started(started);
-        started == Ok(Started::NeedsCopy)
+        direct.start_large(self.attachment.presence(), self.favor, moment) == Started::NeedsCopy
     }
 
     /// The same if there is nothing to be learnt from it. Whether the other end had come: then [`set_off`](Self::set_off) follows. `None` if
@@ -135,9 +174,8 @@ impl Operation {
             return Command::ArriveAlone { slot: self.slot }.encode();
         }
         self.enter(Phase::Daemon);
-        let ways = if self.kind == Kind::FarSend { Ways::Out } else { Ways::Other };
         // At least: more would change nothing.
-        self.attachment.begin_start(WIRE_BYTES_MAX, ways);
+        self.attachment.begin_start(WIRE_BYTES_MAX, self.ways());
         Command::Start { slot: self.slot, epoch: self.next_epoch() }.encode()
     }
 
@@ -151,9 +189,24 @@ impl Operation {
     fn start_offered(&mut self, moment: &Moment) {
         self.enter(Phase::Direct);
         if let Some(direct) = &mut self.direct {
-            let started = direct.start_offered(self.attachment.presence(), self.favor, moment);
-            self.note_started(started);
+            direct.start_offered(self.attachment.presence(), self.favor, moment);
         }
+    }
+
+    /// Wakes the other end if it waits for this start, which is behind a fence. If the daemon is to move the message, the entry.
+    pub(crate) fn call_peer(&self) -> Option<Entry> {
+        if self.is_only_told() {
+            return None;
+        }
+        let direct = self.direct.as_ref().filter(|direct| direct.is_offered())?;
+        direct.wake_peer();
+        self.ask_if_met()
+    }
+
+    /// The entry that has the daemon move a message that both ends have offered, if nobody else would.
+    pub(crate) fn ask_if_met(&self) -> Option<Entry> {
+        let needs_copy = self.direct.as_ref()?.moves_if_met(self.attachment.presence(), self.favor);
+        needs_copy.then(|| self.ask_to_move())
     }
 
     /// The daemon was told of the start.
@@ -161,9 +214,11 @@ impl Operation {
         if self.is_only_told() {
             return; // There is nothing to learn, and no need to look for where it would be learnt.
         }
-        match &mut self.role {
-            Some(role) => role.told(moment),
-            None => self.direct.iter_mut().for_each(|direct| direct.told(moment)),
+        // Whether there is a role is said far from what a start of a message needs.
+        if self.kind == Kind::Member {
+            self.role.iter_mut().for_each(|role| role.told(moment));
+        } else {
+            self.direct.iter_mut().for_each(|direct| direct.told(moment));
         }
     }
 
@@ -210,7 +265,7 @@ impl Operation {
             }
         }
         let entry = self.start_direct(moment);
-        if self.wire.is_some() { self.start_on_wire(moment) } else { entry }
+        if self.wire().is_some() { self.start_on_wire(moment) } else { entry }
     }
 
     /// Begins a part of a collective. `sender` sends what it leaves on a wire.
@@ -288,20 +343,20 @@ impl Operation {
 
     /// A receive was started of something large, and the program computes. If the daemon has to be told, the entry.
     fn leave_receive(&mut self) -> Option<Entry> {
-        let (wires, wire) = (self.attachment.wires(), self.wire.as_ref()?);
         self.is_left = true;
-        wires.leave_receive(wire).map(|command| command.encode())
+        self.attachment.wires().leave_receive(self.wire()?).map(|command| command.encode())
     }
 
     /// A receive that was left to the daemon has ended, or is given up.
     pub(super) fn take_receive(&mut self) {
         self.is_left = false;
-        self.wire.iter().for_each(|wire| self.attachment.wires().take_receive(wire));
+        self.wire().iter().for_each(|wire| self.attachment.wires().take_receive(wire));
     }
 
     #[inline]
     fn leave_to_wire(&self, sender: Sender) -> Option<Entry> {
-        let (wire, direct) = (self.wire.as_ref()?, self.direct.as_ref()?);
+        let direct = self.direct.as_ref()?;
+        let wire = direct.wire()?;
         let command = match direct.end() {
             End::Send => self.attachment.wires().begin(wire, direct.bytes(), sender),
             End::Recv if self.phase == Phase::Direct => None,
@@ -312,7 +367,8 @@ impl Operation {
 
     /// A message was taken that came over a wire. If the daemon has to be told, how.
     pub(super) fn credit(&self) -> Option<Command> {
-        let (wire, direct) = (self.wire.as_ref()?, self.direct.as_ref()?);
+        let direct = self.direct.as_ref()?;
+        let wire = direct.wire()?;
         if direct.owes_credit() { self.attachment.wires().owe(wire) } else { None }
     }
 
@@ -330,7 +386,7 @@ impl Operation {
     pub(super) fn finds_channel(&mut self) -> bool {
         let channel = self.attachment.request_slot(self.slot).channel();
         if let (Some((end, _)), Some((block, number))) = (self.end, channel) {
-            self.direct = DirectEnd::open(self.attachment.job(), block, number, end);
+            self.direct = DirectEnd::open(self.attachment.job(), self.attachment.wires(), (block, number), end);
             if self.is_part {
                 self.direct.iter_mut().for_each(DirectEnd::park);
             }
@@ -339,8 +395,6 @@ impl Operation {
             }
             self.arrived = self.direct_outcome(completion::Status::Success).ok();
             self.kind = self.kind_on_channel();
-            let wired = self.direct.as_ref().and_then(|direct| direct.wired());
-            self.wire = wired.and_then(|wired| self.attachment.wires().of(wired));
         }
         self.direct.is_some()
     }
@@ -348,7 +402,7 @@ impl Operation {
     fn kind_on_channel(&self) -> Kind {
         let Some(direct) = self.direct.as_ref().filter(|_| !self.attachment.log().is_on()) else { return Kind::Other };
         // Messages that do not fit are an error each, and take the long way.
-        let is_plain = self.arrived.is_some() && direct.wired().is_none();
+        let is_plain = self.arrived.is_some() && direct.wire().is_none();
         if direct.is_offered() {
             Kind::Offered
         } else if is_plain && direct.is_small() {

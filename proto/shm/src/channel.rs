@@ -23,7 +23,7 @@ use ropeway_proto::{End, Layout, NodeId, Slot, Status};
 use crate::eager::{CELLS, CELLS_MAX, CellWord, EagerSender, EagerWords};
 use crate::job::JobSegment;
 use crate::request::RequestSlot;
-use crate::transfer::{TransferWords, index};
+use crate::transfer::TransferWords;
 use crate::wired::{WIRED_BYTES, WiredEnd, WiredWords};
 
 pub use open::OpenChannel;
@@ -54,17 +54,15 @@ pub struct Channel {
 }
 
 #[repr(C)]
-struct Block {
+pub(crate) struct Block {
     header: Header,
     layouts: [LayoutWords; 2],
-    eager: EagerWords,
-    transfer: TransferWords,
+    pub(crate) eager: EagerWords,
+    pub(crate) transfer: TransferWords,
 }
 
 #[repr(C, align(64))]
 struct Header {
-    /// For each end, why nothing will come from or go to the other any more: a status code, zero while it may.
-    closed: [AtomicU32; 2],
     local_ranks: [AtomicU32; 2],
     slots: [AtomicU32; 2],
     /// Of a message.
@@ -136,7 +134,6 @@ impl Channel {
         let block = self.words(job)?;
         let header = &block.header;
         for (index, end) in [self.send, self.recv].iter().enumerate() {
-            header.closed[index].store(0, Ordering::Relaxed);
             header.local_ranks[index].store(end.local_rank, Ordering::Relaxed);
             header.slots[index].store(end.slot, Ordering::Relaxed);
             block.layouts[index].store(&end.layout);
@@ -235,7 +232,7 @@ impl Channel {
     pub fn close(&self, job: &JobSegment, end: End, why: Status) {
         if let Some(words) = self.words(job) {
             // SYNC channel-closed (store): what the other end has still done before the word.
-            words.header.closed[index(end)].store(why.code(), Ordering::Release);
+            words.eager.closed(end).store(why.code(), Ordering::Release);
             self.wake_end(job, end);
         }
     }

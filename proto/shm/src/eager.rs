@@ -39,6 +39,8 @@ pub struct EagerWords {
 struct SenderWords {
     /// Number and phase of a message that stays in the sender's buffer.
     parked: AtomicU32,
+    /// Why no message will go to the other end any more: the code of a status, zero while one may.
+    closed: AtomicU32,
 }
 
 #[repr(C, align(64))]
@@ -47,6 +49,8 @@ struct ReceiverWords {
     taken: AtomicU32,
     /// Number and phase of the message that may go straight into the receiver's buffer.
     armed: AtomicU32,
+    /// Why no message will come from the other end any more.
+    closed: AtomicU32,
 }
 
 /// The word of a cell: number of the message in it, plus one.
@@ -102,15 +106,24 @@ impl EagerWords {
     /// Words of a channel without messages. In a segment of zeros they are there already; this makes some elsewhere.
     pub fn new() -> Self {
         Self {
-            sender: SenderWords { parked: AtomicU32::new(0) },
-            receiver: ReceiverWords { taken: AtomicU32::new(0), armed: AtomicU32::new(0) },
+            sender: SenderWords { parked: AtomicU32::new(0), closed: AtomicU32::new(0) },
+            receiver: ReceiverWords { taken: AtomicU32::new(0), armed: AtomicU32::new(0), closed: AtomicU32::new(0) },
         }
     }
 
     /// Starts anew. Nobody else knows the channel yet.
     pub fn reset(&self) {
-        for word in [&self.sender.parked, &self.receiver.taken, &self.receiver.armed] {
+        let Self { sender, receiver } = self;
+        for word in [&sender.parked, &sender.closed, &receiver.taken, &receiver.armed, &receiver.closed] {
             word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Why the other end is gone, if it is: the code of a status, else zero.
+    pub(crate) fn closed(&self, end: End) -> &AtomicU32 {
+        match end {
+            End::Send => &self.sender.closed,
+            End::Recv => &self.receiver.closed,
         }
     }
 
@@ -216,6 +229,17 @@ impl EagerSender {
     /// Of a channel that has so many cells.
     pub(crate) fn with_cells(self, cells: u32) -> Self {
         Self { cells, ..self }
+    }
+
+    /// Whether all messages stay in the sender's buffer.
+    pub fn parks(&self) -> bool {
+        self.cells == 0
+    }
+
+    /// The message after this one.
+    #[inline]
+    pub(crate) fn next(self) -> Self {
+        Self { number: self.number.wrapping_add(1), ..self }
     }
 
     /// Messages stay in the sender's buffer until they are taken: a start copies nothing, and ends later. For receivers that look for
@@ -369,6 +393,12 @@ impl EagerReceiver {
     /// The end whose next message has this number.
     pub fn at(number: u32) -> Self {
         Self { number }
+    }
+
+    /// The message after this one.
+    #[inline]
+    pub(crate) fn next(self) -> Self {
+        Self::at(self.number.wrapping_add(1))
     }
 
     /// Takes the next message if it is there, else says that it may come.

@@ -35,7 +35,6 @@ pub use ring::RingViolation;
 // What a model can't have: it knows neither mappings nor system calls.
 cfg_if::cfg_if! {
     if #[cfg(not(loom))] {
-        mod ahead;
         mod arena;
         mod cache;
         mod channel;
@@ -55,6 +54,7 @@ cfg_if::cfg_if! {
         mod mapped;
         mod meeting;
         mod meeting_plan;
+        mod offers;
         mod pair_area;
         mod post_area;
         mod relay_area;
@@ -69,7 +69,6 @@ cfg_if::cfg_if! {
         mod wired;
 
         pub use self::{
-            ahead::{Ahead, prepare_to_write},
             arena::{Arena, ArenaFull, ArenaSlot},
             channel::{Channel, EndOfChannel, OpenChannel, Thresholds},
             combine::combine,
@@ -81,7 +80,9 @@ cfg_if::cfg_if! {
             known::KnownChannels,
             meeting::{Arrival, Helped, Meeting},
             meeting_plan::MeetingPlan,
+            offers::Offers,
             post_area::PostLane,
+            prefetch::{prepare_all_to_write, prepare_to_write},
             unpaced::leave_unpaced,
             segment::{Segment, SegmentError},
             share::own_buffers,

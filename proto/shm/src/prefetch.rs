@@ -22,5 +22,19 @@ pub(crate) fn prefetch(at: NonNull<u8>, bytes: usize, is_written: bool) {
     let _ = (at, bytes, is_written);
 }
 
+/// Has the processor fetch the first bytes of something that is about to be written.
+#[cfg(not(loom))]
+#[inline]
+pub fn prepare_to_write<T>(what: &T, bytes: usize) {
+    prefetch(NonNull::from(what).cast(), bytes, true);
+}
+
+/// The same of all that is in a list.
+#[cfg(not(loom))]
+#[inline]
+pub fn prepare_all_to_write<T>(list: &[T]) {
+    prefetch(NonNull::from(list).cast(), size_of_val(list), true);
+}
+
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;

@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use ropeway_proto::{End, Layout, Status};
 
 use super::{Block, Channel, EndOfChannel, INLINE_BYTES, WORD_BYTES};
-use crate::ahead::Ahead;
 use crate::eager::{CellWord, EagerMemory, EagerWords};
 use crate::job::JobSegment;
 use crate::mapped;
@@ -16,14 +15,14 @@ use crate::transfer::{STREAMED_BYTES_MIN, TransferMemory, TransferWords, index};
 use crate::wire::WireWords;
 use crate::wired::WiredWords;
 
-/// A channel and the segment it lies in: with every address checked and known, so that a message costs no lookup. What small messages need
-/// comes first, so that it is in as few cache lines as can be.
+/// A channel and the segment it lies in: with every address checked and known, so that a message costs no lookup. What starts need comes
+/// first, so that it is in as few cache lines as can be.
 #[repr(C)]
 pub struct OpenChannel {
     /// Of this channel, in `job`.
     words: NonNull<Block>,
-    /// The channel's and the wire's, in `job`, if the other end is on another node.
-    wired: Option<(NonNull<WiredWords>, NonNull<WireWords>)>,
+    /// The wire's, in `job`, if the other end is on another node.
+    wire: Option<NonNull<WireWords>>,
     /// The channel's name there.
     wire_index: u16,
     /// Their number is a power of two.
@@ -35,6 +34,8 @@ pub struct OpenChannel {
     /// The buffers of both ends, `channel.bytes` each, in `job`, if neither is strided.
     flat: Option<(NonNull<u8>, NonNull<u8>)>,
     channel: Channel,
+    /// What it has for its wire, in `job`, if it has one.
+    wired: Option<NonNull<WiredWords>>,
     /// Keeps all of that mapped.
     job: Arc<JobSegment>,
 }
@@ -55,14 +56,15 @@ impl Channel {
             Layout { blocks: 1, offset, .. } => job.range(offset, self.bytes),
             _ => None,
         };
-        let wired = match &self.wired {
+        let (wire, wired) = match &self.wired {
             Some(wired) => {
-                Some((NonNull::from(self.wired_words(job)?), NonNull::from(WireWords::at(job, wired.wire)?)))
+                (Some(NonNull::from(WireWords::at(job, wired.wire)?)), Some(NonNull::from(self.wired_words(job)?)))
             }
-            None => None,
+            None => (None, None),
         };
         Some(OpenChannel {
             words,
+            wire,
             wired,
             wire_index: self.wired.map_or(0, |wired| wired.index),
             cells,
@@ -82,27 +84,36 @@ impl OpenChannel {
         &self.channel
     }
 
+    /// Whether its other end is on another node.
+    #[inline]
+    pub fn is_wired(&self) -> bool {
+        self.wire.is_some()
+    }
+
+    /// The words of the wire to its other end, and its name there, if that is on another node.
+    pub(crate) fn wire(&self) -> Option<(NonNull<WireWords>, u16)> {
+        self.wire.map(|wire| (wire, self.wire_index))
+    }
+
+    /// Where it lies.
+    pub(crate) fn block(&self) -> NonNull<Block> {
+        self.words
+    }
+
+    /// The request of an end.
+    pub(crate) fn slot(&self, end: End) -> NonNull<RequestSlot> {
+        self.slots[index(end)]
+    }
+
+    /// The segment it lies in.
+    pub(crate) fn job(&self) -> &JobSegment {
+        &self.job
+    }
+
     /// How many messages it has cells for.
     #[inline]
     pub(crate) fn cells(&self) -> u32 {
         self.last_cell + 1
-    }
-
-    /// Adds what a start of this end touches.
-    pub fn look_ahead(&self, end: End, ahead: &mut Ahead) {
-        let Block { header, eager, transfer, .. } = self.block();
-        match (self.channel.is_small(), end) {
-            (false, _) => ahead.add(transfer, true),
-            (true, End::Send) => ahead.add(eager.sender_words(), true),
-            (true, End::Recv) => ahead.add(eager.receiver_words(), true),
-        }
-        if end == End::Send {
-            ahead.add(header, false);
-        }
-        if self.wired.is_none() {
-            // SAFETY: as for the block.
-            ahead.add(unsafe { self.slots[index(end.peer())].as_ref() }, false);
-        }
     }
 
     /// Whether fewer ranks of this node are awake than there are cores.
@@ -115,7 +126,7 @@ impl OpenChannel {
     #[inline]
     pub fn closed(&self, end: End) -> Option<Status> {
         // SYNC channel-closed (load).
-        match self.block().header.closed[index(end)].load(Ordering::Acquire) {
+        match self.content().eager.closed(end).load(Ordering::Acquire) {
             0 => None,
             code => Some(Status::from_code(code).unwrap_or(Status::PeerFreed)),
         }
@@ -124,20 +135,20 @@ impl OpenChannel {
     /// Tells the end that is here that the other one is gone, and wakes it.
     pub(crate) fn close(&self, end: End, why: Status) {
         // SYNC channel-closed (store).
-        self.block().header.closed[index(end)].store(why.code(), Ordering::Release);
+        self.content().eager.closed(end).store(why.code(), Ordering::Release);
         self.wake_end(end);
     }
 
     #[inline]
     pub(crate) fn wired_words(&self) -> Option<&WiredWords> {
         // SAFETY: as for the block.
-        self.wired.as_ref().map(|(words, _)| unsafe { words.as_ref() })
+        self.wired.as_ref().map(|words| unsafe { words.as_ref() })
     }
 
     /// Whoever works the wire finds something to do for this channel.
     #[inline]
     pub(crate) fn mark_due(&self) {
-        if let Some((_, wire)) = &self.wired {
+        if let Some(wire) = &self.wire {
             // SAFETY: as for the block.
             unsafe { wire.as_ref() }.due.mark(usize::from(self.wire_index));
         }
@@ -145,7 +156,7 @@ impl OpenChannel {
 
     /// Whether a message waits for credit.
     pub(crate) fn mark_starving(&self, is_starving: bool) {
-        if let Some((_, wire)) = &self.wired {
+        if let Some(wire) = &self.wire {
             // SAFETY: as for the block.
             let (starving, index) = (unsafe { &wire.as_ref().starving }, usize::from(self.wire_index));
             if is_starving { starving.mark(index) } else { starving.unmark(index) }
@@ -153,7 +164,7 @@ impl OpenChannel {
     }
 
     #[inline]
-    fn block(&self) -> &Block {
+    fn content(&self) -> &Block {
         // SAFETY: checked when the channel was opened, and mapped as long as `job` lives; `Block` consists of atomics.
         unsafe { self.words.as_ref() }
     }
@@ -227,7 +238,7 @@ impl OpenChannel {
 impl EagerMemory for OpenChannel {
     #[inline]
     fn words(&self) -> &EagerWords {
-        &self.block().eager
+        &self.content().eager
     }
 
     #[inline]
@@ -267,9 +278,9 @@ impl EagerMemory for OpenChannel {
 
     #[inline]
     fn wake_receiver(&self) {
-        match self.wired {
-            None => self.wake_end(End::Recv),
-            Some(_) => self.mark_due(),
+        match self.is_wired() {
+            true => self.mark_due(),
+            false => self.wake_end(End::Recv),
         }
     }
 
@@ -281,7 +292,7 @@ impl EagerMemory for OpenChannel {
 impl TransferMemory for OpenChannel {
     #[inline]
     fn words(&self) -> &TransferWords {
-        &self.block().transfer
+        &self.content().transfer
     }
 
     fn pieces(&self) -> u32 {
