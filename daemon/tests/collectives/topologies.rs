@@ -345,7 +345,7 @@ fn who_waits_copies_for_a_neighbour_who_computes() {
     static WAITING: AtomicI32 = AtomicI32::new(0);
     everywhere(2, |world| {
         let ring = world.cartesian(&[2], &[true]).unwrap();
-        for count in [1, 300, 2000, 40_000] {
+        for count in [1, 300, 2000, 14_000, 40_000] {
             let mut exchange = ring.neighbor_alltoall_init::<u32>(count).unwrap();
             for round in 0..24 {
                 let (rank, waits) = (ring.rank(), round % 2);
@@ -393,8 +393,6 @@ fn an_exchange_allocates_nothing_once_it_is_registered() {
     });
 }
 
-/// The part of this file that runs in a process of its own: a rank that does nothing until it is killed, at first or after it has
-/// started a third round.
 /// However many neighbours are on other nodes: four messages go and four come, each too large for a wire.
 #[test]
 fn a_start_is_a_command_at_most() {
@@ -415,6 +413,8 @@ fn a_start_is_a_command_at_most() {
     });
 }
 
+/// The part of this file that runs in a process of its own: a rank that does nothing until it is killed, at first or after it has
+/// started a third round.
 #[test]
 fn rank_role() {
     let Ok(role) = std::env::var("TEST_ROLE") else { return };
@@ -450,6 +450,29 @@ fn what_a_dead_neighbour_had_started_arrives() {
         assert!(matches!(session.world().barrier(), Err(Error::RankFailed { rank: 1 })));
         soon(|| exchanging.wait()).unwrap();
         assert!(exchange.output().iter().all(|&element| element == 7));
+    }
+}
+
+/// However it starts: with others or by itself, within a node or over a wire.
+#[test]
+fn an_exchange_whose_neighbour_dies_after_some_rounds_fails_from_then_on() {
+    for (nodes, count) in [(1, 1), (1, 2000), (1, 40_000), (2, 1), (2, 2000), (2, 14_000), (2, 40_000)] {
+        let cluster = Cluster::start(nodes, 2);
+        let session = cluster.attach(0);
+        let mut neighbour = cluster.spawn(1, module_path!(), &count.to_string());
+        let ring = session.world().cartesian(&[2], &[true]).unwrap();
+        let mut exchange = ring.neighbor_alltoall_init::<u32>(count).unwrap();
+        exchange.start().unwrap().wait().unwrap();
+        exchange.start().unwrap().wait().unwrap();
+        session.world().recv(&mut [0u8], 1, 0).unwrap();
+        neighbour.kill();
+        // What it had started before may have come.
+        let exchanging = exchange.start().unwrap();
+        let _ = soon(|| exchanging.wait());
+        for _ in 0..2 {
+            let error = soon(|| exchange.start().unwrap().wait().unwrap_err());
+            assert!(matches!(error, Error::RankFailed { rank: 1 }), "{nodes} nodes, {count}: {error}");
+        }
     }
 }
 
