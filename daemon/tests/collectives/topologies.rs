@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::thread;
 
 use nix::unistd::{Pid, gettid};
-use ropeway::{Error, NeighborCollective, WaitMode, wait_all};
+use ropeway::{Error, NeighborCollective, Session, WaitMode, wait_all};
 use ropeway_daemon::Config;
 use ropeway_proto::limits::WIRE_BYTES_MAX;
 
-use crate::common::{self, Cluster, everybody, everybody_of, everywhere, soon, until_asleep};
+use crate::common::{self, Cluster, Rank, everybody, everybody_of, everywhere, soon, until_asleep};
 
 /// What lies in block `slot` of a rank's input, element `index`.
 fn sent(rank: u32, slot: usize, index: usize, round: u32) -> u32 {
@@ -434,16 +434,22 @@ fn rank_role() {
     let _ = world.recv(&mut [0u8], world.rank(), 0);
 }
 
+/// Two rounds of an exchange with a neighbour in a process of its own, which starts a third one.
+fn after_two_rounds(cluster: &Cluster, count: usize) -> (Session, Rank, NeighborCollective<u32>) {
+    let session = cluster.attach(0);
+    let neighbour = cluster.spawn(1, module_path!(), &count.to_string());
+    let ring = session.world().cartesian(&[2], &[true]).unwrap();
+    let mut exchange = ring.neighbor_alltoall_init(count).unwrap();
+    exchange.start().unwrap().wait().unwrap();
+    exchange.start().unwrap().wait().unwrap();
+    (session, neighbour, exchange)
+}
+
 #[test]
 fn what_a_dead_neighbour_had_started_arrives() {
     for count in [1, 2000, 40_000] {
         let cluster = Cluster::start(1, 2);
-        let session = cluster.attach(0);
-        let mut neighbour = cluster.spawn(1, module_path!(), &count.to_string());
-        let ring = session.world().cartesian(&[2], &[true]).unwrap();
-        let mut exchange = ring.neighbor_alltoall_init::<u32>(count).unwrap();
-        exchange.start().unwrap().wait().unwrap();
-        exchange.start().unwrap().wait().unwrap();
+        let (session, mut neighbour, mut exchange) = after_two_rounds(&cluster, count);
         let exchanging = exchange.start().unwrap();
         session.world().recv(&mut [0u8], 1, 0).unwrap();
         neighbour.kill();
@@ -458,12 +464,7 @@ fn what_a_dead_neighbour_had_started_arrives() {
 fn an_exchange_whose_neighbour_dies_after_some_rounds_fails_from_then_on() {
     for (nodes, count) in [(1, 1), (1, 2000), (1, 40_000), (2, 1), (2, 2000), (2, 14_000), (2, 40_000)] {
         let cluster = Cluster::start(nodes, 2);
-        let session = cluster.attach(0);
-        let mut neighbour = cluster.spawn(1, module_path!(), &count.to_string());
-        let ring = session.world().cartesian(&[2], &[true]).unwrap();
-        let mut exchange = ring.neighbor_alltoall_init::<u32>(count).unwrap();
-        exchange.start().unwrap().wait().unwrap();
-        exchange.start().unwrap().wait().unwrap();
+        let (session, mut neighbour, mut exchange) = after_two_rounds(&cluster, count);
         session.world().recv(&mut [0u8], 1, 0).unwrap();
         neighbour.kill();
         // What it had started before may have come.

@@ -120,6 +120,7 @@ impl EagerWords {
     }
 
     /// Why the other end is gone, if it is: the code of a status, else zero.
+    #[cfg(not(loom))]
     pub(crate) fn closed(&self, end: End) -> &AtomicU32 {
         match end {
             End::Send => &self.sender.closed,
@@ -234,12 +235,6 @@ impl EagerSender {
     /// Whether all messages stay in the sender's buffer.
     pub fn parks(&self) -> bool {
         self.cells == 0
-    }
-
-    /// The message after this one.
-    #[inline]
-    pub(crate) fn next(self) -> Self {
-        Self { number: self.number.wrapping_add(1), ..self }
     }
 
     /// Messages stay in the sender's buffer until they are taken: a start copies nothing, and ends later. For receivers that look for
@@ -393,12 +388,6 @@ impl EagerReceiver {
     /// The end whose next message has this number.
     pub fn at(number: u32) -> Self {
         Self { number }
-    }
-
-    /// The message after this one.
-    #[inline]
-    pub(crate) fn next(self) -> Self {
-        Self::at(self.number.wrapping_add(1))
     }
 
     /// Takes the next message if it is there, else says that it may come.

@@ -45,6 +45,13 @@ impl EagerSender {
         Progress::Pending
     }
 
+    /// The message after this one, which is over.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn next(self) -> Self {
+        Self { number: self.number.wrapping_add(1), ..self }
+    }
+
     fn is_awaited(&self, words: &EagerWords) -> bool {
         words.receiver.armed.load(Ordering::Relaxed) == phase(self.number, ARMED)
     }
@@ -76,6 +83,13 @@ impl EagerReceiver {
         memory.place();
         self.release(memory);
         Progress::Done
+    }
+
+    /// The message after this one, which is over.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn next(self) -> Self {
+        Self::at(self.number.wrapping_add(1))
     }
 
     fn is_parked(&self, words: &EagerWords) -> bool {
