@@ -133,7 +133,7 @@ impl Exchange {
     ) -> Self {
         requests.iter_mut().for_each(|request| request.operation_mut().offer());
         let (attachment, rank) = (among.attachment().clone(), among.rank());
-        let starts = Starts::new(&attachment, requests.len());
+        let starts = Starts::new(&attachment, &requests);
         let (favor, is_bound, is_news) = Default::default();
         Self { attachment, rank, requests, favor, starts, is_bound, is_news, input, output }
     }

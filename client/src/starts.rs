@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use ropeway_proto::{Command, Epoch, Slot};
-use ropeway_shm::{Offers, prepare_all_to_write, prepare_to_write};
+use ropeway_proto::{BATCH_COMMANDS, Batch, Command};
+use ropeway_shm::{Offers, prepare_to_write};
+use smallvec::SmallVec;
 
 use crate::Error;
 use crate::attachment::Attachment;
@@ -16,17 +17,18 @@ use crate::request::Persistent;
 use crate::telling::Telling;
 use crate::wires::Wire;
 
-/// What is to be done for the requests of an exchange.
+/// What is to be done for the requests of an exchange. That of up to six neighbours lies in here, and not behind a pointer which would have to come
+/// from memory first: that takes as long as all the rest.
 pub(crate) struct Starts {
     offers: Offers,
     /// Which requests these are of.
     offered: Vec<usize>,
-    /// Requests that only the daemon hears of, and their next operations.
-    told: Vec<(Slot, Epoch)>,
+    /// What is said of requests that only the daemon hears of: as many commands in each as fit, but for the last.
+    told: SmallVec<[Batch; 1]>,
     /// Where offers leave bytes to be sent, and how many.
-    sent: Vec<(Arc<Wire>, u64)>,
+    sent: SmallVec<[(Arc<Wire>, u64); NEIGHBOURS]>,
     /// Where something comes from that the daemon receives while the program computes.
-    left: Vec<Arc<Wire>>,
+    left: SmallVec<[Arc<Wire>; NEIGHBOURS]>,
     /// Requests that start by themselves.
     others: Vec<usize>,
     /// Of the largest message to or from another node.
@@ -37,17 +39,21 @@ pub(crate) struct Starts {
     is_left: bool,
 }
 
+/// Enough for the faces of a cube.
+const NEIGHBOURS: usize = 6;
+
 impl Starts {
-    /// With room for so many requests.
-    pub(crate) fn new(attachment: &Attachment, requests: usize) -> Self {
+    /// With room for these requests.
+    pub(crate) fn new(attachment: &Attachment, requests: &[Persistent]) -> Self {
+        let (all, sends) = (requests.len(), requests.iter().filter(|request| request.operation().sends()).count());
         let (bytes, ways, habit, is_left) = Default::default();
         Self {
-            offers: Offers::new(attachment.job(), requests),
-            offered: Vec::with_capacity(requests),
-            told: Vec::with_capacity(requests),
-            sent: Vec::with_capacity(requests),
-            left: Vec::with_capacity(requests),
-            others: Vec::with_capacity(requests),
+            offers: Offers::new(attachment.job(), all),
+            offered: Vec::with_capacity(all),
+            told: SmallVec::with_capacity(all.div_ceil(BATCH_COMMANDS)),
+            sent: SmallVec::with_capacity(sends),
+            left: SmallVec::with_capacity(all - sends),
+            others: Vec::with_capacity(all),
             bytes,
             ways,
             habit,
@@ -76,8 +82,13 @@ impl Starts {
     }
 
     /// The daemon is told of its next operation.
-    pub(crate) fn add_told(&mut self, slot: Slot, next: Epoch, bytes: u64, ways: Ways) {
-        self.told.push((slot, next));
+    pub(crate) fn add_told(&mut self, command: Command, bytes: u64, ways: Ways) {
+        let entry = command.encode();
+        if !self.told.last_mut().is_some_and(|batch| batch.add(&entry)) {
+            let mut batch = Batch::new();
+            batch.add(&entry);
+            self.told.push(batch);
+        }
         self.note_bytes(bytes, ways);
     }
 
@@ -115,7 +126,7 @@ impl Starts {
         favor: Favor,
     ) -> Result<(), Error> {
         self.fetch(requests, attachment);
-        let (moment, mut telling) = <(Moment, Telling)>::default();
+        let (moment, mut telling) = (Moment::default(), Telling::of(&self.told, attachment)?);
         // What only the daemon hears of is its own, whatever the program does.
         let sender = match self.offered.is_empty() {
             true => Sender::Daemon,
@@ -148,8 +159,6 @@ impl Starts {
     #[inline]
     fn fetch(&self, requests: &[Persistent], attachment: &Attachment) {
         prepare_to_write(self, size_of::<Self>());
-        prepare_all_to_write(&self.told);
-        prepare_all_to_write(&self.sent);
         self.offers.fetch();
         self.others.iter().for_each(|&index| requests[index].operation().prepare_to_start());
         if !self.told.is_empty() {
@@ -175,9 +184,6 @@ impl Starts {
                 telling.add(attachment, &command.encode())?;
             }
         }
-        for &(slot, epoch) in &self.told {
-            telling.add(attachment, &Command::Start { slot, epoch }.encode())?;
-        }
         Ok(())
     }
 
@@ -200,7 +206,6 @@ impl Starts {
     /// All that was started has ended well.
     pub(crate) fn advance(&mut self) {
         self.offers.advance();
-        self.told.iter_mut().for_each(|(_, epoch)| *epoch = epoch.wrapping_add(1));
     }
 
     /// What the last start has been like.

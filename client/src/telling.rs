@@ -17,6 +17,13 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
+    /// With these commands, of which only the last batch has room for more.
+    pub(crate) fn of(prepared: &[Batch], attachment: &Attachment) -> Result<Self, Error> {
+        let Some((last, full)) = prepared.split_last() else { return Ok(Self::default()) };
+        full.iter().try_for_each(|batch| attachment.stage(&[batch.encode()]))?;
+        Ok(Self { batch: *last })
+    }
+
     /// What the start of one of the requests would publish if it were alone.
     pub(crate) fn add(&mut self, attachment: &Attachment, entry: &Entry) -> Result<(), Error> {
         if !self.batch.add(entry) {

@@ -35,7 +35,7 @@ pub mod limits;
 pub mod operator;
 pub mod wire;
 
-pub use batch::{Batch, Brief};
+pub use batch::{BATCH_COMMANDS, Batch, Brief};
 pub use command::{Command, Endpoint};
 pub use completion::{Cause, Completion, Status};
 pub use event::{Event, EventKind};

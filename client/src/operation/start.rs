@@ -49,11 +49,17 @@ impl Operation {
         self.direct.is_some() || self.is_only_told()
     }
 
+    /// Whether it is a message from here.
+    pub(crate) fn sends(&self) -> bool {
+        matches!(self.terms, Terms::Send { .. })
+    }
+
     /// Adds what its next start needs, which is the `request`-th of an exchange.
     pub(crate) fn prepare(&self, request: usize, starts: &mut Starts) {
         match &self.direct {
             _ if self.is_only_told() => {
-                starts.add_told(self.slot, self.epoch.wrapping_add(1), WIRE_BYTES_MAX, self.ways());
+                let command = Command::Start { slot: self.slot, epoch: self.epoch };
+                starts.add_told(command, WIRE_BYTES_MAX, self.ways());
             }
             Some(direct) if direct.only_offers() => {
                 direct.prepare(starts.offers_of(request));

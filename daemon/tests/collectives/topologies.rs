@@ -413,6 +413,36 @@ fn a_start_is_a_command_at_most() {
     });
 }
 
+/// 26 messages are too large for a wire, and 24 fit in an entry of the ring.
+#[test]
+fn what_does_not_fit_in_one_command_comes_with_it() {
+    const ROUNDS: u64 = 20;
+    const BYTES: usize = WIRE_BYTES_MAX as usize + 1;
+    let cluster = Cluster::start(2, 2);
+    let all_have = Barrier::new(2);
+    everybody_of(&cluster, 2, |world| {
+        let neighbours = [1 - world.rank(); 13];
+        let graph = world.graph(&neighbours, &neighbours).unwrap();
+        let mut exchange = graph.neighbor_alltoall_init::<u8>(BYTES).unwrap();
+        let mut run = |rounds| {
+            for round in 0..rounds {
+                let blocks = exchange.input_mut().chunks_mut(BYTES).zip(0..);
+                blocks.for_each(|(block, index)| block.fill(11 * round as u8 + index));
+                exchange.start().unwrap().wait().unwrap();
+                let mut blocks = exchange.output().chunks(BYTES).zip(0..);
+                assert!(blocks.all(|(block, index)| block.iter().all(|&byte| byte == 11 * round as u8 + index)));
+            }
+        };
+        run(3);
+        all_have.wait();
+        let commands = || cluster.counter(world.rank() as usize, "commands");
+        let before = commands();
+        run(ROUNDS);
+        assert_eq!(commands() - before, 2 * ROUNDS, "of rank {}", world.rank());
+        all_have.wait();
+    });
+}
+
 /// The part of this file that runs in a process of its own: a rank that does nothing until it is killed, at first or after it has
 /// started a third round.
 #[test]

@@ -82,7 +82,7 @@ cfg_if::cfg_if! {
             meeting_plan::MeetingPlan,
             offers::Offers,
             post_area::PostLane,
-            prefetch::{prepare_all_to_write, prepare_to_write},
+            prefetch::prepare_to_write,
             unpaced::leave_unpaced,
             segment::{Segment, SegmentError},
             share::own_buffers,

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use ropeway_proto::End;
+use smallvec::SmallVec;
 
 use crate::channel::{Block, OpenChannel};
 use crate::eager::{EagerReceiver, EagerSender};
@@ -18,10 +19,13 @@ use crate::wire::WireWords;
 /// The next messages of ends that start together. Each is left in its buffer, or goes into it, when somebody comes to wait for it or works
 /// its wire.
 pub struct Offers {
-    offers: Vec<Offer>,
+    offers: SmallVec<[Offer; ENDS]>,
     /// Keeps mapped where they lead.
     job: Arc<JobSegment>,
 }
+
+/// Ends that need no memory elsewhere: of six neighbours.
+const ENDS: usize = 12;
 
 struct Offer {
     /// Of the channel.
@@ -56,7 +60,7 @@ unsafe impl Sync for Offers {}
 impl Offers {
     /// With room for so many ends.
     pub fn new(job: &Arc<JobSegment>, ends: usize) -> Self {
-        Self { offers: Vec::with_capacity(ends), job: Arc::clone(job) }
+        Self { offers: SmallVec::with_capacity(ends), job: Arc::clone(job) }
     }
 
     /// No end is added any more.

@@ -29,12 +29,5 @@ pub fn prepare_to_write<T>(what: &T, bytes: usize) {
     prefetch(NonNull::from(what).cast(), bytes, true);
 }
 
-/// The same of all that is in a list.
-#[cfg(not(loom))]
-#[inline]
-pub fn prepare_all_to_write<T>(list: &[T]) {
-    prefetch(NonNull::from(list).cast(), size_of_val(list), true);
-}
-
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
