@@ -11,7 +11,7 @@ use ropeway_engine::DirectId;
 use ropeway_proto::{ChannelId, End, NodeId, Status};
 use ropeway_shm::eager::{self, EagerMemory, EagerReceiver, Progress};
 use ropeway_shm::transfer::{Transfer, TransferMemory};
-use ropeway_shm::{Channel, EndOfChannel, FreeRanges, JobSegment, OpenChannel, Thresholds, WiredEnd};
+use ropeway_shm::{Channel, EndOfChannel, Footprint, FreeRanges, JobSegment, OpenChannel, Thresholds, WiredEnd};
 use slab::Slab;
 
 use crate::job::RESERVED_AT_ONCE;
@@ -56,12 +56,16 @@ struct Space {
     /// Bytes from the area's start that have pages.
     reserved: u64,
     free: FreeRanges,
+    /// Parts of the area that are for the words of channels, side by side.
+    free_words: FreeRanges,
 }
 
 /// Pieces that are copied before the daemon looks at everything else again.
 const PIECES_PER_CYCLE: usize = 4;
 /// Where blocks begin: a line, which nobody shares with another block.
 const BLOCK_ALIGN: u64 = 64;
+/// So much of it becomes room for words at a time.
+const WORDS_STEP: u64 = 32 << 10;
 /// The area grows by this much.
 const SPACE_STEP: u64 = 256 << 10;
 
@@ -90,12 +94,10 @@ impl Channels {
         recv: EndOfChannel,
         bytes_left: u64,
     ) -> Option<DirectId> {
-        let footprint = Channel::footprint(send.layout.bytes(), &self.thresholds);
-        let block = self.space.take(job, footprint, bytes_left)?;
-        let channel = Channel::new(block, &self.thresholds, send, recv);
+        let channel = self.space.place(job, Channel::new(&self.thresholds, send, recv), bytes_left)?;
         channel.write(job)?;
         for end in [send, recv] {
-            job.slot(end.local_rank, end.slot)?.set_channel(block);
+            job.slot(end.local_rank, end.slot)?.set_channel(channel.block());
         }
         let index = self.table.insert(Entry { channel, open_ends: 2, is_moving: false });
         Some(DirectId(index as u32))
@@ -125,8 +127,7 @@ impl Channels {
         wired: WiredEnd,
         bytes_left: u64,
     ) -> Option<(DirectId, Channel)> {
-        let block = self.space.take(job, Channel::wired_footprint(bytes, wired.end), bytes_left)?;
-        let channel = Channel::new_wired(block, bytes, own, wired);
+        let channel = self.space.place(job, Channel::new_wired(bytes, own, wired), bytes_left)?;
         channel.write(job)?;
         let index = self.table.insert(Entry { channel, open_ends: 1, is_moving: false });
         Some((DirectId(index as u32), channel))
@@ -144,10 +145,8 @@ impl Channels {
 
     /// Nobody uses the wired channel any more.
     pub(crate) fn remove_wired(&mut self, id: DirectId) {
-        if let Some(Entry { channel, .. }) = self.table.try_remove(id.0 as usize)
-            && let Some(wired) = channel.wired()
-        {
-            self.space.give_back(channel.block(), Channel::wired_footprint(channel.bytes(), wired.end));
+        if let Some(Entry { channel, .. }) = self.table.try_remove(id.0 as usize) {
+            self.space.clear(&channel);
         }
     }
 
@@ -301,12 +300,36 @@ impl Channels {
             return;
         }
         self.table.remove(index as usize);
-        let footprint = Channel::footprint(channel.bytes(), &self.thresholds);
-        self.space.give_back(channel.block(), footprint);
+        self.space.clear(&channel);
     }
 }
 
 impl Space {
+    /// Gives the channel a place, if there is memory for it.
+    fn place(&mut self, job: &JobSegment, channel: Channel, bytes_left: u64) -> Option<Channel> {
+        let Footprint { words, cells } = channel.footprint();
+        let before = self.reserved;
+        if !self.free_words.has(words) {
+            let start = self.take(job, WORDS_STEP, bytes_left)?;
+            self.free_words.give(start, start + WORDS_STEP);
+        }
+        let cells = match cells {
+            0 => None,
+            bytes => Some(self.take(job, bytes, bytes_left.saturating_sub(self.reserved - before))?),
+        };
+        Some(channel.at(self.free_words.take(words)?, cells))
+    }
+
+    /// The channel is no more.
+    fn clear(&mut self, channel: &Channel) {
+        let Footprint { words, cells } = channel.footprint();
+        self.free_words.give(channel.block(), channel.block() + words);
+        if let Some((start, end)) = self.free_words.take_whole(WORDS_STEP) {
+            self.free.give(start, end);
+        }
+        self.give_back(channel.first_cell(), cells);
+    }
+
     /// What was taken with so many bytes is free again.
     fn give_back(&mut self, block: u64, bytes: u64) {
         self.free.give(block, block + bytes.next_multiple_of(BLOCK_ALIGN));
@@ -353,6 +376,7 @@ impl Space {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::fs::File;
     use std::os::unix::fs::MetadataExt;
 
@@ -484,6 +508,37 @@ mod tests {
         assert!(space.prepare(&job, job.channels().end - job.channels().start + 1, u64::MAX));
         assert_eq!([(much + 1, 0), (u64::MAX, u64::MAX)].map(|(bytes, left)| space.take(&job, bytes, left)), [None; 2]);
         assert_eq!(space.reserved, much);
+    }
+
+    /// Cells for 64 KiB are 256 KiB.
+    #[test]
+    fn words_lie_side_by_side_however_many_cells_a_channel_has() {
+        const CHANNELS: u64 = 1000;
+        let (job, mut space) = (job(), Space::default());
+        let wired = |end| WiredEnd { wire: job.channels().start, index: 0, end, peer: 1, node: NodeId(1) };
+        let mut place = |bytes, end| {
+            let own = EndOfChannel { local_rank: 0, slot: 0, layout: Layout::contiguous(job.arena(0).start, bytes) };
+            space.place(&job, Channel::new_wired(bytes, own, wired(end)), u64::MAX).unwrap()
+        };
+        let channels: Vec<_> = (0..CHANNELS)
+            .map(|index| place([64 << 10, 8, 100][index as usize % 3], [End::Send, End::Recv][index as usize % 2]))
+            .collect();
+        let mut taken: Vec<_> = channels
+            .iter()
+            .flat_map(|channel| {
+                let Footprint { words, cells } = channel.footprint();
+                [(channel.block(), words), (channel.first_cell(), cells)]
+            })
+            .filter(|&(_, bytes)| bytes > 0)
+            .collect();
+        taken.sort_unstable();
+        assert!(taken.array_windows().all(|[(at, bytes), (next, _)]| at + bytes <= *next));
+        let parts: HashSet<_> = channels.iter().map(|channel| channel.block() / WORDS_STEP).collect();
+        let words: u64 = channels.iter().map(|channel| channel.footprint().words).sum();
+        assert!(parts.len() as u64 <= 2 * words.div_ceil(WORDS_STEP), "{words} in {} parts", parts.len());
+        // What they had can be had for anything again.
+        channels.iter().for_each(|channel| space.clear(channel));
+        assert!(space.free.has(space.reserved) && space.free_words.largest() == 0);
     }
 
     #[test]

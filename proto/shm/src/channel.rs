@@ -9,7 +9,8 @@
 //! ```
 //!
 //! If the other end is on another node, 128 bytes for whoever works the wire come before the cells (`wired`), and both ends
-//! in the header are the one that is here.
+//! in the header are the one that is here. Cells of more than 256 bytes together lie elsewhere: what starts touch of many channels is to be on few
+//! pages.
 //!
 //! The daemon writes header and layouts before either end knows the channel, and later only the two words that close it.
 //! The ends belong to one job and trust one another; the daemon trusts neither and uses its own copy of the layouts.
@@ -46,11 +47,22 @@ pub struct Channel {
     bytes: u64,
     cell_bytes: u64,
     piece_bytes: u64,
-    /// Where it lies in the segment.
+    /// Where it lies in the segment; zero before it does.
     block: u64,
+    /// Where its cells lie.
+    first_cell: u64,
     send: EndOfChannel,
     recv: EndOfChannel,
     wired: Option<WiredEnd>,
+}
+
+/// The memory that a channel needs, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Of what is near the words of other channels.
+    pub words: u64,
+    /// Of what may be anywhere. Zero if it has no cells, or small ones.
+    pub cells: u64,
 }
 
 #[repr(C)]
@@ -77,6 +89,7 @@ struct Header {
     /// The other end's rank and node.
     peer: AtomicU32,
     peer_node: AtomicU32,
+    first_cell: AtomicU64,
 }
 
 #[repr(C)]
@@ -84,6 +97,8 @@ struct LayoutWords([AtomicU64; 4]);
 
 const BLOCK_BYTES: u64 = size_of::<Block>() as u64;
 const _: () = assert!(BLOCK_BYTES == 320);
+/// Cells that together have no more bytes lie behind the words.
+const NEAR_CELLS_BYTES: u64 = 256;
 /// A cell's word, before its payload.
 const WORD_BYTES: u64 = 8;
 /// Cells of a channel over a wire together have no more bytes, unless there are only [`CELLS`].
@@ -101,32 +116,48 @@ pub struct Thresholds {
 }
 
 impl Channel {
-    /// What a channel for such messages needs.
-    pub fn footprint(bytes: u64, thresholds: &Thresholds) -> u64 {
-        if bytes <= thresholds.eager_bytes_max {
-            BLOCK_BYTES + u64::from(CELLS) * cell_bytes(bytes)
-        } else {
-            BLOCK_BYTES
+    /// A channel for messages of `bytes` bytes whose other end is on another node. It has to be [given a place](Self::at).
+    pub fn new_wired(bytes: u64, own: EndOfChannel, wired: WiredEnd) -> Self {
+        let cell_bytes = wired_cell_bytes(bytes, wired.end);
+        let (block, first_cell) = Default::default();
+        Self {
+            block,
+            first_cell,
+            bytes,
+            cell_bytes,
+            piece_bytes: bytes.max(1),
+            send: own,
+            recv: own,
+            wired: Some(wired),
         }
     }
 
-    /// What this end of a channel for such messages needs if the other one is on another node.
-    pub fn wired_footprint(bytes: u64, end: End) -> u64 {
-        BLOCK_BYTES + WIRED_BYTES + u64::from(wired_cells(bytes)) * wired_cell_bytes(bytes, end)
-    }
-
-    /// A channel at `block` for messages of `bytes` bytes whose other end is on another node.
-    pub fn new_wired(block: u64, bytes: u64, own: EndOfChannel, wired: WiredEnd) -> Self {
-        let cell_bytes = wired_cell_bytes(bytes, wired.end);
-        Self { block, bytes, cell_bytes, piece_bytes: bytes.max(1), send: own, recv: own, wired: Some(wired) }
-    }
-
-    /// A channel at `block`, for the daemon to write down. Both layouts are checked; the receiver's has room.
-    pub fn new(block: u64, thresholds: &Thresholds, send: EndOfChannel, recv: EndOfChannel) -> Self {
+    /// A channel for the daemon to [give a place](Self::at) and write down. Both layouts are checked; the receiver's has room.
+    pub fn new(thresholds: &Thresholds, send: EndOfChannel, recv: EndOfChannel) -> Self {
         let bytes = send.layout.bytes();
         let is_small = bytes <= thresholds.eager_bytes_max;
         let cell_bytes = if is_small { cell_bytes(bytes) } else { 0 };
-        Self { block, bytes, cell_bytes, piece_bytes: thresholds.piece_bytes.max(1), send, recv, wired: None }
+        let (block, first_cell, wired) = Default::default();
+        Self { block, first_cell, bytes, cell_bytes, piece_bytes: thresholds.piece_bytes.max(1), send, recv, wired }
+    }
+
+    /// The memory it needs.
+    pub fn footprint(&self) -> Footprint {
+        let cells = u64::from(self.cells()) * self.cell_bytes;
+        match cells <= NEAR_CELLS_BYTES {
+            true => Footprint { words: self.words_bytes() + cells, cells: 0 },
+            false => Footprint { words: self.words_bytes(), cells },
+        }
+    }
+
+    /// The same channel with its words here and its cells, if they need room of their own, there.
+    #[must_use]
+    pub fn at(self, block: u64, cells: Option<u64>) -> Self {
+        Self { block, first_cell: cells.unwrap_or(block + self.words_bytes()), ..self }
+    }
+
+    fn words_bytes(&self) -> u64 {
+        BLOCK_BYTES + if self.wired.is_some() { WIRED_BYTES } else { 0 }
     }
 
     /// Writes the channel down for its ends, in memory that may have been anything. The daemon's part.
@@ -141,6 +172,7 @@ impl Channel {
         header.bytes.store(self.bytes, Ordering::Relaxed);
         header.is_small.store(u32::from(self.is_small()), Ordering::Relaxed);
         header.piece_bytes.store(self.piece_bytes, Ordering::Relaxed);
+        header.first_cell.store(self.first_cell, Ordering::Relaxed);
         header.wire.store(self.wired.map_or(0, |wired| wired.wire), Ordering::Relaxed);
         if let Some(WiredEnd { index, end, peer, node, .. }) = self.wired {
             let index = u32::from(index) | u32::from(end == End::Recv) << 16;
@@ -170,6 +202,7 @@ impl Channel {
         let bytes = header.bytes.load(Ordering::Relaxed);
         let is_small = header.is_small.load(Ordering::Relaxed) != 0;
         let piece_bytes = header.piece_bytes.load(Ordering::Relaxed);
+        let first_cell = header.first_cell.load(Ordering::Relaxed);
         let (send, recv) = (end(0), end(1));
         let is_sane = [send, recv].iter().all(|end| job.slot(end.local_rank, end.slot).is_some())
             && bytes <= send.layout.bytes().min(recv.layout.bytes())
@@ -180,7 +213,7 @@ impl Channel {
             Some(wired) => wired_cell_bytes(bytes, wired.end),
             None => cell_bytes(bytes),
         };
-        is_sane.then_some(Self { block, bytes, cell_bytes, piece_bytes, send, recv, wired })
+        is_sane.then_some(Self { block, first_cell, bytes, cell_bytes, piece_bytes, send, recv, wired })
     }
 
     /// Its wire, if its other end is on another node.
@@ -191,6 +224,11 @@ impl Channel {
     /// Where it lies.
     pub fn block(&self) -> u64 {
         self.block
+    }
+
+    /// Where its cells lie.
+    pub fn first_cell(&self) -> u64 {
+        self.first_cell
     }
 
     /// Bytes of its messages.
@@ -248,8 +286,7 @@ impl Channel {
     }
 
     fn cell(&self, number: u32) -> u64 {
-        let before = BLOCK_BYTES + if self.wired.is_some() { WIRED_BYTES } else { 0 };
-        self.block + before + u64::from(number % self.cells()) * self.cell_bytes
+        self.first_cell.saturating_add(u64::from(number % self.cells()) * self.cell_bytes)
     }
 
     fn wired_words<'a>(&self, job: &'a JobSegment) -> Option<&'a WiredWords> {

@@ -30,6 +30,13 @@ impl FreeRanges {
         fitting.min_by_key(|&(start, end)| end - start).map(|(&start, &end)| (start, end))
     }
 
+    /// Takes a range of at least so many bytes as a whole, if there is one.
+    pub fn take_whole(&mut self, bytes: u64) -> Option<(u64, u64)> {
+        let range = self.best_fit(bytes)?;
+        self.ranges.remove(&range.0);
+        Some(range)
+    }
+
     /// The most that can be taken at once.
     pub fn largest(&self) -> u64 {
         self.ranges.iter().map(|(start, end)| end - start).max().unwrap_or(0)
@@ -80,5 +87,6 @@ mod tests {
         let mut free = FreeRanges::default();
         [(0, 1000), (2000, 2100), (3000, 3500)].iter().for_each(|&(start, end)| free.give(start, end));
         assert_eq!([100, 200, 400].map(|bytes| free.take(bytes)), [Some(2000), Some(3000), Some(0)]);
+        assert_eq!([301, 300, 300].map(|bytes| free.take_whole(bytes)), [Some((400, 1000)), Some((3200, 3500)), None]);
     }
 }

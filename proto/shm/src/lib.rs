@@ -70,7 +70,7 @@ cfg_if::cfg_if! {
 
         pub use self::{
             arena::{Arena, ArenaFull, ArenaSlot},
-            channel::{Channel, EndOfChannel, OpenChannel, Thresholds},
+            channel::{Channel, EndOfChannel, Footprint, OpenChannel, Thresholds},
             combine::combine,
             control::{CommandRing, Consumer, ControlSegment, Producer, SinceStart},
             counters::{Counter, Counters},

@@ -19,7 +19,8 @@ use ropeway_proto::wire::WIRE_HEADER_BYTES;
 use ropeway_proto::{End, Layout, NodeId, Status, WireFrame};
 use ropeway_shm::eager::{CELLS, EagerMemory, EagerReceiver, EagerSender, Progress};
 use ropeway_shm::{
-    Channel, EndOfChannel, JobGeometry, JobSegment, KnownChannels, OpenChannel, Sent, Wire, WireChannels, WiredEnd,
+    Channel, EndOfChannel, Footprint, JobGeometry, JobSegment, KnownChannels, OpenChannel, Sent, Wire, WireChannels,
+    WiredEnd,
 };
 
 const ARENA_BYTES: u64 = 2 << 20;
@@ -64,9 +65,11 @@ impl Side {
             let layout = layout(job.arena(0).start + index as u64 * WIRE_BYTES_MAX, bytes);
             let own = EndOfChannel { local_rank: 0, slot: index as u32, layout };
             let wired = WiredEnd { wire: block, index: index as u16, end, peer: 1, node: NodeId(1) };
-            assert!(Channel::wired_footprint(bytes, end) <= CHANNEL_BYTES);
             let at = block + Wire::FOOTPRINT + index as u64 * CHANNEL_BYTES;
-            let channel = Channel::new_wired(at, bytes, own, wired);
+            let channel = Channel::new_wired(bytes, own, wired);
+            let Footprint { words, cells } = channel.footprint();
+            assert!(words + cells <= CHANNEL_BYTES);
+            let channel = channel.at(at, (cells > 0).then_some(at + words));
             channel.write(&job).unwrap();
             wire.name(index as u16, at, 1);
             let open = channel.on(&job).unwrap();
