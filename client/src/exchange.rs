@@ -18,21 +18,22 @@ use crate::telling::Telling;
 use crate::wait::Event;
 use crate::{Communicator, Error, Favor, Status, WaitMode};
 
-/// Sends out of one buffer and receives into another. Both are lent as long as it runs.
+/// Sends out of one buffer and receives into another. Both are lent as long as it runs. What a start needs lies together.
+#[repr(C, align(64))]
 pub(crate) struct Exchange {
+    requests: Vec<Persistent>,
     attachment: Arc<Attachment>,
     /// This rank, among those that its neighbours are of.
     rank: u32,
-    requests: Vec<Persistent>,
     favor: Favor,
-    /// How they start if they are bound.
-    starts: Starts,
     /// Each has its channel, or will never have one. Channels come up one by one, in the first exchanges.
     is_bound: bool,
     /// They have started, and don't know it yet.
     is_news: bool,
     pub(crate) input: SharedMemory,
     pub(crate) output: SharedMemory,
+    /// How they start if they are bound.
+    starts: Starts,
 }
 
 /// A running exchange with all neighbours.
@@ -135,7 +136,7 @@ impl Exchange {
         let (attachment, rank) = (among.attachment().clone(), among.rank());
         let starts = Starts::new(&attachment, &requests);
         let (favor, is_bound, is_news) = Default::default();
-        Self { attachment, rank, requests, favor, starts, is_bound, is_news, input, output }
+        Self { requests, attachment, rank, favor, is_bound, is_news, input, output, starts }
     }
 
     pub(crate) fn set_favor(&mut self, favor: Favor) {

@@ -18,25 +18,37 @@ use crate::telling::Telling;
 use crate::wires::Wire;
 
 /// What is to be done for the requests of an exchange. That of up to six neighbours lies in here, and not behind a pointer which would have to come
-/// from memory first: that takes as long as all the rest.
+/// from memory first: that takes as long as all the rest. What all starts need comes first.
+#[repr(C)]
 pub(crate) struct Starts {
-    offers: Offers,
-    /// Which requests these are of.
-    offered: Vec<usize>,
+    has: Kinds,
+    /// Whether what can be left to the daemon was.
+    is_left: bool,
+    ways: Option<Ways>,
+    /// Of the largest message to or from another node.
+    bytes: u64,
+    habit: Habit,
     /// What is said of requests that only the daemon hears of: as many commands in each as fit, but for the last.
     told: SmallVec<[Batch; 1]>,
+    offers: Offers,
     /// Where offers leave bytes to be sent, and how many.
     sent: SmallVec<[(Arc<Wire>, u64); NEIGHBOURS]>,
     /// Where something comes from that the daemon receives while the program computes.
     left: SmallVec<[Arc<Wire>; NEIGHBOURS]>,
     /// Requests that start by themselves.
-    others: Vec<usize>,
-    /// Of the largest message to or from another node.
-    bytes: u64,
-    ways: Option<Ways>,
-    habit: Habit,
-    /// Whether what can be left to the daemon was.
-    is_left: bool,
+    others: SmallVec<[u32; 2 * NEIGHBOURS]>,
+    /// Which requests the offers are of.
+    offered: Vec<usize>,
+}
+
+/// Which of the lists are not empty: of the others not even that has to be fetched.
+#[derive(Clone, Copy, Default)]
+struct Kinds {
+    told: bool,
+    offers: bool,
+    sent: bool,
+    left: bool,
+    others: bool,
 }
 
 /// Enough for the faces of a cube.
@@ -46,18 +58,19 @@ impl Starts {
     /// With room for these requests.
     pub(crate) fn new(attachment: &Attachment, requests: &[Persistent]) -> Self {
         let (all, sends) = (requests.len(), requests.iter().filter(|request| request.operation().sends()).count());
-        let (bytes, ways, habit, is_left) = Default::default();
+        let (has, is_left, ways, bytes, habit) = Default::default();
         Self {
-            offers: Offers::new(attachment.job(), all),
-            offered: Vec::with_capacity(all),
+            has,
+            is_left,
+            ways,
+            bytes,
+            habit,
             told: SmallVec::with_capacity(all.div_ceil(BATCH_COMMANDS)),
+            offers: Offers::new(attachment.job(), all),
             sent: SmallVec::with_capacity(sends),
             left: SmallVec::with_capacity(all - sends),
-            others: Vec::with_capacity(all),
-            bytes,
-            ways,
-            habit,
-            is_left,
+            others: SmallVec::with_capacity(all),
+            offered: Vec::with_capacity(all),
         }
     }
 
@@ -73,6 +86,13 @@ impl Starts {
         for (index, request) in requests.iter().enumerate() {
             request.operation().prepare(index, self);
         }
+        self.has = Kinds {
+            told: !self.told.is_empty(),
+            offers: !self.offered.is_empty(),
+            sent: !self.sent.is_empty(),
+            left: !self.left.is_empty(),
+            others: !self.others.is_empty(),
+        };
     }
 
     /// Offers, to which the request's was added.
@@ -106,7 +126,7 @@ impl Starts {
 
     /// It starts by itself.
     pub(crate) fn add_other(&mut self, request: usize) {
-        self.others.push(request);
+        self.others.push(request as u32);
     }
 
     fn note_bytes(&mut self, bytes: u64, ways: Ways) {
@@ -125,63 +145,88 @@ impl Starts {
         attachment: &Attachment,
         favor: Favor,
     ) -> Result<(), Error> {
+        let has = self.has;
         self.fetch(requests, attachment);
-        let (moment, mut telling) = (Moment::default(), Telling::of(&self.told, attachment)?);
+        let moment = Moment::default();
+        let mut telling = if has.told { Telling::of(&self.told, attachment)? } else { Telling::default() };
         // What only the daemon hears of is its own, whatever the program does.
-        let sender = match self.offered.is_empty() {
-            true => Sender::Daemon,
-            false => self.habit.begin_on_wire(attachment.presence(), favor, &moment),
+        let sender = match has.offers {
+            true => self.habit.begin_on_wire(attachment.presence(), favor, &moment),
+            false => Sender::Daemon,
         };
-        self.offers.make((sender == Sender::Waiter).then(|| self.habit.started_ns() + COURTESY_NS));
-        for &index in &self.others {
-            if let Some(entry) = requests[index].operation_mut().start(&moment) {
-                telling.add(attachment, &entry)?;
+        if has.offers {
+            self.offers.make((sender == Sender::Waiter).then(|| self.habit.started_ns() + COURTESY_NS));
+        }
+        if has.others {
+            for &index in &self.others {
+                if let Some(entry) = requests[index as usize].operation_mut().start(&moment) {
+                    telling.add(attachment, &entry)?;
+                }
             }
         }
         self.leave(attachment, sender, &mut telling)?;
-        // SYNC slot-waiter: all offers before all waiters.
-        fence(Ordering::SeqCst);
-        self.offers.wake_peers();
-        if sender != Sender::Waiter {
-            self.ask_to_move(requests, attachment, &mut telling)?;
+        if has.offers {
+            // SYNC slot-waiter: all offers before all waiters.
+            fence(Ordering::SeqCst);
+            self.offers.wake_peers();
+            if sender != Sender::Waiter {
+                self.ask_to_move(requests, attachment, &mut telling)?;
+            }
         }
         if telling.is_empty() {
             attachment.end_start(&moment);
         }
         if let Some(told) = telling.publish(attachment)? {
             self.habit.told(&told);
-            self.others.iter().for_each(|&index| requests[index].operation_mut().told(&told));
+            if has.others {
+                self.others.iter().for_each(|&index| requests[index as usize].operation_mut().told(&told));
+            }
         }
         Ok(())
     }
 
-    /// Has the processor fetch what the start needs, all at once.
+    /// Has the processor fetch what the start needs, all at once: before it knows what that is it goes by what the last exchange needed.
     #[inline]
     fn fetch(&self, requests: &[Persistent], attachment: &Attachment) {
-        prepare_to_write(self, size_of::<Self>());
-        self.offers.fetch();
-        self.others.iter().for_each(|&index| requests[index].operation().prepare_to_start());
-        if !self.told.is_empty() {
+        let Kinds { told, offers, sent, left, others } = self.has;
+        if told {
+            prepare_to_write(&self.told, size_of_val(&self.told));
             attachment.prepare_to_publish();
+        }
+        if sent {
+            prepare_to_write(&self.sent, size_of_val(&self.sent));
+        }
+        if left {
+            prepare_to_write(&self.left, size_of_val(&self.left));
+        }
+        if offers {
+            self.offers.fetch();
+        }
+        if others {
+            self.others.iter().for_each(|&index| requests[index as usize].operation().prepare_to_start());
         }
     }
 
     /// What is for other nodes, and comes from there.
     #[inline]
     fn leave(&mut self, attachment: &Attachment, sender: Sender, telling: &mut Telling) -> Result<(), Error> {
-        let wires = attachment.wires();
+        let (wires, has) = (attachment.wires(), self.has);
         self.is_left = sender != Sender::Waiter;
-        if let Some(ways) = self.ways.filter(|_| self.is_left || !self.told.is_empty()) {
+        if let Some(ways) = self.ways.filter(|_| self.is_left || has.told) {
             attachment.begin_start(self.bytes, ways);
         }
-        for (wire, bytes) in &self.sent {
-            if let Some(command) = wires.begin(wire, *bytes, sender) {
-                telling.add(attachment, &command.encode())?;
+        if has.sent {
+            for (wire, bytes) in &self.sent {
+                if let Some(command) = wires.begin(wire, *bytes, sender) {
+                    telling.add(attachment, &command.encode())?;
+                }
             }
         }
-        for wire in self.left.iter().filter(|_| self.is_left) {
-            if let Some(command) = wires.leave_receive(wire) {
-                telling.add(attachment, &command.encode())?;
+        if has.left && self.is_left {
+            for wire in &self.left {
+                if let Some(command) = wires.leave_receive(wire) {
+                    telling.add(attachment, &command.encode())?;
+                }
             }
         }
         Ok(())

@@ -96,6 +96,7 @@ impl Offers {
     /// Has the processor fetch what the others need of it.
     #[inline]
     pub fn fetch(&self) {
+        prefetch(NonNull::from(self).cast(), size_of::<Self>(), true);
         for Offer { words, message, listener } in &self.offers {
             // SAFETY: as for `Offer::block`. Only addresses are taken.
             let Block { eager, transfer, .. } = unsafe { words.as_ref() };
