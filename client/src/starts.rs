@@ -41,7 +41,7 @@ pub(crate) struct Starts {
     offered: Vec<usize>,
 }
 
-/// Which of the lists are not empty: of the others not even that has to be fetched.
+/// Which of the lists are not empty. What says so of each list lies in that list, whose lines would have to be fetched.
 #[derive(Clone, Copy, Default)]
 struct Kinds {
     told: bool,
@@ -185,7 +185,8 @@ impl Starts {
         Ok(())
     }
 
-    /// Has the processor fetch what the start needs, all at once: before it knows what that is it goes by what the last exchange needed.
+    /// Has the processor fetch what the start needs, all at once. It does not wait for the words that say what that is, since it guesses these branches by
+    /// the exchanges before.
     #[inline]
     fn fetch(&self, requests: &[Persistent], attachment: &Attachment) {
         let Kinds { told, offers, sent, left, others } = self.has;

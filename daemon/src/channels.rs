@@ -532,7 +532,7 @@ mod tests {
             .filter(|&(_, bytes)| bytes > 0)
             .collect();
         taken.sort_unstable();
-        assert!(taken.array_windows().all(|[(at, bytes), (next, _)]| at + bytes <= *next));
+        assert!(taken.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
         let parts: HashSet<_> = channels.iter().map(|channel| channel.block() / WORDS_STEP).collect();
         let words: u64 = channels.iter().map(|channel| channel.footprint().words).sum();
         assert!(parts.len() as u64 <= 2 * words.div_ceil(WORDS_STEP), "{words} in {} parts", parts.len());
