@@ -9,7 +9,7 @@ use ropeway_shm::transfer::{Transfer, TransferMemory};
 use ropeway_shm::{Channel, JobSegment, Offers, OpenChannel, WiredEnd};
 
 use crate::presence::{Favor, Habit, Moment, Presence, Sender, now_ns};
-use crate::wires::{Wire, Wires};
+use crate::wires::{SENT_BESIDE_FREE_CORES_BYTES, Wire, Wires};
 
 /// One end, and where it stands. What starts touch is two cache lines, and what tells one from the other is in the first.
 #[repr(C, align(64))]
@@ -325,18 +325,27 @@ impl DirectEnd {
 
     /// The program begins to wait for it.
     pub(crate) fn begin_wait(&mut self, presence: &Presence) {
-        if let Way::Large(_) | Way::OfferedLarge(_) = self.way {
+        if self.asks_for_core() {
             self.habit.begin_wait(presence);
+        }
+        if let Way::Large(_) | Way::OfferedLarge(_) = self.way {
             TransferMemory::words(&self.memory).watch(self.end);
         }
     }
 
     /// The program waits no more.
     pub(crate) fn end_wait(&self, presence: &Presence) {
-        if let Way::Large(_) | Way::OfferedLarge(_) = self.way {
+        if self.asks_for_core() {
             self.habit.end_wait(presence);
+        }
+        if let Way::Large(_) | Way::OfferedLarge(_) = self.way {
             TransferMemory::words(&self.memory).look_away(self.end);
         }
+    }
+
+    /// Whether who moves it depends on what the program leaves of its core.
+    fn asks_for_core(&self) -> bool {
+        !self.is_small() || (self.wire.is_some() && self.bytes() > SENT_BESIDE_FREE_CORES_BYTES)
     }
 
     /// The same for large ones.

@@ -49,6 +49,8 @@ pub(crate) enum Sender {
     Anybody {
         /// How often the program has come to wait and gone on before.
         turn: u32,
+        /// It is likely to leave its core to others for long.
+        leaves_core: bool,
     },
     /// The daemon, as the program wishes.
     Daemon,
@@ -239,14 +241,18 @@ impl Habit {
         match self.begin(presence, favor, moment) {
             true => Sender::Waiter,
             false if favor == Favor::Overlap => Sender::Daemon,
-            false => Sender::Anybody { turn: self.turn },
+            false => Sender::Anybody { turn: self.turn, leaves_core: self.leaves_core(presence) },
         }
+    }
+
+    /// Whether the program is likely to sleep, or wait for something else, for long.
+    fn leaves_core(&self, presence: &Presence) -> bool {
+        self.is_long && presence.leaves_core.load(Ordering::Relaxed)
     }
 
     /// After a start that is not prompt: whether the daemon is to do what anybody can do who is on this node.
     pub(crate) fn asks_daemon(&self, presence: &Presence, favor: Favor, has_free_core: bool) -> bool {
-        let leaves_core = || self.is_long && presence.leaves_core.load(Ordering::Relaxed);
-        favor == Favor::Overlap || has_free_core || leaves_core()
+        favor == Favor::Overlap || has_free_core || self.leaves_core(presence)
     }
 
     /// The daemon was told of the start, and may have taken the core at once: what the program does next counts from here.

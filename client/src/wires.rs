@@ -1,8 +1,8 @@
 //! Connections to other nodes that ranks work themselves while they wait: small messages without the daemon.
 //!
 //! A start leaves its message in the channel. It is sent by the program's next wait if the program is likely to come to wait
-//! at once (`presence`); else by the daemon, or by the start itself if the daemon sleeps and the message is small. What was judged wrongly
-//! leaves when the daemon looks, within a millisecond or two.
+//! at once (`presence`); else by the daemon, or by the start itself if the daemon sleeps and the message is small, or there is no core for the
+//! daemon but that of somebody who computes. What was judged wrongly leaves when the daemon looks, within a millisecond or two.
 //!
 //! What comes is received by who waits. If the program computes behind a receive of something large, the daemon receives until it waits for
 //! what comes over this wire.
@@ -28,8 +28,8 @@ pub(crate) struct Wires {
     leaves_now: AtomicBool,
     /// In which turn the program last started something that could.
     turn: AtomicU32,
-    /// How many starts have sent in that turn.
-    sent_starts: AtomicU32,
+    /// What starts have sent in that turn: bytes, and [`SENT_START_BYTES`] for each start.
+    sent: AtomicU64,
     /// The daemon receives on some wires while the program computes.
     has_left: AtomicBool,
     /// Credit is due for what the program has taken.
@@ -107,7 +107,7 @@ impl Wires {
         commands: Arc<Commands>,
         control: Arc<ControlSegment>,
     ) -> Self {
-        let (list, begun, turn, sent_starts) = Default::default();
+        let (list, begun, turn, sent) = Default::default();
         let (has_left, leaves_now, owes, has_sent, lacks) = Default::default();
         Self {
             list,
@@ -119,7 +119,7 @@ impl Wires {
             has_left,
             leaves_now,
             turn,
-            sent_starts,
+            sent,
             owes,
             has_sent,
             lacks,
@@ -164,26 +164,33 @@ impl Wires {
         let is_seen_to = wire.wire.is_guarded()
             && match sender {
                 Sender::Waiter => true,
-                Sender::Anybody { turn } => self.may_leave_now(bytes, turn),
+                Sender::Anybody { turn, leaves_core } => self.may_leave_now(bytes, turn, leaves_core),
                 Sender::Daemon => false,
             };
         (!is_seen_to && wire.wire.must_call()).then_some(Command::Tend { node: wire.node })
     }
 
     /// Whether what is started for a program that computes may leave in the start; if so, that is noted for `leave_now`. To send little takes
-    /// no longer than to wake the daemon, which then takes the core for several times as long. Who has spent as much as that on starts of
-    /// their own wakes it.
+    /// no longer than to wake the daemon. To send more does, but where each core has a rank that computes the daemon takes one from it, in
+    /// which to wake up, to send and to fall asleep again. Who has spent as much as that on starts of their own wakes it.
     #[inline]
-    fn may_leave_now(&self, bytes: u64, turn: u32) -> bool {
+    fn may_leave_now(&self, bytes: u64, turn: u32, leaves_core: bool) -> bool {
         if self.turn.swap(turn, Ordering::Relaxed) != turn {
-            self.sent_starts.store(0, Ordering::Relaxed);
+            self.sent.store(0, Ordering::Relaxed);
         }
-        let has_spent = self.sent_starts.load(Ordering::Relaxed) >= SENT_STARTS_MAX;
-        let leaves = !has_spent && bytes <= SENT_BY_STARTS_BYTES && self.commands.is_daemon_asleep();
+        let has_core = || leaves_core || self.job.has_free_core();
+        let leaves = self.spends() <= SENT_IN_TURN_BYTES
+            && self.commands.is_daemon_asleep()
+            && (bytes <= SENT_BESIDE_FREE_CORES_BYTES || !has_core());
         if leaves {
             self.leaves_now.store(true, Ordering::Relaxed);
         }
         leaves
+    }
+
+    /// What starts will have sent in this turn if what has begun leaves with this one.
+    fn spends(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed) + self.begun.load(Ordering::Relaxed) + SENT_START_BYTES
     }
 
     /// Sends what was started and is to leave now. Says whether there was anything.
@@ -192,7 +199,7 @@ impl Wires {
         let leaves = self.leaves_now.load(Ordering::Relaxed);
         if leaves {
             self.leaves_now.store(false, Ordering::Relaxed);
-            self.sent_starts.fetch_add(1, Ordering::Relaxed);
+            self.sent.store(self.spends(), Ordering::Relaxed);
             self.come();
         }
         leaves
@@ -459,10 +466,12 @@ impl Wire {
     }
 }
 
-/// Sending more takes longer than waking the daemon.
-const SENT_BY_STARTS_BYTES: u64 = 8 << 10;
-/// With a system call or a few each, so many starts take as long as a daemon that is woken.
-const SENT_STARTS_MAX: u32 = 4;
+/// Sending more takes longer than waking a daemon that has a core.
+pub(crate) const SENT_BESIDE_FREE_CORES_BYTES: u64 = 8 << 10;
+/// Sending so many takes as long as the system call with which a start sends.
+const SENT_START_BYTES: u64 = 40 << 10;
+/// Sending so many, with their starts, takes as long as a daemon takes of the core that it is woken on.
+const SENT_IN_TURN_BYTES: u64 = 192 << 10;
 /// Preparing and receiving so many takes as long as a system call.
 const SENT_IN_HALVES_BYTES: u64 = 4 << 10;
 
@@ -496,13 +505,22 @@ mod tests {
             wires.leave_now();
             command.is_some()
         };
-        assert!(tells(8, Sender::Anybody { turn: 1 }), "it is awake");
+        let anybody = |turn, leaves_core| Sender::Anybody { turn, leaves_core };
+        assert!(tells(8, anybody(1, false)), "it is awake");
         assert!(control.consumer().arm());
-        for turn in 2..4 {
-            assert!(tells(SENT_BY_STARTS_BYTES + 1, Sender::Anybody { turn }));
-            let starts = [(); SENT_STARTS_MAX as usize].map(|()| tells(8, Sender::Anybody { turn }));
+        let is_large = SENT_BESIDE_FREE_CORES_BYTES + 1;
+        wires.job.add_cores([0]);
+        assert!(!tells(is_large, anybody(2, false)), "the core is the program's");
+        assert!(tells(is_large, anybody(3, true)), "the program leaves it");
+        assert!(tells(SENT_IN_TURN_BYTES, anybody(4, false)));
+        wires.come();
+        wires.job.add_cores([1]);
+        for turn in 5..7 {
+            assert!(tells(is_large, anybody(turn, false)), "there is another");
+            let starts = [(); 4].map(|()| tells(8, anybody(turn, false)));
             assert!(!starts.contains(&true), "{turn}: {starts:?}");
-            assert!(tells(8, Sender::Anybody { turn }));
+            assert!(tells(8, anybody(turn, false)));
+            wires.come();
         }
         assert!(!tells(8, Sender::Waiter));
         assert!(tells(8, Sender::Daemon));
