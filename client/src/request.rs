@@ -211,7 +211,8 @@ impl Persistent {
             operation.note_member(comm, &member);
         }
         if let Some(channels) = channels {
-            operation.cross(channels.begin()?);
+            let crossed = channels.begin(operation.attachment())?;
+            operation.cross(crossed);
         }
         Ok(Self { operation })
     }

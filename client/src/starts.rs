@@ -12,7 +12,7 @@ use crate::Error;
 use crate::attachment::Attachment;
 use crate::computing::Ways;
 use crate::direct::COURTESY_NS;
-use crate::presence::{Favor, Habit, Moment, Sender};
+use crate::presence::{Favor, Habit, Moment, Presence, Sender};
 use crate::request::Persistent;
 use crate::telling::Telling;
 use crate::wires::Wire;
@@ -46,6 +46,8 @@ pub(crate) struct Starts {
 struct Kinds {
     told: bool,
     offers: bool,
+    /// Offers of large messages within the node.
+    large: bool,
     sent: bool,
     left: bool,
     others: bool,
@@ -89,6 +91,7 @@ impl Starts {
         self.has = Kinds {
             told: !self.told.is_empty(),
             offers: !self.offered.is_empty(),
+            large: self.offers.has_large(),
             sent: !self.sent.is_empty(),
             left: !self.left.is_empty(),
             others: !self.others.is_empty(),
@@ -129,7 +132,8 @@ impl Starts {
         self.others.push(request as u32);
     }
 
-    fn note_bytes(&mut self, bytes: u64, ways: Ways) {
+    /// So many bytes go these ways.
+    pub(crate) fn note_bytes(&mut self, bytes: u64, ways: Ways) {
         let is_same = self.ways.is_none_or(|known| known == ways);
         self.ways = Some(if is_same { ways } else { Ways::Both });
         self.bytes = self.bytes.max(bytes);
@@ -145,6 +149,32 @@ impl Starts {
         attachment: &Attachment,
         favor: Favor,
     ) -> Result<(), Error> {
+        let telling = self.begin(requests, attachment, favor)?;
+        if let Some(told) = telling.publish(attachment)? {
+            self.told(&told);
+            if self.has.others {
+                self.others.iter().for_each(|&index| requests[index as usize].operation_mut().told(&told));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same behind which others may be started that leave with them. None of the requests starts by itself.
+    pub(crate) fn start_among(
+        &mut self,
+        requests: &mut [Persistent],
+        attachment: &Attachment,
+        favor: Favor,
+    ) -> Result<(), Error> {
+        let telling = self.begin(requests, attachment, favor)?;
+        if let Some(told) = telling.tell(attachment)? {
+            self.told(&told);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn begin(&mut self, requests: &mut [Persistent], attachment: &Attachment, favor: Favor) -> Result<Telling, Error> {
         let has = self.has;
         self.fetch(requests, attachment);
         let moment = Moment::default();
@@ -169,27 +199,21 @@ impl Starts {
             // SYNC slot-waiter: all offers before all waiters.
             fence(Ordering::SeqCst);
             self.offers.wake_peers();
-            if sender != Sender::Waiter {
+            if has.large && sender != Sender::Waiter {
                 self.ask_to_move(requests, attachment, &mut telling)?;
             }
         }
         if telling.is_empty() {
             attachment.end_start(&moment);
         }
-        if let Some(told) = telling.publish(attachment)? {
-            self.habit.told(&told);
-            if has.others {
-                self.others.iter().for_each(|&index| requests[index as usize].operation_mut().told(&told));
-            }
-        }
-        Ok(())
+        Ok(telling)
     }
 
     /// Has the processor fetch what the start needs, all at once. It does not wait for the words that say what that is, since it guesses these branches by
     /// the exchanges before.
     #[inline]
     fn fetch(&self, requests: &[Persistent], attachment: &Attachment) {
-        let Kinds { told, offers, sent, left, others } = self.has;
+        let Kinds { told, offers, sent, left, others, .. } = self.has;
         if told {
             prepare_to_write(&self.told, size_of_val(&self.told));
             attachment.prepare_to_publish();
@@ -264,8 +288,23 @@ impl Starts {
         self.is_left
     }
 
+    /// The daemon was told of the start, or what was to leave has left.
+    pub(crate) fn told(&mut self, moment: &Moment) {
+        self.habit.told(moment);
+    }
+
     /// The program, which has come, waits for what was started.
     pub(crate) fn learn(&mut self, attachment: &Attachment) {
         self.habit.learn(attachment.presence());
+    }
+
+    /// It has to wait indeed.
+    pub(crate) fn begin_wait(&mut self, presence: &Presence) {
+        self.habit.begin_wait(presence);
+    }
+
+    /// It waits no more.
+    pub(crate) fn end_wait(&self, presence: &Presence) {
+        self.habit.end_wait(presence);
     }
 }

@@ -41,8 +41,13 @@ impl Telling {
 
     /// All requests are started: the daemon is told, and what is to leave at once leaves. When that was done, if there was anything.
     pub(crate) fn publish(self, attachment: &Attachment) -> Result<Option<Moment>, Error> {
-        let told = if self.is_empty() { None } else { Some(attachment.publish_one(&self.batch.encode())?) };
+        let told = self.tell(attachment)?;
         let left = attachment.wires().leave_now().then(Moment::default);
         Ok(left.or(told))
+    }
+
+    /// The same of requests behind which others are started: what is to leave at once leaves behind those.
+    pub(crate) fn tell(self, attachment: &Attachment) -> Result<Option<Moment>, Error> {
+        if self.is_empty() { Ok(None) } else { attachment.publish_one(&self.batch.encode()).map(Some) }
     }
 }

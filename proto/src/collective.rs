@@ -161,7 +161,7 @@ impl CollectiveShape {
         let largest = self.counts.iter().max().map_or(0, |&count| count.saturating_mul(self.element_bytes.into()));
         is_each_alone
             && (2..=CROSSING_MEMBERS_MAX).contains(&self.members.len())
-            && largest <= CROSSING_BYTES_MAX
+            && largest.saturating_mul(self.members.len() as u64 - 1) <= CROSSING_BYTES_MAX
             && self.algorithm.is_none()
             && !self.has_user_operator()
     }

@@ -51,8 +51,8 @@ pub const WIRE_CHANNELS: usize = 1024;
 /// they pass on what they have heard.
 pub const CROSSING_MEMBERS_MAX: usize = 4;
 
-/// The largest such part.
-pub const CROSSING_BYTES_MAX: u64 = 8 << 10;
+/// What a member may send in all, if each of the others gets as much as the largest part.
+pub const CROSSING_BYTES_MAX: u64 = WIRE_BYTES_MAX;
 
 /// Nodes of a job beyond which there are no wires: each is a socket in every rank.
 pub const WIRED_NODES_MAX: usize = 64;

@@ -8,21 +8,23 @@
 //! A round fails if one of its messages does, or if the daemon says that the collective has. Whoever finds that for a reason that others
 //! may not hear of gives its channels up, so those learn it who wait for its messages.
 
+use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
 
-use ropeway_proto::limits::CROSSING_MEMBERS_MAX;
 use ropeway_proto::{Command, Completion, End, Endpoint, Layout, completion};
 
 use super::role::Role;
 use super::{Operation, Phase};
 use crate::attachment::Attachment;
 use crate::collective::{Crossing, Part};
-use crate::commands::Entry;
+use crate::computing::Ways;
 use crate::memory::Shelf;
-use crate::presence::{Favor, Habit, Moment, Sender};
+use crate::presence::{Favor, Moment, Presence, Sender};
 use crate::request::Persistent;
 use crate::several::Several;
+use crate::starts::Starts;
+use crate::telling::Telling;
 use crate::terms::Terms;
 use crate::wait::Event;
 use crate::{Communicator, Error, Group, Status};
@@ -42,21 +44,27 @@ struct Channel {
     layout: Layout,
 }
 
-/// The channels of a collective, and where it stands.
+/// The channels of a collective, and where it stands. What a start needs comes first.
+#[repr(C, align(64))]
 pub(crate) struct Crossed {
     sends: Vec<Persistent>,
-    receives: Vec<Persistent>,
-    /// Whether this round's receives were started. That has time until the program waits, for what comes before finds a cell.
-    is_receiving: bool,
-    crossing: Crossing,
-    habit: Habit,
     favor: Favor,
-    /// Where the collective's memory is put if it leaves while messages are under way.
-    shelf: Arc<Shelf>,
     /// Whether the first round, which is the daemons', was started.
     is_begun: bool,
+    /// All sends have their channels.
+    is_bound: bool,
+    /// They have started, and don't know it yet.
+    is_news: bool,
+    /// Whether this round's receives were started. That has time until the program waits, for what comes before finds a cell.
+    is_receiving: bool,
     /// Why there will be no further round.
     failure: Option<Completion>,
+    /// How the sends start if they are bound.
+    starts: Starts,
+    receives: Vec<Persistent>,
+    crossing: Crossing,
+    /// Where the collective's memory is put if it leaves while messages are under way.
+    shelf: Arc<Shelf>,
 }
 
 impl Prepared {
@@ -79,7 +87,7 @@ impl Prepared {
     }
 
     /// Registers the channels. Only the end of the session can be in the way.
-    pub(crate) fn begin(self) -> Result<Crossed, Error> {
+    pub(crate) fn begin(self, attachment: &Attachment) -> Result<Crossed, Error> {
         let Self { sends, receives, crossing, shelf } = self;
         let register = |end: End, Channel { operation, endpoint, layout }| {
             Persistent::begin_init(operation, (end, endpoint), |slot, epoch| match end {
@@ -88,10 +96,22 @@ impl Prepared {
             })
         };
         let receives = receives.into_iter().map(|channel| register(End::Recv, channel)).collect::<Result<_, _>>()?;
-        let sends = sends.into_iter().map(|channel| register(End::Send, channel)).collect::<Result<_, _>>()?;
-        let (habit, favor) = Default::default();
-        let (is_receiving, is_begun, failure) = (false, false, None);
-        Ok(Crossed { sends, receives, is_receiving, crossing, habit, favor, shelf, is_begun, failure })
+        let sends = sends.into_iter().map(|channel| register(End::Send, channel)).collect::<Result<Vec<_>, _>>()?;
+        let starts = Starts::new(attachment, &sends);
+        let (favor, is_begun, is_bound, is_news, is_receiving, failure) = Default::default();
+        Ok(Crossed {
+            sends,
+            favor,
+            is_begun,
+            is_bound,
+            is_news,
+            is_receiving,
+            failure,
+            starts,
+            receives,
+            crossing,
+            shelf,
+        })
     }
 }
 
@@ -105,11 +125,13 @@ impl Crossed {
     }
 
     fn running(&self) -> impl Iterator<Item = &Operation> {
-        let requests = self.sends.iter().chain(&self.receives);
-        requests.map(Persistent::operation).filter(|operation| operation.is_active())
+        let (is_news, requests) = (self.is_news, self.sends.iter().chain(&self.receives));
+        let is_running = move |operation: &&Operation| operation.is_active() || (is_news && operation.sends());
+        requests.map(Persistent::operation).filter(is_running)
     }
 
     fn running_mut(&mut self) -> impl Iterator<Item = &mut Operation> {
+        self.hear();
         let requests = self.sends.iter_mut().chain(&mut self.receives);
         requests.map(Persistent::operation_mut).filter(|operation| operation.is_active())
     }
@@ -137,23 +159,58 @@ impl Crossed {
         Ok(true)
     }
 
-    /// Sends what others need in this round.
+    /// Sends what others need in this round. Without a daemon nothing will come of it, and waiting will tell.
     fn start(&mut self, attachment: &Attachment) {
         self.is_receiving = false;
-        let sender = self.habit.begin_on_wire(attachment.presence(), self.favor, &Moment::default());
-        if let Some(moment) = start_all(&mut self.sends, sender, attachment) {
-            self.habit.told(&moment);
+        if !self.is_bound {
+            self.bind();
+        }
+        self.is_news = self.is_bound;
+        let _ = match self.is_bound {
+            true => self.starts.start_among(&mut self.sends, attachment, self.favor),
+            false => start_all(&mut self.sends, Sender::Daemon, attachment),
+        };
+    }
+
+    /// If all sends know how they will start from now on, so does the round. Some may never have a channel, and go by the daemon.
+    #[cold]
+    fn bind(&mut self) {
+        self.is_bound = self.sends.iter_mut().all(|request| {
+            let operation = request.operation_mut();
+            operation.is_bound() || operation.finds_channel()
+        });
+        if self.is_bound {
+            self.starts.bind(&self.sends);
+            let received = self.crossing.received.iter().map(|(_, part)| part.bytes).max();
+            received.iter().for_each(|&bytes| self.starts.note_bytes(bytes, Ways::Other));
+        }
+    }
+
+    /// Sends learn that they have started.
+    fn hear(&mut self) {
+        if mem::take(&mut self.is_news) {
+            self.sends.iter_mut().for_each(|request| request.operation_mut().hear(&self.starts));
         }
     }
 
     /// What it has started has left, which took a while.
     pub(super) fn told(&mut self, moment: &Moment) {
-        self.habit.told(moment);
+        self.starts.told(moment);
     }
 
     /// The program waits for the round.
     pub(super) fn learn(&mut self, attachment: &Attachment) {
-        self.habit.learn(attachment.presence());
+        self.starts.learn(attachment);
+    }
+
+    /// It has to wait indeed.
+    pub(super) fn begin_wait(&mut self, presence: &Presence) {
+        self.starts.begin_wait(presence);
+    }
+
+    /// It waits no more.
+    pub(super) fn end_wait(&self, presence: &Presence) {
+        self.starts.end_wait(presence);
     }
 
     /// How the round has ended. `None` while it runs.
@@ -161,8 +218,9 @@ impl Crossed {
         if self.failure.is_some() {
             return None;
         }
-        if !std::mem::replace(&mut self.is_receiving, true) {
-            start_all(&mut self.receives, Sender::Waiter, attachment);
+        if !mem::replace(&mut self.is_receiving, true) {
+            // Without a daemon nothing will come of it, and waiting will tell.
+            let _ = start_all(&mut self.receives, Sender::Waiter, attachment);
         }
         let mut is_over = true;
         for operation in self.running_mut() {
@@ -171,6 +229,9 @@ impl Crossed {
                 Some(Err(error)) => return Some(Err(error)),
                 None => is_over = false,
             }
+        }
+        if is_over && self.is_bound {
+            self.starts.advance();
         }
         is_over.then_some(Ok(()))
     }
@@ -197,6 +258,13 @@ impl Crossed {
     }
 }
 
+impl Drop for Crossed {
+    fn drop(&mut self) {
+        // What has started is given up otherwise than what has not.
+        self.hear();
+    }
+}
+
 /// Its messages.
 impl Several for Crossed {
     fn each(&self) -> impl Iterator<Item = &(impl Event + ?Sized)> {
@@ -205,20 +273,16 @@ impl Several for Crossed {
 }
 
 impl Operation {
-    /// Begins a round if it is one of messages between ranks.
+    /// Begins a round if it is one of messages between ranks. If the collective has failed meanwhile, waiting will tell.
     pub(super) fn start_crossing(&mut self) -> bool {
         let Some(Role { attendance, crossed: Some(crossed), .. }) = self.role.as_mut() else { return false };
-        if !std::mem::replace(&mut crossed.is_begun, true) || attendance.is_none() {
+        if !mem::replace(&mut crossed.is_begun, true) || attendance.is_none() {
             return false;
         }
-        self.enter(Phase::Crossing);
-        let closed = self.why_closed();
-        if let Some(crossed) = self.role.as_mut().and_then(|role| role.crossed.as_mut()) {
-            match closed {
-                None => crossed.start(&self.attachment),
-                Some(why) => crossed.give_up(why),
-            }
+        if crossed.failure.is_none() {
+            crossed.start(&self.attachment);
         }
+        self.enter(Phase::Crossing);
         true
     }
 
@@ -277,16 +341,13 @@ fn reason(error: &Error, group: &Group) -> Completion {
     Completion { source, ..Completion::bare(status) }
 }
 
-/// Starts all of them. If the daemon had to be told, says when it was.
-fn start_all(requests: &mut [Persistent], sender: Sender, attachment: &Attachment) -> Option<Moment> {
-    let mut entries: [Entry; CROSSING_MEMBERS_MAX] = [[0; _]; CROSSING_MEMBERS_MAX];
-    let mut count = 0;
+/// Starts all of them.
+fn start_all(requests: &mut [Persistent], sender: Sender, attachment: &Attachment) -> Result<(), Error> {
+    let mut telling = Telling::default();
     for request in requests {
         if let Some(entry) = request.operation_mut().start_part(sender) {
-            entries[count] = entry;
-            count += 1;
+            telling.add(attachment, &entry)?;
         }
     }
-    // Without a daemon nothing will come of it, and waiting will tell.
-    if count > 0 { attachment.publish(&entries[..count]).ok() } else { None }
+    telling.tell(attachment).map(drop)
 }

@@ -42,11 +42,13 @@ impl Role {
     /// The program, which has come, waits.
     pub(super) fn begin_wait(&mut self, presence: &Presence) {
         self.attendance.iter_mut().for_each(|attendance| attendance.begin_wait(presence));
+        self.crossed.iter_mut().for_each(|crossed| crossed.begin_wait(presence));
     }
 
     /// The program waits no more.
     pub(super) fn end_wait(&mut self, presence: &Presence) {
         self.attendance.iter_mut().for_each(|attendance| attendance.end_wait(presence));
+        self.crossed.iter().for_each(|crossed| crossed.end_wait(presence));
     }
 
     /// Has this task told when a message between ranks gets on. False if one has already.

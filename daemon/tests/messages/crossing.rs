@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, raise};
 use ropeway::{Collective, Communicator, Error, Favor, Operator, WaitMode, start_all};
 use ropeway_daemon::Config;
+use ropeway_proto::limits::CROSSING_BYTES_MAX;
 
 use crate::common::{Cluster, all_requests_but, config, everybody_of, kill_amid, pair, soon, unmet_request};
 
-/// The largest sum of so many numbers that goes straight, and one that does not.
-const LARGEST: usize = 1024;
-const COUNTS: [usize; 4] = [0, 1, LARGEST, LARGEST + 1];
+/// The largest sum of so many numbers that goes straight between two ranks, and one that does not.
+const LARGEST: usize = CROSSING_BYTES_MAX as usize / 8;
+const COUNTS: [usize; 5] = [0, 1, 1024, LARGEST, LARGEST + 1];
 
 /// Ten times what a program that comes to wait at once takes for it.
 const COMPUTING: Duration = Duration::from_micros(200);

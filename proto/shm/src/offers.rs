@@ -151,6 +151,11 @@ impl Offers {
         }
     }
 
+    /// Whether there are any of large messages.
+    pub fn has_large(&self) -> bool {
+        self.offers.iter().any(|offer| matches!(offer.message, Message::Large(..)))
+    }
+
     /// The places, in the order in which they were added, of the large messages that both ends have offered.
     pub fn met(&self) -> impl Iterator<Item = usize> {
         let is_met = |offer: &Offer| match offer.message {
