@@ -141,7 +141,7 @@ impl DirectEnd {
     }
 
     /// Adds the next of them.
-    pub(crate) fn prepare(&self, offers: &mut Offers) {
+    pub(crate) fn prepare<const ENDS: usize>(&self, offers: &mut Offers<ENDS>) {
         match self.way {
             Way::Send(sender) | Way::OfferedSend(sender) => offers.add_send(&self.memory, sender),
             Way::Recv(receiver) | Way::OfferedRecv(receiver) => offers.add_recv(&self.memory, receiver),

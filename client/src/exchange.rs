@@ -32,8 +32,8 @@ pub(crate) struct Exchange {
     is_news: bool,
     pub(crate) input: SharedMemory,
     pub(crate) output: SharedMemory,
-    /// How they start if they are bound.
-    starts: Starts,
+    /// How they start if they are bound: with as many neighbours as a cube has faces, out of the exchange itself.
+    starts: Starts<6, 12>,
 }
 
 /// A running exchange with all neighbours.

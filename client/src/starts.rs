@@ -17,10 +17,11 @@ use crate::request::Persistent;
 use crate::telling::Telling;
 use crate::wires::Wire;
 
-/// What is to be done for the requests of an exchange. That of up to six neighbours lies in here, and not behind a pointer which would have to come
-/// from memory first: that takes as long as all the rest. What all starts need comes first.
+/// What is to be done for the requests of an exchange, or for the sends of a collective. That of so many sends, and so many ends in all, lies in
+/// here, and not behind a pointer which would have to come from memory first: that takes as long as all the rest. Room that is not used lies
+/// between lines that are, so there is no more than is needed. What all starts need comes first.
 #[repr(C)]
-pub(crate) struct Starts {
+pub(crate) struct Starts<const SENDS: usize, const ENDS: usize> {
     has: Kinds,
     /// Whether what can be left to the daemon was.
     is_left: bool,
@@ -28,15 +29,15 @@ pub(crate) struct Starts {
     /// Of the largest message to or from another node.
     bytes: u64,
     habit: Habit,
+    offers: Offers<ENDS>,
+    /// Where offers leave bytes to be sent, and how many.
+    sent: SmallVec<[(Arc<Wire>, u64); SENDS]>,
+    /// Where something comes from that the daemon receives while the program computes.
+    left: SmallVec<[Arc<Wire>; SENDS]>,
     /// What is said of requests that only the daemon hears of: as many commands in each as fit, but for the last.
     told: SmallVec<[Batch; 1]>,
-    offers: Offers,
-    /// Where offers leave bytes to be sent, and how many.
-    sent: SmallVec<[(Arc<Wire>, u64); NEIGHBOURS]>,
-    /// Where something comes from that the daemon receives while the program computes.
-    left: SmallVec<[Arc<Wire>; NEIGHBOURS]>,
     /// Requests that start by themselves.
-    others: SmallVec<[u32; 2 * NEIGHBOURS]>,
+    others: SmallVec<[u32; ENDS]>,
     /// Which requests the offers are of.
     offered: Vec<usize>,
 }
@@ -53,10 +54,7 @@ struct Kinds {
     others: bool,
 }
 
-/// Enough for the faces of a cube.
-const NEIGHBOURS: usize = 6;
-
-impl Starts {
+impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
     /// With room for these requests.
     pub(crate) fn new(attachment: &Attachment, requests: &[Persistent]) -> Self {
         let (all, sends) = (requests.len(), requests.iter().filter(|request| request.operation().sends()).count());
@@ -99,7 +97,7 @@ impl Starts {
     }
 
     /// Offers, to which the request's was added.
-    pub(crate) fn offers_of(&mut self, request: usize) -> &mut Offers {
+    pub(crate) fn offers_of(&mut self, request: usize) -> &mut Offers<ENDS> {
         self.offered.push(request);
         &mut self.offers
     }

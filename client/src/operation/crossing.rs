@@ -59,8 +59,8 @@ pub(crate) struct Crossed {
     is_receiving: bool,
     /// Why there will be no further round.
     failure: Option<Completion>,
-    /// How the sends start if they are bound.
-    starts: Starts,
+    /// How the sends start if they are bound: of two members, out of this.
+    starts: Starts<1, 1>,
     receives: Vec<Persistent>,
     crossing: Crossing,
     /// Where the collective's memory is put if it leaves while messages are under way.

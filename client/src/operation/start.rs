@@ -55,7 +55,11 @@ impl Operation {
     }
 
     /// Adds what its next start needs, which is the `request`-th of an exchange.
-    pub(crate) fn prepare(&self, request: usize, starts: &mut Starts) {
+    pub(crate) fn prepare<const SENDS: usize, const ENDS: usize>(
+        &self,
+        request: usize,
+        starts: &mut Starts<SENDS, ENDS>,
+    ) {
         match &self.direct {
             _ if self.is_only_told() => {
                 let command = Command::Start { slot: self.slot, epoch: self.epoch };
@@ -74,7 +78,7 @@ impl Operation {
     }
 
     /// It has been started so, unless it is one that starts by itself.
-    pub(crate) fn hear(&mut self, starts: &Starts) {
+    pub(crate) fn hear<const SENDS: usize, const ENDS: usize>(&mut self, starts: &Starts<SENDS, ENDS>) {
         if self.is_active() {
             return;
         }

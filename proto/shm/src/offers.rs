@@ -17,15 +17,12 @@ use crate::transfer::Transfer;
 use crate::wire::WireWords;
 
 /// The next messages of ends that start together. Each is left in its buffer, or goes into it, when somebody comes to wait for it or works
-/// its wire.
-pub struct Offers {
+/// its wire. Those of so many ends lie in it.
+pub struct Offers<const ENDS: usize> {
     offers: SmallVec<[Offer; ENDS]>,
     /// Keeps mapped where they lead.
     job: Arc<JobSegment>,
 }
-
-/// Ends that need no memory elsewhere: of six neighbours.
-const ENDS: usize = 12;
 
 struct Offer {
     /// Of the channel.
@@ -53,11 +50,11 @@ enum Listener {
 }
 
 // SAFETY: the pointers lead into the mapping that `job` keeps, which belongs to no thread, to atomics.
-unsafe impl Send for Offers {}
+unsafe impl<const ENDS: usize> Send for Offers<ENDS> {}
 // SAFETY: as above.
-unsafe impl Sync for Offers {}
+unsafe impl<const ENDS: usize> Sync for Offers<ENDS> {}
 
-impl Offers {
+impl<const ENDS: usize> Offers<ENDS> {
     /// With room for so many ends.
     pub fn new(job: &Arc<JobSegment>, ends: usize) -> Self {
         Self { offers: SmallVec::with_capacity(ends), job: Arc::clone(job) }
