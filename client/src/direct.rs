@@ -325,27 +325,27 @@ impl DirectEnd {
 
     /// The program begins to wait for it.
     pub(crate) fn begin_wait(&mut self, presence: &Presence) {
-        if self.asks_for_core() {
-            self.habit.begin_wait(presence);
-        }
         if let Way::Large(_) | Way::OfferedLarge(_) = self.way {
+            self.habit.begin_wait(presence);
             TransferMemory::words(&self.memory).watch(self.end);
+        } else if self.may_leave_in_start() {
+            self.habit.begin_wait(presence);
         }
     }
 
     /// The program waits no more.
     pub(crate) fn end_wait(&self, presence: &Presence) {
-        if self.asks_for_core() {
-            self.habit.end_wait(presence);
-        }
         if let Way::Large(_) | Way::OfferedLarge(_) = self.way {
+            self.habit.end_wait(presence);
             TransferMemory::words(&self.memory).look_away(self.end);
+        } else if self.may_leave_in_start() {
+            self.habit.end_wait(presence);
         }
     }
 
-    /// Whether who moves it depends on what the program leaves of its core.
-    fn asks_for_core(&self) -> bool {
-        !self.is_small() || (self.wire.is_some() && self.bytes() > SENT_BESIDE_FREE_CORES_BYTES)
+    /// Whether who sends it depends on what the program leaves of its core.
+    fn may_leave_in_start(&self) -> bool {
+        self.wire.is_some() && self.bytes() > SENT_BESIDE_FREE_CORES_BYTES
     }
 
     /// The same for large ones.

@@ -241,6 +241,12 @@ impl Persistent {
                 None => self.start_large(),
             };
         }
+        self.start_not_direct()
+    }
+
+    /// What is no message within the node. In a function of its own, so that programs have only what starts of those need.
+    #[inline(never)]
+    fn start_not_direct(&mut self) -> Result<Active<'_>, Error> {
         if self.operation.is_only_told() { self.start_told() } else { self.start_other() }
     }
 
@@ -270,7 +276,7 @@ impl Persistent {
     }
 
     /// Tells the daemon, and nobody else.
-    #[inline(never)]
+    #[inline]
     fn start_told(&mut self) -> Result<Active<'_>, Error> {
         let entry = self.operation.start_told();
         self.publish(&entry)?;
