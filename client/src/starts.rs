@@ -130,8 +130,14 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         self.others.push(request as u32);
     }
 
+    /// What they belong to also receives so much, and takes as long as that does: a program that comes a little later waits all the same.
+    pub(crate) fn add_received(&mut self, bytes: u64) {
+        self.note_bytes(bytes, Ways::Other);
+        self.habit = Habit::default();
+    }
+
     /// So many bytes go these ways.
-    pub(crate) fn note_bytes(&mut self, bytes: u64, ways: Ways) {
+    fn note_bytes(&mut self, bytes: u64, ways: Ways) {
         let is_same = self.ways.is_none_or(|known| known == ways);
         self.ways = Some(if is_same { ways } else { Ways::Both });
         self.bytes = self.bytes.max(bytes);

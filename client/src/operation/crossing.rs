@@ -18,7 +18,6 @@ use super::role::Role;
 use super::{Operation, Phase};
 use crate::attachment::Attachment;
 use crate::collective::{Crossing, Part};
-use crate::computing::Ways;
 use crate::memory::Shelf;
 use crate::presence::{Favor, Moment, Presence, Sender};
 use crate::request::Persistent;
@@ -162,9 +161,6 @@ impl Crossed {
     /// Sends what others need in this round. Without a daemon nothing will come of it, and waiting will tell.
     fn start(&mut self, attachment: &Attachment) {
         self.is_receiving = false;
-        if !self.is_bound {
-            self.bind();
-        }
         self.is_news = self.is_bound;
         let _ = match self.is_bound {
             true => self.starts.start_among(&mut self.sends, attachment, self.favor),
@@ -182,7 +178,7 @@ impl Crossed {
         if self.is_bound {
             self.starts.bind(&self.sends);
             let received = self.crossing.received.iter().map(|(_, part)| part.bytes).max();
-            received.iter().for_each(|&bytes| self.starts.note_bytes(bytes, Ways::Other));
+            received.iter().for_each(|&bytes| self.starts.add_received(bytes));
         }
     }
 
@@ -276,8 +272,11 @@ impl Operation {
     /// Begins a round if it is one of messages between ranks. If the collective has failed meanwhile, waiting will tell.
     pub(super) fn start_crossing(&mut self) -> bool {
         let Some(Role { attendance, crossed: Some(crossed), .. }) = self.role.as_mut() else { return false };
-        if !mem::replace(&mut crossed.is_begun, true) || attendance.is_none() {
-            return false;
+        if !crossed.is_bound {
+            if !mem::replace(&mut crossed.is_begun, true) || attendance.is_none() {
+                return false;
+            }
+            crossed.bind();
         }
         if crossed.failure.is_none() {
             crossed.start(&self.attachment);
