@@ -31,7 +31,8 @@ const LONG_NS: u64 = if cfg!(test) { 20_000_000 } else { 500_000 };
 pub enum Favor {
     /// Whatever the program did last time: moves it itself if it waited right after it had started, else leaves it to the
     /// daemon, which takes a core that is free: on a node whose ranks compute on all of them, whoever waits first moves what stays there.
-    /// Little that goes to other nodes leaves in the start, if the daemon would have to be woken for it.
+    /// What goes to other nodes leaves in the start, if the daemon would have to be woken for it: up to 8 KiB, or 64 KiB if each core has a
+    /// rank that computes.
     #[default]
     Learnt,
     /// An early end: whoever waits moves it, and the daemon, which would take a core from the two, is not woken.

@@ -51,8 +51,9 @@ pub const WIRE_CHANNELS: usize = 1024;
 /// they pass on what they have heard.
 pub const CROSSING_MEMBERS_MAX: usize = 4;
 
-/// What a member may send in all, if each of the others gets as much as the largest part.
-pub const CROSSING_BYTES_MAX: u64 = WIRE_BYTES_MAX;
+/// What a member may send in all, if each of the others gets as much as the largest part. Wires would take twice that; but on lines as slow as
+/// 1 Gbit/s no daemon on the way is missed then, and what is sent has driven what a start needs out of the caches.
+pub const CROSSING_BYTES_MAX: u64 = 32 << 10;
 
 /// Nodes of a job beyond which there are no wires: each is a socket in every rank.
 pub const WIRED_NODES_MAX: usize = 64;

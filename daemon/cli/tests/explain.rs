@@ -72,12 +72,12 @@ fn small_ones_of_few_ranks_that_have_a_node_each_go_straight() {
         assert_eq!(text.contains("straight from rank to rank"), record["goes_straight"].as_bool().unwrap(), "{args:?}");
         record["goes_straight"] == true
     };
-    assert!(goes_straight("allreduce -n 2 --bytes 64K"));
-    assert!(goes_straight("alltoall -n 4 --bytes 21K"));
+    assert!(goes_straight("allreduce -n 2 --bytes 32K"));
+    assert!(goes_straight("alltoall -n 4 --bytes 10K"));
     assert!(goes_straight("barrier -n 4 --nodes 4"));
     for args in [
-        "allreduce -n 2 --bytes 65K",
-        "alltoall -n 4 --bytes 22K",
+        "allreduce -n 2 --bytes 33K",
+        "alltoall -n 4 --bytes 11K",
         "bcast -n 5 --bytes 8",
         "bcast -n 4 --nodes 2 --bytes 8",
         "allreduce -n 2 --bytes 8 --algorithm ring",
