@@ -121,14 +121,11 @@ impl DirectEnd {
     }
 
     /// Whether a large message moves now, as both ends have offered it, and the daemon is to be asked for it.
-    #[inline]
     pub(crate) fn moves_if_met(&self, presence: &Presence, favor: Favor) -> bool {
-        let memory = &self.memory;
         let Way::OfferedLarge(transfer) = self.way else { return false };
         !self.habit.is_prompt(favor)
-            && transfer.is_met(TransferMemory::words(memory), self.end)
+            && transfer.is_met(TransferMemory::words(&self.memory), self.end)
             && self.needs_daemon(presence, favor)
-            && transfer.meet(memory)
     }
 
     /// Whether its starts only offer its messages, to another rank or to a wire.
@@ -149,9 +146,31 @@ impl DirectEnd {
         }
     }
 
-    /// It was offered so, with others.
-    pub(crate) fn hear(&mut self, habit: &Habit) {
+    /// The channel and the next message, if all that a start does is to put that into a cell.
+    pub(crate) fn only_puts(&self) -> Option<(&OpenChannel, EagerSender)> {
+        match self.way {
+            Way::Send(sender) if self.memory.has_lines() && !self.is_closed() => Some((&self.memory, sender)),
+            _ => None,
+        }
+    }
+
+    /// Whether the other end is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.memory.closed(self.end).is_some()
+    }
+
+    /// It was started with others: its message was offered, or put into a cell, or what has come was left there until now. `Err` says why
+    /// there will never be one.
+    pub(crate) fn hear(&mut self, habit: &Habit) -> Result<Started, Status> {
         self.habit.begin_with(habit);
+        match &mut self.way {
+            Way::Send(sender) if !sender.parks() => {
+                sender.advance(&self.memory);
+                Ok(Started::Done)
+            }
+            Way::Recv(_) => self.start_small(),
+            _ => Ok(Started::Pending),
+        }
     }
 
     /// Which end it is.

@@ -181,7 +181,9 @@ impl Exchange {
     /// Requests learn that they have started.
     fn hear(&mut self) {
         if mem::take(&mut self.is_news) {
-            self.requests.iter_mut().for_each(|request| request.operation_mut().hear(&self.starts));
+            for request in &mut self.requests {
+                self.is_bound &= request.operation_mut().hear(&self.starts);
+            }
         }
     }
 

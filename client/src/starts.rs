@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use ropeway_proto::{BATCH_COMMANDS, Batch, Command};
-use ropeway_shm::{Offers, prepare_to_write};
+use ropeway_shm::eager::EagerSender;
+use ropeway_shm::{Offers, OpenChannel, Puts, prepare_to_write};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -30,7 +31,7 @@ pub(crate) struct Starts<const SENDS: usize, const ENDS: usize> {
     bytes: u64,
     habit: Habit,
     offers: Offers<ENDS>,
-    /// Where offers leave bytes to be sent, and how many.
+    /// Where offers and puts leave bytes to be sent, and how many.
     sent: SmallVec<[(Arc<Wire>, u64); SENDS]>,
     /// Where something comes from that the daemon receives while the program computes.
     left: SmallVec<[Arc<Wire>; SENDS]>,
@@ -38,8 +39,9 @@ pub(crate) struct Starts<const SENDS: usize, const ENDS: usize> {
     told: SmallVec<[Batch; 1]>,
     /// Requests that start by themselves.
     others: SmallVec<[u32; ENDS]>,
-    /// Which requests the offers are of.
-    offered: Vec<usize>,
+    puts: Puts<SENDS>,
+    /// Which requests these are of.
+    put: Vec<usize>,
 }
 
 /// Which of the lists are not empty. What says so of each list lies in that list, whose lines would have to be fetched.
@@ -49,6 +51,7 @@ struct Kinds {
     offers: bool,
     /// Offers of large messages within the node.
     large: bool,
+    puts: bool,
     sent: bool,
     left: bool,
     others: bool,
@@ -70,15 +73,17 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
             sent: SmallVec::with_capacity(sends),
             left: SmallVec::with_capacity(all - sends),
             others: SmallVec::with_capacity(all),
-            offered: Vec::with_capacity(all),
+            puts: Puts::new(attachment.job(), sends),
+            put: Vec::with_capacity(sends),
         }
     }
 
     /// These requests know how they will start from now on. Whatever was known before is forgotten.
     pub(crate) fn bind(&mut self, requests: &[Persistent]) {
-        let Self { offers, offered, told, sent, left, others, .. } = self;
+        let Self { offers, puts, put, told, sent, left, others, .. } = self;
         offers.clear();
-        offered.clear();
+        puts.clear();
+        put.clear();
         told.clear();
         sent.clear();
         left.clear();
@@ -88,18 +93,24 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         }
         self.has = Kinds {
             told: !self.told.is_empty(),
-            offers: !self.offered.is_empty(),
+            offers: !self.offers.is_empty(),
             large: self.offers.has_large(),
+            puts: !self.put.is_empty(),
             sent: !self.sent.is_empty(),
             left: !self.left.is_empty(),
             others: !self.others.is_empty(),
         };
     }
 
-    /// Offers, to which the request's was added.
-    pub(crate) fn offers_of(&mut self, request: usize) -> &mut Offers<ENDS> {
-        self.offered.push(request);
+    /// To be offered with others.
+    pub(crate) fn offers(&mut self) -> &mut Offers<ENDS> {
         &mut self.offers
+    }
+
+    /// Its messages are put into cells.
+    pub(crate) fn add_put(&mut self, request: usize, channel: &OpenChannel, sender: EagerSender) {
+        self.puts.add(channel, sender);
+        self.put.push(request);
     }
 
     /// The daemon is told of its next operation.
@@ -113,7 +124,7 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         self.note_bytes(bytes, ways);
     }
 
-    /// What it offers goes over a wire.
+    /// What it offers or puts goes over a wire.
     pub(crate) fn add_sent(&mut self, wire: &Arc<Wire>, bytes: u64) {
         self.sent.push((Arc::clone(wire), bytes));
         self.note_bytes(bytes, Ways::Out);
@@ -184,12 +195,15 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         let moment = Moment::default();
         let mut telling = if has.told { Telling::of(&self.told, attachment)? } else { Telling::default() };
         // What only the daemon hears of is its own, whatever the program does.
-        let sender = match has.offers {
+        let sender = match has.offers || has.sent {
             true => self.habit.begin_on_wire(attachment.presence(), favor, &moment),
             false => Sender::Daemon,
         };
         if has.offers {
             self.offers.make((sender == Sender::Waiter).then(|| self.habit.started_ns() + COURTESY_NS));
+        }
+        if has.puts && !self.puts.make() {
+            self.start_left(requests);
         }
         if has.others {
             for &index in &self.others {
@@ -199,12 +213,12 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
             }
         }
         self.leave(attachment, sender, &mut telling)?;
-        if has.offers {
-            // SYNC slot-waiter: all offers before all waiters.
+        if has.offers || has.puts {
+            // SYNC slot-waiter: all offers and messages before all waiters.
             fence(Ordering::SeqCst);
-            self.offers.wake_peers();
+            self.wake_peers();
             if has.large && sender != Sender::Waiter {
-                self.ask_to_move(requests, attachment, &mut telling)?;
+                self.ask_to_move(attachment, favor, &mut telling)?;
             }
         }
         if telling.is_empty() {
@@ -217,7 +231,7 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
     /// the exchanges before.
     #[inline]
     fn fetch(&self, requests: &[Persistent], attachment: &Attachment) {
-        let Kinds { told, offers, sent, left, others, .. } = self.has;
+        let Kinds { told, offers, puts, sent, left, others, .. } = self.has;
         if told {
             prepare_to_write(&self.told, size_of_val(&self.told));
             attachment.prepare_to_publish();
@@ -230,6 +244,9 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         }
         if offers {
             self.offers.fetch();
+        }
+        if puts {
+            self.puts.fetch();
         }
         if others {
             self.others.iter().for_each(|&index| requests[index as usize].operation().prepare_to_start());
@@ -261,18 +278,32 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         Ok(())
     }
 
-    /// What nobody else would move is left to the daemon.
+    /// Those start by themselves whose messages wait for cells.
+    #[cold]
+    fn start_left(&self, requests: &mut [Persistent]) {
+        for place in self.puts.left() {
+            requests[self.put[place]].operation_mut().start_short();
+        }
+    }
+
     #[inline]
-    fn ask_to_move(
-        &self,
-        requests: &[Persistent],
-        attachment: &Attachment,
-        telling: &mut Telling,
-    ) -> Result<(), Error> {
-        for place in self.offers.met() {
-            if let Some(entry) = requests[self.offered[place]].operation().ask_if_met() {
-                telling.add(attachment, &entry)?;
-            }
+    fn wake_peers(&self) {
+        if self.has.offers {
+            self.offers.wake_peers();
+        }
+        if self.has.puts {
+            self.puts.wake_peers();
+        }
+    }
+
+    /// What nobody else would move is left to the daemon, which finds what both ends have offered.
+    #[inline]
+    fn ask_to_move(&self, attachment: &Attachment, favor: Favor, telling: &mut Telling) -> Result<(), Error> {
+        let mut met = self.offers.met(favor == Favor::Learnt).peekable();
+        if met.peek().is_some()
+            && self.habit.asks_daemon(attachment.presence(), favor, attachment.job().has_free_core())
+        {
+            met.try_for_each(|slot| telling.add(attachment, &Command::Move { slot }.encode()))?;
         }
         Ok(())
     }
@@ -280,6 +311,7 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
     /// All that was started has ended well.
     pub(crate) fn advance(&mut self) {
         self.offers.advance();
+        self.puts.advance();
     }
 
     /// What the last start has been like.

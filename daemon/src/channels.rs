@@ -203,7 +203,7 @@ impl Channels {
             let Some(index) = self.moving.pop_front() else { break };
             let Some(entry) = self.table.get_mut(index as usize) else { continue };
             let open = entry.channel.on(job);
-            let moved = open.and_then(|open| Some(Transfer::moving(&open)?.help(&open, 1))).unwrap_or(0);
+            let moved = open.and_then(|open| Some(Transfer::moving_or_met(&open)?.help(&open, 1))).unwrap_or(0);
             if moved > 0 {
                 pieces += 1;
                 self.moving.push_back(index);

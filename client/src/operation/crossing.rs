@@ -185,7 +185,9 @@ impl Crossed {
     /// Sends learn that they have started.
     fn hear(&mut self) {
         if mem::take(&mut self.is_news) {
-            self.sends.iter_mut().for_each(|request| request.operation_mut().hear(&self.starts));
+            for request in &mut self.sends {
+                request.operation_mut().hear(&self.starts);
+            }
         }
     }
 

@@ -54,7 +54,7 @@ impl Operation {
         matches!(self.terms, Terms::Send { .. })
     }
 
-    /// Adds what its next start needs, which is the `request`-th of an exchange.
+    /// Adds what its next start needs, if there is anything. It is the `request`-th of an exchange.
     pub(crate) fn prepare<const SENDS: usize, const ENDS: usize>(
         &self,
         request: usize,
@@ -66,33 +66,47 @@ impl Operation {
                 starts.add_told(command, WIRE_BYTES_MAX, self.ways());
             }
             Some(direct) if direct.only_offers() => {
-                direct.prepare(starts.offers_of(request));
+                direct.prepare(starts.offers());
                 match direct.wire() {
                     Some(wire) if direct.end() == End::Send => starts.add_sent(wire, direct.bytes()),
                     Some(wire) if direct.bytes() > KEPT_BYTES_MAX => starts.add_left(wire, direct.bytes()),
                     _ => {}
                 }
             }
-            _ => starts.add_other(request),
+            // What comes stays in its cell until the program waits.
+            Some(direct) if direct.is_small() && direct.end() == End::Recv => {}
+            Some(direct) => match direct.only_puts() {
+                Some((channel, sender)) => {
+                    starts.add_put(request, channel, sender);
+                    direct.wire().iter().for_each(|wire| starts.add_sent(wire, direct.bytes()));
+                }
+                None => starts.add_other(request),
+            },
+            None => starts.add_other(request),
         }
     }
 
-    /// It has been started so, unless it is one that starts by itself.
-    pub(crate) fn hear<const SENDS: usize, const ENDS: usize>(&mut self, starts: &Starts<SENDS, ENDS>) {
+    /// It has been started so, unless it is one that starts by itself. Whether it can be once more: not if the other end is gone.
+    pub(crate) fn hear<const SENDS: usize, const ENDS: usize>(&mut self, starts: &Starts<SENDS, ENDS>) -> bool {
         if self.is_active() {
-            return;
+            return true;
         }
         if self.is_only_told() {
             self.enter(Phase::Daemon);
             self.next_epoch();
-            return;
+            return true;
         }
         self.enter(Phase::Direct);
-        if let Some(direct) = &mut self.direct {
-            direct.hear(starts.habit());
-            let may_be_left = direct.end() == End::Recv && direct.wire().is_some() && direct.bytes() > KEPT_BYTES_MAX;
-            self.is_left = may_be_left && starts.is_left();
+        let Some(direct) = &mut self.direct else { return true };
+        let started = direct.hear(starts.habit());
+        let may_be_left = direct.end() == End::Recv && direct.wire().is_some() && direct.bytes() > KEPT_BYTES_MAX;
+        self.is_left = may_be_left && starts.is_left();
+        let is_closed = started == Ok(Started::Done) && direct.is_closed();
+        self.note_started(started);
+        if self.phase != Phase::Direct && self.wire().is_some() {
+            self.note_taken();
         }
+        !is_closed
     }
 
     /// Where its data goes if only the daemon hears of it.
@@ -141,7 +155,8 @@ impl Operation {
         }
     }
 
-    /// Begins a [short](Self::is_short) operation: the way most starts go.
+    /// Begins a [short](Self::is_short) operation: the way most starts go. So does one whose message is as small and goes to another node, if
+    /// who has it sent is told apart.
     #[inline]
     pub(crate) fn start_short(&mut self) {
         self.enter(Phase::Direct);

@@ -1,7 +1,7 @@
 //! Grids and graphs, and what neighbours exchange in them.
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 use std::thread;
 
 use nix::unistd::{Pid, gettid};
@@ -443,6 +443,32 @@ fn what_does_not_fit_in_one_command_comes_with_it() {
     });
 }
 
+/// Cells of tiny messages are full then, and are emptied when the receiver waits.
+#[test]
+fn a_sender_gets_as_far_ahead_of_a_receiver_that_computes_as_there_are_cells() {
+    const AHEAD: u32 = ropeway_shm::eager::CELLS;
+    for nodes in [1, 2] {
+        let has_sent = AtomicU32::new(0);
+        everybody_of(&Cluster::start(nodes, 2), 2, |world| {
+            let (sources, targets): (&[u32], &[u32]) = if world.rank() == 0 { (&[], &[1]) } else { (&[0], &[]) };
+            let graph = world.graph(sources, targets).unwrap();
+            let mut exchange = graph.neighbor_alltoall_init::<u32>(2).unwrap();
+            for round in 0..10 * AHEAD {
+                exchange.input_mut().fill(round);
+                let exchanging = exchange.start().unwrap();
+                while round % 7 == 6 && world.rank() == 1 && has_sent.load(Relaxed) < round + AHEAD {
+                    thread::yield_now();
+                }
+                exchanging.wait().unwrap();
+                assert!(exchange.output().iter().all(|&element| element == round));
+                if world.rank() == 0 {
+                    has_sent.store(round + 1, Relaxed);
+                }
+            }
+        });
+    }
+}
+
 /// The part of this file that runs in a process of its own: a rank that does nothing until it is killed, at first or after it has
 /// started a third round.
 #[test]
@@ -450,7 +476,12 @@ fn rank_role() {
     let Ok(role) = std::env::var("TEST_ROLE") else { return };
     let world = ropeway::init().unwrap().world();
     println!("ready");
-    if role != "silent" {
+    if role == "receives" {
+        let mut exchange = world.graph(&[0], &[]).unwrap().neighbor_alltoall_init::<u32>(1).unwrap();
+        (0..3).for_each(|_| exchange.start().unwrap().wait().unwrap());
+        world.send(&[1u8], 0, 0).unwrap();
+        let _ = world.recv(&mut [0u8], world.rank(), 0);
+    } else if role != "silent" {
         let ring = world.cartesian(&[2], &[true]).unwrap();
         let mut exchange = ring.neighbor_alltoall_init::<u32>(role.parse().unwrap()).unwrap();
         exchange.start().unwrap().wait().unwrap();
@@ -504,6 +535,25 @@ fn an_exchange_whose_neighbour_dies_after_some_rounds_fails_from_then_on() {
             let error = soon(|| exchange.start().unwrap().wait().unwrap_err());
             assert!(matches!(error, Error::RankFailed { rank: 1 }), "{nodes} nodes, {count}: {error}");
         }
+    }
+}
+
+/// What it has sent before it notices lies in cells, or with the connection, which nobody reads who only sends until credit is short.
+#[test]
+fn who_only_sends_to_a_dead_neighbour_notices_soon() {
+    for (nodes, more_rounds) in [(1, 1), (2, 64)] {
+        let cluster = Cluster::start(nodes, 2);
+        let session = cluster.attach(0);
+        let mut neighbour = cluster.spawn(1, module_path!(), "receives");
+        let mut exchange = session.world().graph(&[], &[1]).unwrap().neighbor_alltoall_init::<u32>(1).unwrap();
+        let mut round = || soon(|| exchange.start().unwrap().wait());
+        (0..3).for_each(|_| round().unwrap());
+        session.world().recv(&mut [0u8], 1, 0).unwrap();
+        neighbour.kill();
+        assert!(matches!(session.world().barrier(), Err(Error::RankFailed { rank: 1 })));
+        let error = (0..=more_rounds).find_map(|_| round().err());
+        assert!(matches!(error, Some(Error::RankFailed { rank: 1 })), "{nodes} nodes: {error:?}");
+        assert!(matches!(round(), Err(Error::RankFailed { rank: 1 })));
     }
 }
 

@@ -13,6 +13,8 @@
 //! "Direct channel".
 
 mod offer;
+#[cfg(not(loom))]
+mod put;
 
 use ropeway_proto::End;
 
@@ -283,7 +285,7 @@ impl EagerSender {
 
     /// The message is out of our buffer; the next one is the next.
     #[inline]
-    fn advance(&mut self, memory: &impl EagerMemory) -> Progress {
+    pub fn advance(&mut self, memory: &impl EagerMemory) -> Progress {
         self.number = self.number.wrapping_add(1);
         if self.number.is_multiple_of(RENEWAL) {
             self.renew_cells(memory);

@@ -51,12 +51,14 @@ cfg_if::cfg_if! {
         mod free_ranges;
         mod job;
         mod known;
+        mod listener;
         mod mapped;
         mod meeting;
         mod meeting_plan;
         mod offers;
         mod pair_area;
         mod post_area;
+        mod puts;
         mod relay_area;
         mod segment;
         mod share;
@@ -83,6 +85,7 @@ cfg_if::cfg_if! {
             offers::Offers,
             post_area::PostLane,
             prefetch::prepare_to_write,
+            puts::Puts,
             unpaced::leave_unpaced,
             segment::{Segment, SegmentError},
             share::own_buffers,

@@ -1,20 +1,18 @@
 //! Starts that only offer a message, prepared for those who make many at once: all that these need lies side by side, in a few cache lines
 //! instead of a few for each message, and the lines of the channels are fetched together.
 
-use std::iter;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use ropeway_proto::End;
+use ropeway_proto::{End, Slot};
 use smallvec::SmallVec;
 
 use crate::channel::{Block, OpenChannel};
 use crate::eager::{EagerReceiver, EagerSender};
 use crate::job::JobSegment;
+use crate::listener::Listener;
 use crate::prefetch::prefetch;
-use crate::request::RequestSlot;
 use crate::transfer::Transfer;
-use crate::wire::WireWords;
 
 /// The next messages of ends that start together. Each is left in its buffer, or goes into it, when somebody comes to wait for it or works
 /// its wire. Those of so many ends lie in it.
@@ -36,17 +34,8 @@ struct Offer {
 enum Message {
     Send(EagerSender),
     Recv(EagerReceiver),
-    Large(Transfer, End),
-}
-
-/// Who is to hear of it.
-#[derive(Clone, Copy)]
-enum Listener {
-    /// The other end's request, and its rank on this node.
-    Peer(NonNull<RequestSlot>, u32),
-    /// Whoever works the wire, and the channel's name there.
-    Wire(NonNull<WireWords>, u16),
-    Nobody,
+    /// With the request.
+    Large(Transfer, End, Slot),
 }
 
 // SAFETY: the pointers lead into the mapping that `job` keeps, which belongs to no thread, to atomics.
@@ -65,6 +54,11 @@ impl<const ENDS: usize> Offers<ENDS> {
         self.offers.clear();
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.offers.is_empty()
+    }
+
     /// Adds an end that sends small messages, the next of which is this one.
     pub fn add_send(&mut self, channel: &OpenChannel, sender: EagerSender) {
         self.add(channel, Message::Send(sender), End::Send);
@@ -77,17 +71,12 @@ impl<const ENDS: usize> Offers<ENDS> {
 
     /// The same of an end of a channel for large ones.
     pub fn add_large(&mut self, channel: &OpenChannel, transfer: Transfer, end: End) {
-        self.add(channel, Message::Large(transfer, end), end);
+        self.add(channel, Message::Large(transfer, end, channel.channel().end(end).slot), end);
     }
 
     fn add(&mut self, channel: &OpenChannel, message: Message, end: End) {
         debug_assert!(std::ptr::eq(channel.job(), &*self.job), "all are of one job");
-        let listener = match (channel.wire(), end) {
-            (Some((wire, index)), End::Send) => Listener::Wire(wire, index),
-            (Some(_), End::Recv) => Listener::Nobody,
-            (None, _) => Listener::Peer(channel.slot(end.peer()), channel.channel().end(end.peer()).local_rank),
-        };
-        self.offers.push(Offer { words: channel.block(), message, listener });
+        self.offers.push(Offer { words: channel.block(), message, listener: Listener::of(channel, end) });
     }
 
     /// Has the processor fetch what the others need of it.
@@ -103,9 +92,7 @@ impl<const ENDS: usize> Offers<ENDS> {
                 Message::Large(..) => NonNull::from(transfer).cast(),
             };
             prefetch(line, 1, true);
-            if let Listener::Peer(slot, _) = listener {
-                prefetch(slot.cast(), 1, false);
-            }
+            listener.fetch();
         }
     }
 
@@ -119,12 +106,10 @@ impl<const ENDS: usize> Offers<ENDS> {
             match message {
                 Message::Send(sender) => sender.offer(eager),
                 Message::Recv(receiver) => receiver.offer(eager),
-                Message::Large(large, end) => large.offer(transfer, *end, until_ns),
+                Message::Large(large, end, _) => large.offer(transfer, *end, until_ns),
             }
-            if let Listener::Wire(wire, index) = listener {
-                // SAFETY: as for the block.
-                unsafe { wire.as_ref() }.due.mark(usize::from(*index));
-            }
+            // SAFETY: as for the block.
+            unsafe { listener.mark_due() };
         }
     }
 
@@ -132,19 +117,8 @@ impl<const ENDS: usize> Offers<ENDS> {
     #[inline]
     pub fn wake_peers(&self) {
         for Offer { listener, .. } in &self.offers {
-            if let Listener::Peer(slot, local_rank) = listener
-                // SAFETY: as for the block.
-                && let Some(doorbell) = unsafe { slot.as_ref() }.take_waiter_behind_fence()
-            {
-                self.ring(*local_rank, doorbell);
-            }
-        }
-    }
-
-    #[cold]
-    fn ring(&self, local_rank: u32, doorbell: u32) {
-        if let Some(doorbell) = self.job.doorbell(local_rank, doorbell) {
-            doorbell.wake();
+            // SAFETY: as for the block.
+            unsafe { listener.wake(&self.job) };
         }
     }
 
@@ -153,14 +127,15 @@ impl<const ENDS: usize> Offers<ENDS> {
         self.offers.iter().any(|offer| matches!(offer.message, Message::Large(..)))
     }
 
-    /// The places, in the order in which they were added, of the large messages that both ends have offered.
-    pub fn met(&self) -> impl Iterator<Item = usize> {
-        let is_met = |offer: &Offer| match offer.message {
+    /// The requests of the large messages that both ends have offered, and whose other end does not wait, if that `is_left_to_waiters`.
+    pub fn met(&self, is_left_to_waiters: bool) -> impl Iterator<Item = Slot> {
+        self.offers.iter().filter_map(move |offer| {
+            let Message::Large(large, end, slot) = offer.message else { return None };
             // SAFETY: as for the block.
-            Message::Large(transfer, end) => transfer.is_met(&unsafe { offer.words.as_ref() }.transfer, end),
-            _ => false,
-        };
-        iter::zip(0.., &self.offers).filter(move |(_, offer)| is_met(offer)).map(|(place, _)| place)
+            let words = &unsafe { offer.words.as_ref() }.transfer;
+            let is_left = is_left_to_waiters && words.is_watching(end.peer());
+            (!is_left && large.is_met(words, end)).then_some(slot)
+        })
     }
 
     /// All messages have come and gone: the next ones are the next.
@@ -170,7 +145,7 @@ impl<const ENDS: usize> Offers<ENDS> {
             match message {
                 Message::Send(sender) => *sender = sender.next(),
                 Message::Recv(receiver) => *receiver = receiver.next(),
-                Message::Large(transfer, _) => *transfer = transfer.next(),
+                Message::Large(transfer, ..) => *transfer = transfer.next(),
             }
         }
     }

@@ -155,7 +155,7 @@ impl Transfer {
     }
 
     /// The message that moves, if one does, for a helper that is no end and so knows no number.
-    pub fn moving(memory: &impl TransferMemory) -> Option<Self> {
+    fn moving(memory: &impl TransferMemory) -> Option<Self> {
         // SYNC transfer-state (load).
         let state = memory.words().state.load(Ordering::Acquire);
         (state & BOTH == BOTH).then_some(Self { number: state >> 2 })

@@ -116,6 +116,11 @@ impl OpenChannel {
         self.last_cell + 1
     }
 
+    /// Whether each message is a line and lies in one piece: cell and word are all there is to sending it.
+    pub fn has_lines(&self) -> bool {
+        self.channel.is_small() && !self.is_placed() && self.flat.is_some()
+    }
+
     /// Whether fewer ranks of this node are awake than there are cores.
     #[inline]
     pub fn has_free_core(&self) -> bool {
@@ -170,7 +175,7 @@ impl OpenChannel {
     }
 
     #[inline]
-    fn cell_at(&self, number: u32) -> NonNull<u8> {
+    pub(crate) fn cell_at(&self, number: u32) -> NonNull<u8> {
         // SAFETY: there are so many cells, and one more.
         unsafe { self.cells.add((u64::from(number & self.last_cell) * self.channel.cell_bytes) as usize) }
     }

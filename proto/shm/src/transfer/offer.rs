@@ -39,6 +39,15 @@ impl Transfer {
         words.is_offered(self.number, End::Send).then(|| words.until_ns.load(Ordering::Relaxed))
     }
 
+    /// The message that moves, as both ends have started or offered it: for a helper that is no end and so knows no number.
+    pub fn moving_or_met(memory: &impl TransferMemory) -> Option<Self> {
+        let (words, next) = (memory.words(), Self::next_of(memory.words()));
+        if [End::Send, End::Recv].iter().all(|&end| next.is_met(words, end)) {
+            next.meet(memory);
+        }
+        Self::moving(memory)
+    }
+
     /// Starts what was offered. True if the message moves from now on.
     pub fn meet(self, memory: &impl TransferMemory) -> bool {
         let mut moves = false;

@@ -149,7 +149,7 @@ fn a_helper_never_touches_a_buffer_that_is_not_moving() {
         let helping = {
             let memory = Arc::clone(&memory);
             thread::spawn(move || {
-                if let Some(transfer) = Transfer::moving(&*memory) {
+                if let Some(transfer) = Transfer::moving_or_met(&*memory) {
                     transfer.help(&*memory, 1);
                 }
             })
@@ -297,6 +297,30 @@ fn an_offer_moves_though_its_end_computes() {
             memory.check(1);
         });
     }
+}
+
+#[test]
+fn a_helper_moves_what_both_ends_have_offered_that_compute() {
+    loom::model(|| {
+        let (memory, transfer) = (Large::new(), Transfer::default());
+        let offer = move |memory: &Large, end| {
+            memory.offer_start(transfer, end);
+            // The daemon, which is told by whoever finds the other one there.
+            if transfer.is_met(&memory.words, end)
+                && let Some(moving) = Transfer::moving_or_met(memory)
+            {
+                moving.help(memory, u32::MAX);
+            }
+        };
+        let sending = beside(&memory, move |memory| {
+            memory.write(1);
+            offer(memory, End::Send);
+        });
+        offer(&memory, End::Recv);
+        sending.join().unwrap();
+        assert!(transfer.is_over(&memory.words));
+        memory.check(1);
+    });
 }
 
 #[test]
