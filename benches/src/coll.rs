@@ -8,7 +8,8 @@ use crate::hiding::Hiding;
 use crate::joint::Joint;
 use crate::method::{Division, Method};
 use crate::operation::CollectiveCall;
-use crate::starts::{Arrival, Place, Starts};
+use crate::record::Floor;
+use crate::starts::{Arrival, Place, Row, Starts, TWO_LINES};
 use crate::statistics::Summary;
 use crate::timetable::Timetable;
 use crate::together::Means;
@@ -75,8 +76,7 @@ struct Entrant {
     hidings: [(Compute, Hiding); 2],
     /// Of what starts by a call of its own that does not wait: what Ropeway itself does, registered.
     starts: Option<Starts>,
-    /// At each place of a row.
-    start_ns: [(Arrival, Vec<[f64; 2]>); 2],
+    start_ns: [(Arrival, Vec<Row>); 2],
 }
 
 impl Entrant {
@@ -134,9 +134,15 @@ impl Entrant {
             console.outcome(&self.case.label_with(*compute), d_o)?;
         }
         for (arrival, rows) in self.start_ns.iter().filter(|(_, rows)| !rows.is_empty()) {
+            let floors: Vec<_> = rows.iter().map(|row| row.floor).collect();
             for place in Place::ALL {
-                let samples: Vec<_> = rows.iter().map(|row| row[place as usize]).collect();
-                let start = Measured { arrival: Some(*arrival), ..measured(&place.to_string(), "ns", &samples) };
+                let samples: Vec<_> = rows.iter().map(|row| row.places[place as usize]).collect();
+                let floor = Floor::of_times(TWO_LINES, Summary::of(&floors).median, &samples);
+                let start = Measured {
+                    arrival: Some(*arrival),
+                    floor: (place == Place::Following).then_some(floor),
+                    ..measured(&place.to_string(), "ns", &samples)
+                };
                 console.outcome(&self.case.start_label(*arrival), start)?;
             }
         }

@@ -10,8 +10,13 @@
 //! One call is too short for the clock, so as many collectives as memory allows are started in a row; everything that waits for
 //! somebody is done in between. The last to come also does the least work, and tells the daemon of much. A daemon that sleeps since ranks
 //! meet without it is woken by the first of a row, which takes many times as long as the others: a figure of its own.
+//!
+//! The others have a floor, measured right behind them: a start that does nothing but what all have to do, to find what it is the start of and
+//! to say so where others read it. Of what has left the caches since, that takes most of the time.
 
 use std::fmt;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Instant;
 
 use ropeway::{Communicator, Error};
@@ -74,11 +79,45 @@ impl fmt::Display for Place {
     }
 }
 
+/// How many nanoseconds a start of a row took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    /// At each [`Place`].
+    pub(crate) places: [f64; 2],
+    /// If it did next to nothing.
+    pub(crate) floor: f64,
+}
+
+/// What the floor of a start is.
+pub(crate) const TWO_LINES: &str = "a line of its own and one that others read";
+
+/// Two lines, each on a page of its own, as what belongs to different collectives is.
+#[derive(Default)]
+struct Bare {
+    own: Box<Page>,
+    shown: Box<Page>,
+}
+
+#[repr(align(4096))]
+#[derive(Default)]
+struct Page(AtomicU64);
+
+impl Bare {
+    fn start(&self) {
+        let round = self.own.0.load(Ordering::Relaxed) + 1;
+        self.own.0.store(round, Ordering::Relaxed);
+        self.shown.0.store(round, Ordering::Release);
+        // Then it would look whether anybody sleeps who is to see that.
+        fence(Ordering::SeqCst);
+    }
+}
+
 /// One rank's part of collectives that are started in a row.
 pub(crate) struct Starts {
     everyone: Everyone,
     keeps_time: bool,
     row: Vec<Box<dyn Together>>,
+    bare: Vec<Bare>,
     effort: Effort,
     round: u64,
 }
@@ -94,11 +133,12 @@ impl Starts {
         let largest = 2 * bytes * world.size() as usize;
         let count = messages_in(MEMORY_BYTES, largest).clamp(COUNT_MIN, COUNT);
         let row = (0..count).map(|_| together(world, means, call, bytes)).collect::<Result<_, _>>()?;
-        Ok(Self { everyone: Everyone::of(world), keeps_time: world.rank() == 0, row, effort, round: 0 })
+        let bare = (1..count).map(|_| Bare::default()).collect();
+        Ok(Self { everyone: Everyone::of(world), keeps_time: world.rank() == 0, row, bare, effort, round: 0 })
     }
 
-    /// One run: nanoseconds of a start at each [`Place`] in each round, for rank 0.
-    pub(crate) fn measure(&mut self, arrival: Arrival) -> Result<Vec<[f64; 2]>, BenchError> {
+    /// One run: what each round found, for rank 0.
+    pub(crate) fn measure(&mut self, arrival: Arrival) -> Result<Vec<Row>, BenchError> {
         // The first start of a collective finds where its members meet.
         self.round(arrival, Extent::All)?;
         let begin = Instant::now();
@@ -111,9 +151,9 @@ impl Starts {
         Ok(if self.keeps_time { samples } else { Vec::new() })
     }
 
-    /// Starts all in a row and waits for them; how many nanoseconds a start took at each [`Place`].
-    fn round(&mut self, arrival: Arrival, extent: Extent) -> Result<[f64; 2], BenchError> {
-        let Self { everyone, keeps_time, row, round, .. } = self;
+    /// Starts all in a row and waits for them.
+    fn round(&mut self, arrival: Arrival, extent: Extent) -> Result<Row, BenchError> {
+        let Self { everyone, keeps_time, row, bare, round, .. } = self;
         *round += 1;
         row.iter_mut().for_each(|one| one.prepare(*round, extent));
         let mut registered: Vec<_> = row.iter_mut().map(|one| one.registered().expect(IS_REGISTERED)).collect();
@@ -125,13 +165,14 @@ impl Starts {
         let (first, following) = registered.split_at_mut(1);
         let waking_ns = measured_in(extent, || start(first))?;
         let following_ns = measured_in(extent, || start(following))?;
+        let floor = start_bare(bare);
         if comes_first {
             everyone.meet()?;
         }
         everyone.meet()?;
         measured_in(extent, || registered.iter_mut().try_for_each(|one| one.wait()))?;
         row.iter().try_for_each(|one| one.check(*round, extent))?;
-        Ok([following_ns, waking_ns])
+        Ok(Row { places: [following_ns, waking_ns], floor })
     }
 }
 
@@ -144,6 +185,12 @@ fn start(registered: &mut [&mut dyn Registered]) -> Result<f64, Error> {
     let begin = Instant::now();
     registered.iter_mut().try_for_each(|one| one.start())?;
     Ok(begin.elapsed().as_secs_f64() * 1e9 / registered.len() as f64)
+}
+
+fn start_bare(bare: &[Bare]) -> f64 {
+    let begin = Instant::now();
+    black_box(bare).iter().for_each(Bare::start);
+    begin.elapsed().as_secs_f64() * 1e9 / bare.len() as f64
 }
 
 /// One that may have to wake the daemon, and enough behind it.
