@@ -9,7 +9,7 @@ use ropeway_shm::transfer::{Transfer, TransferMemory};
 use ropeway_shm::{Channel, JobSegment, Offers, OpenChannel, WiredEnd};
 
 use crate::presence::{Favor, Habit, Moment, Presence, Sender, now_ns};
-use crate::wires::{SENT_BESIDE_FREE_CORES_BYTES, Wire, Wires};
+use crate::wires::{Outlet, SENT_BESIDE_FREE_CORES_BYTES, Wire, Wires};
 
 /// One end, and where it stands. What starts touch is two cache lines, and what tells one from the other is in the first.
 #[repr(C, align(64))]
@@ -139,11 +139,12 @@ impl DirectEnd {
 
     /// Adds the next of them.
     pub(crate) fn prepare<const ENDS: usize>(&self, offers: &mut Offers<ENDS>) {
-        match self.way {
-            Way::Send(sender) | Way::OfferedSend(sender) => offers.add_send(&self.memory, sender),
-            Way::Recv(receiver) | Way::OfferedRecv(receiver) => offers.add_recv(&self.memory, receiver),
-            Way::Large(transfer) | Way::OfferedLarge(transfer) => offers.add_large(&self.memory, transfer, self.end),
-        }
+        let number = match self.way {
+            Way::Send(sender) | Way::OfferedSend(sender) => sender.number(),
+            Way::Recv(receiver) | Way::OfferedRecv(receiver) => receiver.number(),
+            Way::Large(transfer) | Way::OfferedLarge(transfer) => transfer.number(),
+        };
+        offers.add(&self.memory, self.end, number);
     }
 
     /// The channel and the next message, if all that a start does is to put that into a cell.
@@ -192,6 +193,12 @@ impl DirectEnd {
     #[inline]
     pub(crate) fn wire(&self) -> Option<&Arc<Wire>> {
         self.wire.as_ref()
+    }
+
+    /// Where its messages leave the node, if they do.
+    pub(crate) fn outlet(&self) -> Option<Outlet> {
+        let (wire, wired) = self.wire.as_ref().zip(self.wired()).filter(|_| self.end == End::Send)?;
+        Some(Outlet::new(wire, wired.index, self.bytes()))
     }
 
     /// Where the other end is, if it is on another node.

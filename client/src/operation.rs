@@ -403,9 +403,9 @@ impl Operation {
 
     #[inline(never)]
     fn note_taken(&self) {
-        if let Some(command) = self.credit() {
+        if let Some(node) = self.credit() {
             // Without a daemon nothing will come of it, and waiting will tell.
-            let _ = self.attachment.publish_one(&command.encode());
+            let _ = self.attachment.publish_one(&Command::Tend { node }.encode());
         }
     }
 

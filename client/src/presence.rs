@@ -239,7 +239,21 @@ impl Habit {
 
     /// The request is started, and leaves something on a wire. Says who is to send it.
     pub(crate) fn begin_on_wire(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> Sender {
-        match self.begin(presence, favor, moment) {
+        self.begin(presence, favor, moment);
+        self.sender(presence, favor)
+    }
+
+    /// The same of a start of which the daemon is told, too: [`told`](Self::told) says when, unless the program is likely to come at once.
+    pub(crate) fn begin_told_on_wire(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> Sender {
+        if self.is_prompt(favor) {
+            return self.begin_on_wire(presence, favor, moment);
+        }
+        self.begin_told(presence);
+        self.sender(presence, favor)
+    }
+
+    fn sender(&self, presence: &Presence, favor: Favor) -> Sender {
+        match self.is_prompt(favor) {
             true => Sender::Waiter,
             false if favor == Favor::Overlap => Sender::Daemon,
             false => Sender::Anybody { turn: self.turn, leaves_core: self.leaves_core(presence) },

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use ropeway_proto::{BATCH_COMMANDS, Batch, Command};
+use ropeway_proto::{BATCH_COMMANDS, Batch, Brief, Command};
 use ropeway_shm::eager::EagerSender;
 use ropeway_shm::{Offers, OpenChannel, Puts, prepare_to_write};
 use smallvec::SmallVec;
@@ -16,7 +16,7 @@ use crate::direct::COURTESY_NS;
 use crate::presence::{Favor, Habit, Moment, Presence, Sender};
 use crate::request::Persistent;
 use crate::telling::Telling;
-use crate::wires::Wire;
+use crate::wires::{Outlet, Wire};
 
 /// What is to be done for the requests of an exchange, or for the sends of a collective. That of so many sends, and so many ends in all, lies in
 /// here, and not behind a pointer which would have to come from memory first: that takes as long as all the rest. Room that is not used lies
@@ -31,10 +31,10 @@ pub(crate) struct Starts<const SENDS: usize, const ENDS: usize> {
     bytes: u64,
     habit: Habit,
     offers: Offers<ENDS>,
-    /// Where offers and puts leave bytes to be sent, and how many.
-    sent: SmallVec<[(Arc<Wire>, u64); SENDS]>,
-    /// Where something comes from that the daemon receives while the program computes.
-    left: SmallVec<[Arc<Wire>; SENDS]>,
+    /// Where offers and puts leave something to be sent: most often all of it to one or two nodes.
+    outlets: SmallVec<[Outlet; 2]>,
+    /// Where something comes from that the daemon receives while the program computes, and how many messages.
+    left: SmallVec<[(Arc<Wire>, u32); 2]>,
     /// What is said of requests that only the daemon hears of: as many commands in each as fit, but for the last.
     told: SmallVec<[Batch; 1]>,
     /// Requests that start by themselves.
@@ -52,7 +52,7 @@ struct Kinds {
     /// Offers of large messages within the node.
     large: bool,
     puts: bool,
-    sent: bool,
+    outlets: bool,
     left: bool,
     others: bool,
 }
@@ -70,8 +70,8 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
             habit,
             told: SmallVec::with_capacity(all.div_ceil(BATCH_COMMANDS)),
             offers: Offers::new(attachment.job(), all),
-            sent: SmallVec::with_capacity(sends),
-            left: SmallVec::with_capacity(all - sends),
+            outlets: SmallVec::new(),
+            left: SmallVec::new(),
             others: SmallVec::with_capacity(all),
             puts: Puts::new(attachment.job(), sends),
             put: Vec::with_capacity(sends),
@@ -80,12 +80,12 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
 
     /// These requests know how they will start from now on. Whatever was known before is forgotten.
     pub(crate) fn bind(&mut self, requests: &[Persistent]) {
-        let Self { offers, puts, put, told, sent, left, others, .. } = self;
+        let Self { offers, puts, put, told, outlets, left, others, .. } = self;
         offers.clear();
         puts.clear();
         put.clear();
         told.clear();
-        sent.clear();
+        outlets.clear();
         left.clear();
         others.clear();
         for (index, request) in requests.iter().enumerate() {
@@ -96,7 +96,7 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
             offers: !self.offers.is_empty(),
             large: self.offers.has_large(),
             puts: !self.put.is_empty(),
-            sent: !self.sent.is_empty(),
+            outlets: !self.outlets.is_empty(),
             left: !self.left.is_empty(),
             others: !self.others.is_empty(),
         };
@@ -124,15 +124,21 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         self.note_bytes(bytes, ways);
     }
 
-    /// What it offers or puts goes over a wire.
-    pub(crate) fn add_sent(&mut self, wire: &Arc<Wire>, bytes: u64) {
-        self.sent.push((Arc::clone(wire), bytes));
-        self.note_bytes(bytes, Ways::Out);
+    /// What it offers or puts leaves the node, if it does.
+    pub(crate) fn add_outlet(&mut self, outlet: Option<Outlet>) {
+        let Some(outlet) = outlet else { return };
+        self.note_bytes(outlet.largest(), Ways::Out);
+        if !self.outlets.iter_mut().any(|known| known.join(&outlet)) {
+            self.outlets.push(outlet);
+        }
     }
 
     /// What it waits for comes over a wire, and is left to the daemon while the program computes.
     pub(crate) fn add_left(&mut self, wire: &Arc<Wire>, bytes: u64) {
-        self.left.push(Arc::clone(wire));
+        match self.left.iter_mut().find(|(known, _)| Arc::ptr_eq(known, wire)) {
+            Some((_, count)) => *count += 1,
+            None => self.left.push((Arc::clone(wire), 1)),
+        }
         self.note_bytes(bytes, Ways::Other);
     }
 
@@ -195,8 +201,10 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         let moment = Moment::default();
         let mut telling = if has.told { Telling::of(&self.told, attachment)? } else { Telling::default() };
         // What only the daemon hears of is its own, whatever the program does.
-        let sender = match has.offers || has.sent {
-            true => self.habit.begin_on_wire(attachment.presence(), favor, &moment),
+        let (habit, presence) = (&mut self.habit, attachment.presence());
+        let sender = match has.offers || has.outlets {
+            true if has.told => habit.begin_told_on_wire(presence, favor, &moment),
+            true => habit.begin_on_wire(presence, favor, &moment),
             false => Sender::Daemon,
         };
         if has.offers {
@@ -212,15 +220,18 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
                 }
             }
         }
-        self.leave(attachment, sender, &mut telling)?;
+        if has.outlets {
+            self.outlets.iter().for_each(Outlet::mark);
+        }
         if has.offers || has.puts {
-            // SYNC slot-waiter: all offers and messages before all waiters.
+            // SYNC slot-waiter, guard: all offers, messages and marks before all waiters and guards.
             fence(Ordering::SeqCst);
             self.wake_peers();
             if has.large && sender != Sender::Waiter {
                 self.ask_to_move(attachment, favor, &mut telling)?;
             }
         }
+        self.leave(attachment, sender, &mut telling)?;
         if telling.is_empty() {
             attachment.end_start(&moment);
         }
@@ -231,13 +242,13 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
     /// the exchanges before.
     #[inline]
     fn fetch(&self, requests: &[Persistent], attachment: &Attachment) {
-        let Kinds { told, offers, puts, sent, left, others, .. } = self.has;
+        let Kinds { told, offers, puts, outlets, left, others, .. } = self.has;
         if told {
             prepare_to_write(&self.told, size_of_val(&self.told));
             attachment.prepare_to_publish();
         }
-        if sent {
-            prepare_to_write(&self.sent, size_of_val(&self.sent));
+        if outlets {
+            prepare_to_write(&self.outlets, size_of_val(&self.outlets));
         }
         if left {
             prepare_to_write(&self.left, size_of_val(&self.left));
@@ -253,7 +264,7 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         }
     }
 
-    /// What is for other nodes, and comes from there.
+    /// What is for other nodes, which was marked before a fence, and comes from there.
     #[inline]
     fn leave(&mut self, attachment: &Attachment, sender: Sender, telling: &mut Telling) -> Result<(), Error> {
         let (wires, has) = (attachment.wires(), self.has);
@@ -261,17 +272,17 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         if let Some(ways) = self.ways.filter(|_| self.is_left || has.told) {
             attachment.begin_start(self.bytes, ways);
         }
-        if has.sent {
-            for (wire, bytes) in &self.sent {
-                if let Some(command) = wires.begin(wire, *bytes, sender) {
-                    telling.add(attachment, &command.encode())?;
+        if has.outlets {
+            for outlet in &self.outlets {
+                if let Some(node) = wires.begin_all(outlet, sender) {
+                    telling.add_brief(attachment, Brief::Tend { node })?;
                 }
             }
         }
         if has.left && self.is_left {
-            for wire in &self.left {
-                if let Some(command) = wires.leave_receive(wire) {
-                    telling.add(attachment, &command.encode())?;
+            for (wire, count) in &self.left {
+                if let Some(node) = wires.leave_receives(wire, *count) {
+                    telling.add_brief(attachment, Brief::Tend { node })?;
                 }
             }
         }
@@ -303,7 +314,7 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         if met.peek().is_some()
             && self.habit.asks_daemon(attachment.presence(), favor, attachment.job().has_free_core())
         {
-            met.try_for_each(|slot| telling.add(attachment, &Command::Move { slot }.encode()))?;
+            met.try_for_each(|slot| telling.add_brief(attachment, Brief::Move { slot }))?;
         }
         Ok(())
     }

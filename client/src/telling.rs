@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use ropeway_proto::Batch;
+use ropeway_proto::{Batch, Brief};
 
 use crate::Error;
 use crate::attachment::Attachment;
@@ -26,9 +26,20 @@ impl Telling {
 
     /// What the start of one of the requests would publish if it were alone.
     pub(crate) fn add(&mut self, attachment: &Attachment, entry: &Entry) -> Result<(), Error> {
-        if !self.batch.add(entry) {
+        self.add_by(attachment, |batch| batch.add(entry))
+    }
+
+    /// The same of a brief command.
+    #[inline]
+    pub(crate) fn add_brief(&mut self, attachment: &Attachment, brief: Brief) -> Result<(), Error> {
+        self.add_by(attachment, |batch| batch.add_brief(brief))
+    }
+
+    #[inline]
+    fn add_by(&mut self, attachment: &Attachment, add: impl Fn(&mut Batch) -> bool) -> Result<(), Error> {
+        if !add(&mut self.batch) {
             attachment.stage(&[mem::take(&mut self.batch).encode()])?;
-            let is_added = self.batch.add(entry);
+            let is_added = add(&mut self.batch);
             debug_assert!(is_added, "a start says no more than what it starts");
         }
         Ok(())

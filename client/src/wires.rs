@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, RwLock, TryLockError};
 
 use ropeway_proto::Command;
 use ropeway_proto::wire::WIRE_HEADER_BYTES;
+use ropeway_shm::turn::Marks;
 use ropeway_shm::{ControlSegment, JobSegment, KnownChannels, Received, Sent, WiredEnd};
 
 use crate::commands::Commands;
@@ -59,6 +60,46 @@ pub(crate) struct Wire {
     left_receives: AtomicU32,
     /// The daemon receives for them: until the program waits.
     is_left_awhile: AtomicBool,
+}
+
+/// What is started together and leaves over one wire.
+pub(crate) struct Outlet {
+    wire: Arc<Wire>,
+    /// The channels' names there.
+    marks: Marks,
+    messages: u32,
+    bytes: u64,
+    /// Bytes of the largest.
+    largest: u64,
+}
+
+impl Outlet {
+    /// Of one message, over a channel that has this name there.
+    pub(crate) fn new(wire: &Arc<Wire>, name: u16, bytes: u64) -> Self {
+        Self { wire: Arc::clone(wire), marks: Marks::of(name), messages: 1, bytes, largest: bytes }
+    }
+
+    /// Bytes of the largest message.
+    pub(crate) fn largest(&self) -> u64 {
+        self.largest
+    }
+
+    /// What leaves there leaves here, too, if that can be.
+    pub(crate) fn join(&mut self, other: &Self) -> bool {
+        let joins = Arc::ptr_eq(&self.wire, &other.wire) && self.marks.join(other.marks);
+        if joins {
+            self.messages += other.messages;
+            self.bytes += other.bytes;
+            self.largest = self.largest.max(other.largest);
+        }
+        joins
+    }
+
+    /// Whoever works the wire finds it. Behind a SeqCst fence [`begin_all`](Wires::begin_all) follows.
+    #[inline]
+    pub(crate) fn mark(&self) {
+        self.wire.wire.mark_all_due(self.marks);
+    }
 }
 
 /// Which wires an event needs to be worked.
@@ -156,18 +197,35 @@ impl Wires {
         list.last().map(Arc::clone)
     }
 
-    /// Something was started that leaves a message of so many bytes to be sent by `sender`. If the daemon has to be told, this is how.
-    /// Whoever has started it calls [`leave_now`](Self::leave_now) when everything is started.
+    /// Something was started that leaves a message of so many bytes to be sent by `sender`. If the daemon has to tend the wire, its node. Whoever has started it calls [`leave_now`](Self::leave_now) when everything is started.
     #[inline]
-    pub(crate) fn begin(&self, wire: &Wire, bytes: u64, sender: Sender) -> Option<Command> {
-        self.begun.store(self.begun.load(Ordering::Relaxed) + WIRE_HEADER_BYTES as u64 + bytes, Ordering::Relaxed);
-        let is_seen_to = wire.wire.is_guarded()
+    pub(crate) fn begin(&self, wire: &Wire, bytes: u64, sender: Sender) -> Option<u16> {
+        self.note_begun(1, bytes);
+        self.see_to(wire, wire.wire.is_guarded(), bytes, sender)
+    }
+
+    /// The same of all that leaves by an outlet, which was [marked](Outlet::mark) before one SeqCst fence.
+    #[inline]
+    pub(crate) fn begin_all(&self, outlet: &Outlet, sender: Sender) -> Option<u16> {
+        self.note_begun(outlet.messages.into(), outlet.bytes);
+        self.see_to(&outlet.wire, outlet.wire.wire.is_guarded_behind_fence(), outlet.largest, sender)
+    }
+
+    fn note_begun(&self, messages: u64, bytes: u64) {
+        let begun = self.begun.load(Ordering::Relaxed) + messages * WIRE_HEADER_BYTES as u64 + bytes;
+        self.begun.store(begun, Ordering::Relaxed);
+    }
+
+    /// Whether the daemon has to be told of messages the largest of which has so many bytes, and so to tend which node's wire.
+    #[inline]
+    fn see_to(&self, wire: &Wire, is_guarded: bool, largest: u64, sender: Sender) -> Option<u16> {
+        let is_seen_to = is_guarded
             && match sender {
                 Sender::Waiter => true,
-                Sender::Anybody { turn, leaves_core } => self.may_leave_now(bytes, turn, leaves_core),
+                Sender::Anybody { turn, leaves_core } => self.may_leave_now(largest, turn, leaves_core),
                 Sender::Daemon => false,
             };
-        (!is_seen_to && wire.wire.must_call()).then_some(Command::Tend { node: wire.node })
+        (!is_seen_to && wire.wire.must_call()).then_some(wire.node)
     }
 
     /// Whether what is started for a program that computes may leave in the start; if so, that is noted for `leave_now`. To send little takes
@@ -175,7 +233,8 @@ impl Wires {
     /// which to wake up, to send and to fall asleep again. Who has spent as much as that on starts of their own wakes it.
     #[inline]
     fn may_leave_now(&self, bytes: u64, turn: u32, leaves_core: bool) -> bool {
-        if self.turn.swap(turn, Ordering::Relaxed) != turn {
+        if self.turn.load(Ordering::Relaxed) != turn {
+            self.turn.store(turn, Ordering::Relaxed);
             self.sent.store(0, Ordering::Relaxed);
         }
         let has_core = || leaves_core || self.job.has_free_core();
@@ -205,11 +264,11 @@ impl Wires {
         leaves
     }
 
-    /// A receive of something large was started, and the program computes: the daemon receives until the program waits. If it has to be told,
-    /// this is how; [`take_receive`](Self::take_receive) follows.
-    pub(crate) fn leave_receive(&self, wire: &Wire) -> Option<Command> {
-        wire.left_receives.fetch_add(1, Ordering::Relaxed);
-        self.leave_awhile(wire).then_some(Command::Tend { node: wire.node })
+    /// So many receives of something large were started, and the program computes: the daemon receives until the program waits. If it has to
+    /// be told, the wire's node; a [`take_receive`](Self::take_receive) of each follows.
+    pub(crate) fn leave_receives(&self, wire: &Wire, count: u32) -> Option<u16> {
+        wire.left_receives.fetch_add(count, Ordering::Relaxed);
+        self.leave_awhile(wire).then_some(wire.node)
     }
 
     /// It has ended, or was given up.
@@ -220,13 +279,15 @@ impl Wires {
     /// True if the daemon has to be told.
     fn leave_awhile(&self, wire: &Wire) -> bool {
         self.has_left.store(true, Ordering::Relaxed);
-        !wire.is_left_awhile.swap(true, Ordering::Relaxed) && wire.begin_sleep()
+        let is_left = wire.is_left_awhile.load(Ordering::Relaxed) || wire.is_left_awhile.swap(true, Ordering::Relaxed);
+        !is_left && wire.begin_sleep()
     }
 
     /// A message was taken and credit is due, which has time until the program sends or waits, or the daemon looks.
-    pub(crate) fn owe(&self, wire: &Wire) -> Option<Command> {
+    /// If the daemon has to be told, the wire's node.
+    pub(crate) fn owe(&self, wire: &Wire) -> Option<u16> {
         self.owes.store(true, Ordering::Relaxed);
-        (!wire.wire.is_guarded() && wire.wire.must_call()).then_some(Command::Tend { node: wire.node })
+        (!wire.wire.is_guarded() && wire.wire.must_call()).then_some(wire.node)
     }
 
     /// Whether something was started since the program last waited.
@@ -530,7 +591,7 @@ mod tests {
     fn what_is_left_to_the_daemon_is_so_while_nobody_waits_for_the_wire() {
         let (daemon, _, wires, wire) = wire_of_a_rank();
         assert!(!wires.take_back(Reach::All));
-        assert_eq!([(); 2].map(|()| wires.leave_receive(&wire)), [Some(Command::Tend { node: 1 }), None]);
+        assert_eq!([(); 2].map(|()| wires.leave_receives(&wire, 1)), [Some(1), None]);
         assert!(wires.take_back(Reach::Nowhere) && daemon.has_sleepers());
         assert!(wires.take_back(Reach::One(&wire)) && !daemon.has_sleepers());
         wires.take_receive(&wire);
@@ -540,7 +601,7 @@ mod tests {
         assert!(wires.take_back(Reach::All) && !daemon.has_sleepers());
         wires.leave_again();
         assert!(!daemon.has_sleepers());
-        wires.leave_receive(&wire);
+        wires.leave_receives(&wire, 1);
         drop(wires);
         assert!(!daemon.has_sleepers());
     }
@@ -548,7 +609,7 @@ mod tests {
     fn who_is_killed_in_its_sleep_leaves_nobody_to_be_woken() {
         let (daemon, control, wires, wire) = wire_of_a_rank();
         [(); 2].iter().for_each(|()| assert_eq!(wires.begin_sleep(Reach::All), 1));
-        wires.leave_receive(&wire);
+        wires.leave_receives(&wire, 1);
         wires.end_sleep(Reach::All, 1);
         assert!(daemon.has_sleepers());
         daemon.forget_sleeps(control.take_sleeps(1));

@@ -67,9 +67,25 @@ impl Batch {
     #[inline]
     pub fn add(&mut self, entry: &[u64; COMMAND_WORDS]) -> bool {
         let (op, slot) = command::op_and_slot(entry);
-        let Some(kind) = KINDS.iter().position(|&kind| kind == op) else { return false };
+        KINDS.iter().position(|&kind| kind == op).is_some_and(|kind| self.push(kind, slot as u16))
+    }
+
+    /// The same of a command of this kind.
+    #[inline]
+    pub fn add_brief(&mut self, brief: Brief) -> bool {
+        const { assert!(KINDS[0] == START && KINDS[1] == MOVE && KINDS[2] == ARRIVE_ALONE && KINDS[3] == TEND) };
+        match brief {
+            Brief::Start { slot } => self.push(0, slot as u16),
+            Brief::Move { slot } => self.push(1, slot as u16),
+            Brief::ArriveAlone { slot } => self.push(2, slot as u16),
+            Brief::Tend { node } => self.push(3, node),
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, kind: usize, number: u16) -> bool {
         let Some(free) = self.numbers.get_mut(usize::from(self.count)) else { return false };
-        *free = (slot as u16).into();
+        *free = number.into();
         self.kinds = (self.kinds.get() | (kind as u64) << (2 * self.count)).into();
         self.count += 1;
         true

@@ -67,10 +67,12 @@ impl Operation {
             }
             Some(direct) if direct.only_offers() => {
                 direct.prepare(starts.offers());
-                match direct.wire() {
-                    Some(wire) if direct.end() == End::Send => starts.add_sent(wire, direct.bytes()),
-                    Some(wire) if direct.bytes() > KEPT_BYTES_MAX => starts.add_left(wire, direct.bytes()),
-                    _ => {}
+                starts.add_outlet(direct.outlet());
+                if let Some(wire) = direct.wire()
+                    && direct.end() == End::Recv
+                    && direct.bytes() > KEPT_BYTES_MAX
+                {
+                    starts.add_left(wire, direct.bytes());
                 }
             }
             // What comes stays in its cell until the program waits.
@@ -78,7 +80,7 @@ impl Operation {
             Some(direct) => match direct.only_puts() {
                 Some((channel, sender)) => {
                     starts.add_put(request, channel, sender);
-                    direct.wire().iter().for_each(|wire| starts.add_sent(wire, direct.bytes()));
+                    starts.add_outlet(direct.outlet());
                 }
                 None => starts.add_other(request),
             },
@@ -369,7 +371,7 @@ impl Operation {
     /// A receive was started of something large, and the program computes. If the daemon has to be told, the entry.
     fn leave_receive(&mut self) -> Option<Entry> {
         self.is_left = true;
-        self.attachment.wires().leave_receive(self.wire()?).map(|command| command.encode())
+        self.attachment.wires().leave_receives(self.wire()?, 1).map(|node| Command::Tend { node }.encode())
     }
 
     /// A receive that was left to the daemon has ended, or is given up.
@@ -382,16 +384,16 @@ impl Operation {
     fn leave_to_wire(&self, sender: Sender) -> Option<Entry> {
         let direct = self.direct.as_ref()?;
         let wire = direct.wire()?;
-        let command = match direct.end() {
+        let node = match direct.end() {
             End::Send => self.attachment.wires().begin(wire, direct.bytes(), sender),
             End::Recv if self.phase == Phase::Direct => None,
             End::Recv => self.credit(),
         };
-        command.map(|command| command.encode())
+        node.map(|node| Command::Tend { node }.encode())
     }
 
-    /// A message was taken that came over a wire. If the daemon has to be told, how.
-    pub(super) fn credit(&self) -> Option<Command> {
+    /// A message was taken that came over a wire. If the daemon has to be told, the node that it came from.
+    pub(super) fn credit(&self) -> Option<u16> {
         let direct = self.direct.as_ref()?;
         let wire = direct.wire()?;
         if direct.owes_credit() { self.attachment.wires().owe(wire) } else { None }

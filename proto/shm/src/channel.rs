@@ -17,6 +17,7 @@
 
 mod open;
 
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ropeway_proto::{End, Layout, NodeId, Slot, Status};
@@ -24,7 +25,7 @@ use ropeway_proto::{End, Layout, NodeId, Slot, Status};
 use crate::eager::{CELLS, CELLS_MAX, CellWord, EagerSender, EagerWords};
 use crate::job::JobSegment;
 use crate::request::RequestSlot;
-use crate::transfer::TransferWords;
+use crate::transfer::{TransferWords, index};
 use crate::wired::{WIRED_BYTES, WiredEnd, WiredWords};
 
 pub use open::OpenChannel;
@@ -71,6 +72,21 @@ pub(crate) struct Block {
     layouts: [LayoutWords; 2],
     pub(crate) eager: EagerWords,
     pub(crate) transfer: TransferWords,
+}
+
+impl Block {
+    /// Where the words lie that offer: small messages of the end that sends, and of the one that receives, and large ones of each.
+    pub(crate) const PARKED: usize = offset_of!(Self, eager) + EagerWords::PARKED;
+    pub(crate) const ARMED: usize = offset_of!(Self, eager) + EagerWords::ARMED;
+    pub(crate) const OFFERED: [usize; 2] = {
+        let (transfer, [send, recv]) = (offset_of!(Self, transfer), TransferWords::OFFERED);
+        [transfer + send, transfer + recv]
+    };
+
+    /// Index of an end's rank among the node's.
+    pub(crate) fn local_rank(&self, end: End) -> u32 {
+        self.header.local_ranks[index(end)].load(Ordering::Relaxed)
+    }
 }
 
 #[repr(C, align(64))]

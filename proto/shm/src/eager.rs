@@ -130,17 +130,12 @@ impl EagerWords {
         }
     }
 
-    /// What the sender writes.
+    /// Where the word lies that offers a sender's message.
     #[cfg(not(loom))]
-    pub(crate) fn sender_words(&self) -> &impl Sized {
-        &self.sender
-    }
-
-    /// What the receiver writes.
+    pub(crate) const PARKED: usize = std::mem::offset_of!(Self, sender.parked);
+    /// And the one that offers a receiver's buffer.
     #[cfg(not(loom))]
-    pub(crate) fn receiver_words(&self) -> &impl Sized {
-        &self.receiver
-    }
+    pub(crate) const ARMED: usize = std::mem::offset_of!(Self, receiver.armed);
 
     /// How many messages the receiver has taken.
     pub fn taken(&self) -> u32 {

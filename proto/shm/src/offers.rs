@@ -8,11 +8,11 @@ use ropeway_proto::{End, Slot};
 use smallvec::SmallVec;
 
 use crate::channel::{Block, OpenChannel};
-use crate::eager::{EagerReceiver, EagerSender};
 use crate::job::JobSegment;
 use crate::listener::Listener;
 use crate::prefetch::prefetch;
-use crate::transfer::Transfer;
+use crate::primitive::{AtomicU32, Ordering};
+use crate::transfer::{Transfer, TransferWords};
 
 /// The next messages of ends that start together. Each is left in its buffer, or goes into it, when somebody comes to wait for it or works
 /// its wire. Those of so many ends lie in it.
@@ -22,20 +22,26 @@ pub struct Offers<const ENDS: usize> {
     job: Arc<JobSegment>,
 }
 
+/// All kinds are made by a store of the message's number, with the same phase, to a word of the channel.
 struct Offer {
-    /// Of the channel.
     words: NonNull<Block>,
-    message: Message,
+    /// What is stored.
+    value: u32,
+    /// Where, within the channel's words.
+    at: Place,
+    /// The request that offers.
+    slot: u16,
     listener: Listener,
 }
 
-/// What is offered.
-#[derive(Clone, Copy)]
-enum Message {
-    Send(EagerSender),
-    Recv(EagerReceiver),
-    /// With the request.
-    Large(Transfer, End, Slot),
+/// A word of a channel that offers are stored to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+enum Place {
+    Parked = Block::PARKED as u16,
+    Armed = Block::ARMED as u16,
+    LargeSend = Block::OFFERED[0] as u16,
+    LargeRecv = Block::OFFERED[1] as u16,
 }
 
 // SAFETY: the pointers lead into the mapping that `job` keeps, which belongs to no thread, to atomics.
@@ -59,94 +65,97 @@ impl<const ENDS: usize> Offers<ENDS> {
         self.offers.is_empty()
     }
 
-    /// Adds an end that sends small messages, the next of which is this one.
-    pub fn add_send(&mut self, channel: &OpenChannel, sender: EagerSender) {
-        self.add(channel, Message::Send(sender), End::Send);
-    }
-
-    /// The same of one that receives.
-    pub fn add_recv(&mut self, channel: &OpenChannel, receiver: EagerReceiver) {
-        self.add(channel, Message::Recv(receiver), End::Recv);
-    }
-
-    /// The same of an end of a channel for large ones.
-    pub fn add_large(&mut self, channel: &OpenChannel, transfer: Transfer, end: End) {
-        self.add(channel, Message::Large(transfer, end, channel.channel().end(end).slot), end);
-    }
-
-    fn add(&mut self, channel: &OpenChannel, message: Message, end: End) {
+    /// Adds this end of a channel. Its next message has this number.
+    pub fn add(&mut self, channel: &OpenChannel, end: End, number: u32) {
         debug_assert!(std::ptr::eq(channel.job(), &*self.job), "all are of one job");
-        self.offers.push(Offer { words: channel.block(), message, listener: Listener::of(channel, end) });
+        let at = match (channel.channel().is_small(), end) {
+            (true, End::Send) => Place::Parked,
+            (true, End::Recv) => Place::Armed,
+            (false, End::Send) => Place::LargeSend,
+            (false, End::Recv) => Place::LargeRecv,
+        };
+        let slot = channel.channel().end(end).slot as u16;
+        let (words, value, listener) = (channel.block(), number << 2 | OFFERED, Listener::of(channel, end));
+        self.offers.push(Offer { words, value, at, slot, listener });
     }
 
     /// Has the processor fetch what the others need of it.
     #[inline]
     pub fn fetch(&self) {
-        prefetch(NonNull::from(self).cast(), size_of::<Self>(), true);
-        for Offer { words, message, listener } in &self.offers {
-            // SAFETY: as for `Offer::block`. Only addresses are taken.
-            let Block { eager, transfer, .. } = unsafe { words.as_ref() };
-            let line = match message {
-                Message::Send(_) => NonNull::from(eager.sender_words()).cast(),
-                Message::Recv(_) => NonNull::from(eager.receiver_words()).cast(),
-                Message::Large(..) => NonNull::from(transfer).cast(),
-            };
-            prefetch(line, 1, true);
-            listener.fetch();
+        prefetch(NonNull::from(self).cast(), size_of::<Offer>() * self.offers.len(), true);
+        for offer in &self.offers {
+            prefetch(NonNull::from(offer.word()).cast(), 1, true);
+            offer.listener.fetch();
         }
     }
 
-    /// Makes all offers. Behind a `SeqCst` fence [`wake_peers`](Self::wake_peers) follows. `until_ns`: until when the program is likely to come to
-    /// wait, if it is likely to come at once.
+    /// Makes all offers. What goes over a wire is to be marked there, and behind a `SeqCst` fence [`wake_peers`](Self::wake_peers) follows.
+    /// `until_ns`: until when the program is likely to come to wait, if it is likely to come at once.
     #[inline]
     pub fn make(&self, until_ns: Option<u64>) {
-        for Offer { words, message, listener } in &self.offers {
-            // SAFETY: checked when the channel was opened, and mapped as long as `job` lives; `Block` consists of atomics.
-            let Block { eager, transfer, .. } = unsafe { words.as_ref() };
-            match message {
-                Message::Send(sender) => sender.offer(eager),
-                Message::Recv(receiver) => receiver.offer(eager),
-                Message::Large(large, end, _) => large.offer(transfer, *end, until_ns),
+        for offer in &self.offers {
+            if offer.at == Place::LargeSend {
+                offer.transfer().leave_to_sender(until_ns);
             }
-            // SAFETY: as for the block.
-            unsafe { listener.mark_due() };
+            // SYNC eager-parked, eager-armed, transfer-offer (store): our buffer is ready before the word.
+            offer.word().store(offer.value, Ordering::Release);
         }
     }
 
     /// Wakes those that sleep at other ends on this node.
     #[inline]
     pub fn wake_peers(&self) {
-        for Offer { listener, .. } in &self.offers {
-            // SAFETY: as for the block.
-            unsafe { listener.wake(&self.job) };
+        for offer in &self.offers {
+            // SAFETY: `job` keeps it mapped.
+            unsafe { offer.listener.wake((offer.words, offer.end()), &self.job) };
         }
     }
 
     /// Whether there are any of large messages.
     pub fn has_large(&self) -> bool {
-        self.offers.iter().any(|offer| matches!(offer.message, Message::Large(..)))
+        self.offers.iter().any(|offer| offer.large_end().is_some())
     }
 
     /// The requests of the large messages that both ends have offered, and whose other end does not wait, if that `is_left_to_waiters`.
     pub fn met(&self, is_left_to_waiters: bool) -> impl Iterator<Item = Slot> {
         self.offers.iter().filter_map(move |offer| {
-            let Message::Large(large, end, slot) = offer.message else { return None };
-            // SAFETY: as for the block.
-            let words = &unsafe { offer.words.as_ref() }.transfer;
+            let (end, words) = (offer.large_end()?, offer.transfer());
             let is_left = is_left_to_waiters && words.is_watching(end.peer());
-            (!is_left && large.is_met(words, end)).then_some(slot)
+            (!is_left && Transfer::at(offer.value >> 2).is_met(words, end)).then_some(offer.slot.into())
         })
     }
 
     /// All messages have come and gone: the next ones are the next.
     #[inline]
     pub fn advance(&mut self) {
-        for Offer { message, .. } in &mut self.offers {
-            match message {
-                Message::Send(sender) => *sender = sender.next(),
-                Message::Recv(receiver) => *receiver = receiver.next(),
-                Message::Large(transfer, ..) => *transfer = transfer.next(),
-            }
-        }
+        self.offers.iter_mut().for_each(|offer| offer.value = offer.value.wrapping_add(1 << 2));
     }
 }
+
+impl Offer {
+    #[inline]
+    fn word(&self) -> &AtomicU32 {
+        // SAFETY: checked when the channel was opened, and mapped as long as the job is; there is such a word at each place.
+        unsafe { self.words.cast::<u8>().add(self.at as usize).cast().as_ref() }
+    }
+
+    #[inline]
+    fn transfer(&self) -> &TransferWords {
+        // SAFETY: as above; `Block` consists of atomics.
+        &unsafe { self.words.as_ref() }.transfer
+    }
+
+    fn end(&self) -> End {
+        match self.at {
+            Place::Parked | Place::LargeSend => End::Send,
+            Place::Armed | Place::LargeRecv => End::Recv,
+        }
+    }
+
+    fn large_end(&self) -> Option<End> {
+        matches!(self.at, Place::LargeSend | Place::LargeRecv).then(|| self.end())
+    }
+}
+
+/// The phase of `parked`, `armed` and `offered`.
+const OFFERED: u32 = 1;

@@ -80,7 +80,7 @@ impl<const SENDS: usize> Puts<SENDS> {
         }
     }
 
-    /// Sends all messages for which there are cells. Behind a `SeqCst` fence [`wake_peers`](Self::wake_peers) follows. False if there are
+    /// Sends all messages for which there are cells. What goes over a wire is to be marked there, and behind a `SeqCst` fence [`wake_peers`](Self::wake_peers) follows. False if there are
     /// [others](Self::left).
     #[inline]
     pub fn make(&mut self) -> bool {
@@ -102,7 +102,7 @@ impl<const SENDS: usize> Puts<SENDS> {
     pub fn wake_peers(&self) {
         for put in &self.puts {
             // SAFETY: `job` keeps it mapped.
-            unsafe { put.listener.wake(&self.job) };
+            unsafe { put.listener.wake((put.words, End::Send), &self.job) };
         }
     }
 
@@ -123,7 +123,6 @@ impl Put {
         unsafe {
             mapped::copy_small(self.buffer, cell.add(size_of::<u64>()), usize::from(self.bytes));
             cell.cast::<CellWord>().as_ref().put(number);
-            self.listener.mark_due();
         }
         true
     }

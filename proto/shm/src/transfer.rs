@@ -108,6 +108,13 @@ impl TransferWords {
         self.cursor.store(u64::from(u32::MAX), Ordering::Relaxed);
     }
 
+    /// Where the words lie that offer.
+    #[cfg(not(loom))]
+    pub(crate) const OFFERED: [usize; 2] = {
+        let first = std::mem::offset_of!(Self, offered);
+        [first, first + size_of::<AtomicU32>()]
+    };
+
     /// An end waits from now on, and will copy what there is to copy.
     #[inline]
     pub fn watch(&self, end: End) {
@@ -159,6 +166,11 @@ impl Transfer {
         // SYNC transfer-state (load).
         let state = memory.words().state.load(Ordering::Acquire);
         (state & BOTH == BOTH).then_some(Self { number: state >> 2 })
+    }
+
+    /// The message's.
+    pub fn number(self) -> u32 {
+        self.number
     }
 
     /// The message that moves or is to move next.

@@ -21,6 +21,13 @@ pub struct Due<const WORDS: usize> {
     used: AtomicU32,
 }
 
+/// Numbers of a set that are marked together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    word: u32,
+    bits: u64,
+}
+
 /// Whether somebody looks after what others mark. Who marks asks afterwards; who stops looking looks once more afterwards.
 #[repr(C)]
 pub struct Guard {
@@ -121,6 +128,12 @@ impl Guard {
         // SYNC guard: the mark before the guard here, the guard before the marks in whoever leaves; with both fences either
         // we see that he has left, or he sees the mark.
         fence(Ordering::SeqCst);
+        self.is_there_behind_fence()
+    }
+
+    /// The same for what was marked before one SeqCst fence.
+    #[inline]
+    pub fn is_there_behind_fence(&self) -> bool {
         self.is_there.load(Ordering::Relaxed) != 0
     }
 
@@ -128,6 +141,22 @@ impl Guard {
     pub fn set(&self, is_there: bool) {
         self.is_there.store(is_there.into(), Ordering::Relaxed);
         fence(Ordering::SeqCst);
+    }
+}
+
+impl Marks {
+    /// This number.
+    pub fn of(index: u16) -> Self {
+        Self { word: u32::from(index) / 64, bits: 1 << (index % 64) }
+    }
+
+    /// These too, if they can be marked together.
+    pub fn join(&mut self, others: Self) -> bool {
+        let are_near = self.word == others.word;
+        if are_near {
+            self.bits |= others.bits;
+        }
+        are_near
     }
 }
 
@@ -146,19 +175,26 @@ impl<const WORDS: usize> Due<WORDS> {
 
     /// Marks a number. Everything written before is visible to whoever takes the mark.
     #[inline]
-    pub fn mark(&self, index: usize) {
-        let word = index / 64 % WORDS;
+    pub fn mark(&self, index: u16) {
+        self.mark_all(Marks::of(index));
+    }
+
+    /// The same of several.
+    #[inline]
+    pub fn mark_all(&self, marks: Marks) {
+        let word = marks.word as usize % WORDS;
         // Before the mark, so that it is behind the same fence.
         if self.used() <= word {
             self.used.fetch_max(word as u32 + 1, Ordering::Relaxed);
         }
         // SYNC due-mark (store).
-        self.words[word].fetch_or(1 << (index % 64), Ordering::Release);
+        self.words[word].fetch_or(marks.bits, Ordering::Release);
     }
 
     /// Takes a mark back.
-    pub fn unmark(&self, index: usize) {
-        self.words[index / 64 % WORDS].fetch_and(!(1 << (index % 64)), Ordering::Relaxed);
+    pub fn unmark(&self, index: u16) {
+        let Marks { word, bits } = Marks::of(index);
+        self.words[word as usize % WORDS].fetch_and(!bits, Ordering::Relaxed);
     }
 
     /// Whether anything is marked.
@@ -173,7 +209,7 @@ impl<const WORDS: usize> Due<WORDS> {
     }
 
     /// Takes the marks one by one, in a circle, until `take` refuses one, which stays and is the first the next time.
-    pub fn take_while(&self, mut take: impl FnMut(usize) -> bool) -> bool {
+    pub fn take_while(&self, mut take: impl FnMut(u16) -> bool) -> bool {
         let used = self.used();
         if used == 0 {
             return true;
@@ -192,7 +228,7 @@ impl<const WORDS: usize> Due<WORDS> {
     }
 
     #[inline]
-    fn take_word(&self, index: usize, mask: u64, take: &mut impl FnMut(usize) -> bool) -> bool {
+    fn take_word(&self, index: usize, mask: u64, take: &mut impl FnMut(u16) -> bool) -> bool {
         let word = &self.words[index];
         if word.load(Ordering::Relaxed) & mask == 0 {
             return true;
@@ -200,10 +236,10 @@ impl<const WORDS: usize> Due<WORDS> {
         // SYNC due-mark (load).
         let mut bits = word.fetch_and(!mask, Ordering::AcqRel) & mask;
         while bits != 0 {
-            let number = index * 64 + bits.trailing_zeros() as usize;
+            let number = index as u16 * 64 + bits.trailing_zeros() as u16;
             if !take(number) {
                 word.fetch_or(bits, Ordering::Relaxed);
-                self.first.store(number as u32, Ordering::Relaxed);
+                self.first.store(number.into(), Ordering::Relaxed);
                 return false;
             }
             bits &= bits - 1;
@@ -216,11 +252,11 @@ impl<const WORDS: usize> Due<WORDS> {
 mod tests {
     use super::*;
 
-    const NUMBERS: usize = 256;
+    const NUMBERS: u16 = 256;
 
     /// Everything is due at any time, and `room` of it can be done at once.
-    fn served(room: usize, rounds: usize) -> Vec<u32> {
-        let (due, mut served) = (Due::<{ NUMBERS / 64 }>::new(), vec![0; NUMBERS]);
+    fn served(room: u16, rounds: u16) -> Vec<u32> {
+        let (due, mut served) = (Due::<{ NUMBERS as usize / 64 }>::new(), vec![0; NUMBERS.into()]);
         for _ in 0..rounds {
             (0..NUMBERS).for_each(|number| due.mark(number));
             let mut left = room;
@@ -228,7 +264,7 @@ mod tests {
                 let has_room = left > 0;
                 if has_room {
                     left -= 1;
-                    served[number] += 1;
+                    served[usize::from(number)] += 1;
                 }
                 has_room
             });
@@ -241,7 +277,7 @@ mod tests {
     fn all_get_their_turn_however_much_is_due() {
         for room in [1, 7, 63, 64, 65, 255] {
             let served = served(room, NUMBERS);
-            assert!(served.iter().all(|&count| count == room as u32), "{room}: {served:?}");
+            assert!(served.iter().all(|&count| count == u32::from(room)), "{room}: {served:?}");
         }
         assert!(served(NUMBERS, 3).iter().all(|&count| count == 3));
     }

@@ -36,7 +36,7 @@ use ropeway_proto::{End, Status, WireFrame};
 use crate::channel::{Channel, OpenChannel};
 use crate::job::JobSegment;
 use crate::mapped;
-use crate::turn::{Due, Guard, Turn, Went};
+use crate::turn::{Due, Guard, Marks, Turn, Went};
 
 use load::{Lent, Load};
 use order::Order;
@@ -290,7 +290,13 @@ impl Wire {
 
     /// Marks a channel with something to be sent.
     pub fn mark_due(&self, index: u16) {
-        self.words().due.mark(usize::from(index));
+        self.words().due.mark(index);
+    }
+
+    /// The same of several.
+    #[inline]
+    pub fn mark_all_due(&self, marks: Marks) {
+        self.words().due.mark_all(marks);
     }
 
     /// Whether there is anything to be sent.
@@ -371,8 +377,8 @@ impl Wire {
     /// Moves what channels have to say to the buffer. False if there was no room for all of it.
     fn fill_all(&self, load: &mut Load, channels: &mut impl WireChannels) -> bool {
         let WireWords { due, out, .. } = self.words();
-        let is_all = due.take_while(|index| match channels.find(index as u16) {
-            Some(open) => self.fill(load, index as u16, open),
+        let is_all = due.take_while(|index| match channels.find(index) {
+            Some(open) => self.fill(load, index, open),
             None => true,
         });
         out.set_filled(&mut load.filled);
@@ -451,7 +457,7 @@ impl Wire {
         out.set_filled(filled);
         out.turn.give_back();
         // So that somebody sends, though no channel has a message.
-        due.mark(usize::from(index));
+        due.mark(index);
         is_said
     }
 

@@ -253,12 +253,12 @@ fn an_end_is_started_by_its_client_or_by_the_daemon_and_never_by_both() {
 fn what_is_due_is_done_by_whoever_has_the_turn() {
     loom::model(|| {
         let shared = Arc::new((Turn::new(), Due::<1>::new(), [AtomicBool::new(false), AtomicBool::new(false)]));
-        let act = |shared: &(Turn, Due<1>, [AtomicBool; 2]), number: usize| {
+        let act = |shared: &(Turn, Due<1>, [AtomicBool; 2]), number: u16| {
             let (turn, due, done) = shared;
             due.mark(number);
-            turn.work(number as u32 + 1, due, || {
+            turn.work(u32::from(number) + 1, due, || {
                 due.take_while(|index| {
-                    done[index].store(true, Ordering::Relaxed);
+                    done[usize::from(index)].store(true, Ordering::Relaxed);
                     true
                 });
                 Went::Through

@@ -90,11 +90,6 @@ impl OpenChannel {
         self.wire.is_some()
     }
 
-    /// The words of the wire to its other end, and its name there, if that is on another node.
-    pub(crate) fn wire(&self) -> Option<(NonNull<WireWords>, u16)> {
-        self.wire.map(|wire| (wire, self.wire_index))
-    }
-
     /// Where it lies.
     pub(crate) fn block(&self) -> NonNull<Block> {
         self.words
@@ -155,7 +150,7 @@ impl OpenChannel {
     pub(crate) fn mark_due(&self) {
         if let Some(wire) = &self.wire {
             // SAFETY: as for the block.
-            unsafe { wire.as_ref() }.due.mark(usize::from(self.wire_index));
+            unsafe { wire.as_ref() }.due.mark(self.wire_index);
         }
     }
 
@@ -163,8 +158,8 @@ impl OpenChannel {
     pub(crate) fn mark_starving(&self, is_starving: bool) {
         if let Some(wire) = &self.wire {
             // SAFETY: as for the block.
-            let (starving, index) = (unsafe { &wire.as_ref().starving }, usize::from(self.wire_index));
-            if is_starving { starving.mark(index) } else { starving.unmark(index) }
+            let starving = unsafe { &wire.as_ref().starving };
+            if is_starving { starving.mark(self.wire_index) } else { starving.unmark(self.wire_index) }
         }
     }
 

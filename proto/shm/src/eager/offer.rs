@@ -12,6 +12,11 @@ use super::{ARMED, EagerMemory, EagerReceiver, EagerSender, EagerWords, PLACED, 
 use crate::primitive::Ordering;
 
 impl EagerSender {
+    /// The next message's.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Offers the next message. Behind a `SeqCst` fence the receiver has to be woken if it sleeps.
     #[inline]
     pub fn offer(&self, words: &EagerWords) {
@@ -43,13 +48,6 @@ impl EagerSender {
         self.offer(words);
         memory.wake_receiver();
         Progress::Pending
-    }
-
-    /// The message after this one, which is over.
-    #[cfg(not(loom))]
-    #[inline]
-    pub(crate) fn next(self) -> Self {
-        Self { number: self.number.wrapping_add(1), ..self }
     }
 
     fn is_awaited(&self, words: &EagerWords) -> bool {
@@ -85,11 +83,9 @@ impl EagerReceiver {
         Progress::Done
     }
 
-    /// The message after this one, which is over.
-    #[cfg(not(loom))]
-    #[inline]
-    pub(crate) fn next(self) -> Self {
-        Self::at(self.number.wrapping_add(1))
+    /// The next message's.
+    pub fn number(&self) -> u32 {
+        self.number
     }
 
     fn is_parked(&self, words: &EagerWords) -> bool {

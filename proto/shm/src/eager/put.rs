@@ -3,14 +3,15 @@
 use super::{EagerSender, EagerWords};
 
 impl EagerSender {
-    /// The next message's.
-    pub(crate) fn number(&self) -> u32 {
-        self.number
-    }
-
-    /// The same, if there is a cell for it.
+    /// The number of the next message, if there is a cell for it.
     #[inline]
     pub(crate) fn next_with_cell(&mut self, words: &EagerWords) -> Option<u32> {
         self.has_cell(words).then_some(self.number)
+    }
+
+    /// The sender of the message after this one, which is over.
+    #[inline]
+    pub(crate) fn next(self) -> Self {
+        Self { number: self.number.wrapping_add(1), ..self }
     }
 }

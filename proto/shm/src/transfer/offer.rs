@@ -18,7 +18,7 @@ impl Transfer {
     #[inline]
     pub fn offer(self, words: &TransferWords, end: End, until_ns: Option<u64>) {
         if end == End::Send {
-            words.until_ns.store(until_ns.unwrap_or(0), Ordering::Relaxed);
+            words.leave_to_sender(until_ns);
         }
         // SYNC transfer-offer (store): our buffer is ready before the word.
         words.offered[index(end)].store(self.number << 2 | OFFERED, Ordering::Release);
@@ -76,6 +76,12 @@ impl Transfer {
 }
 
 impl TransferWords {
+    /// The sender is about to offer its message, and likely to come to wait until then, if at all.
+    #[inline]
+    pub(crate) fn leave_to_sender(&self, until_ns: Option<u64>) {
+        self.until_ns.store(until_ns.unwrap_or(0), Ordering::Relaxed);
+    }
+
     fn is_offered(&self, number: u32, end: End) -> bool {
         self.offered[index(end)].load(Ordering::Relaxed) == number << 2 | OFFERED
     }

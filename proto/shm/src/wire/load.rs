@@ -120,7 +120,7 @@ impl Wire {
             let Some(open) = channels.find(lent.index) else { continue };
             if sent == 0 {
                 open.unclaim(lent.number);
-                due.mark(lent.index.into());
+                due.mark(lent.index);
                 continue;
             }
             let header = sent.min(HEADER_BYTES);

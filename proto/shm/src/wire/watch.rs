@@ -50,6 +50,12 @@ impl Wire {
         self.words().watch.guard.is_there()
     }
 
+    /// The same for what was marked before one SeqCst fence.
+    #[inline]
+    pub fn is_guarded_behind_fence(&self) -> bool {
+        self.words().watch.guard.is_there_behind_fence()
+    }
+
     /// The daemon begins or ends to look now and then; after ending it looks once more. The daemon's part.
     pub fn set_guarded(&self, is_guarded: bool) {
         self.words().watch.guard.set(is_guarded);
