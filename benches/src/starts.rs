@@ -16,6 +16,7 @@
 
 use std::fmt;
 use std::hint::black_box;
+use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Instant;
 
@@ -91,24 +92,30 @@ pub(crate) struct Row {
 /// What the floor of a start is.
 pub(crate) const TWO_LINES: &str = "a line of its own and one that others read";
 
-/// Two lines, each on a page of its own, as what belongs to different collectives is.
-#[derive(Default)]
+/// A start's own line, and the one that others read. The former is where collectives have theirs, the latter beside those of others, as
+/// Ropeway's are.
+#[expect(clippy::vec_box, reason = "they are not to lie side by side")]
 struct Bare {
-    own: Box<Page>,
-    shown: Box<Page>,
+    own: Vec<Box<Line>>,
+    shown: Box<[Line]>,
 }
 
-#[repr(align(4096))]
+#[repr(align(64))]
 #[derive(Default)]
-struct Page(AtomicU64);
+struct Line(AtomicU64);
 
 impl Bare {
-    fn start(&self) {
-        let round = self.own.0.load(Ordering::Relaxed) + 1;
-        self.own.0.store(round, Ordering::Relaxed);
-        self.shown.0.store(round, Ordering::Release);
-        // Then it would look whether anybody sleeps who is to see that.
-        fence(Ordering::SeqCst);
+    /// Nanoseconds of a start, of one of each.
+    fn start(&self) -> f64 {
+        let begin = Instant::now();
+        for (own, shown) in iter::zip(black_box(&self.own), &self.shown) {
+            let round = own.0.load(Ordering::Relaxed) + 1;
+            own.0.store(round, Ordering::Relaxed);
+            shown.0.store(round, Ordering::Release);
+            // Then it would look whether anybody sleeps who is to see that.
+            fence(Ordering::SeqCst);
+        }
+        begin.elapsed().as_secs_f64() * 1e9 / self.own.len() as f64
     }
 }
 
@@ -117,7 +124,7 @@ pub(crate) struct Starts {
     everyone: Everyone,
     keeps_time: bool,
     row: Vec<Box<dyn Together>>,
-    bare: Vec<Bare>,
+    bare: Bare,
     effort: Effort,
     round: u64,
 }
@@ -132,8 +139,12 @@ impl Starts {
         let means = Means::Ropeway(method, Mode::Persistent);
         let largest = 2 * bytes * world.size() as usize;
         let count = messages_in(MEMORY_BYTES, largest).clamp(COUNT_MIN, COUNT);
-        let row = (0..count).map(|_| together(world, means, call, bytes)).collect::<Result<_, _>>()?;
-        let bare = (1..count).map(|_| Bare::default()).collect();
+        let (mut row, mut own) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            row.push(together(world, means, call, bytes)?);
+            own.push(Box::default());
+        }
+        let bare = Bare { own, shown: (0..count).map(|_| Line::default()).collect() };
         Ok(Self { everyone: Everyone::of(world), keeps_time: world.rank() == 0, row, bare, effort, round: 0 })
     }
 
@@ -165,7 +176,7 @@ impl Starts {
         let (first, following) = registered.split_at_mut(1);
         let waking_ns = measured_in(extent, || start(first))?;
         let following_ns = measured_in(extent, || start(following))?;
-        let floor = start_bare(bare);
+        let floor = bare.start();
         if comes_first {
             everyone.meet()?;
         }
@@ -185,12 +196,6 @@ fn start(registered: &mut [&mut dyn Registered]) -> Result<f64, Error> {
     let begin = Instant::now();
     registered.iter_mut().try_for_each(|one| one.start())?;
     Ok(begin.elapsed().as_secs_f64() * 1e9 / registered.len() as f64)
-}
-
-fn start_bare(bare: &[Bare]) -> f64 {
-    let begin = Instant::now();
-    black_box(bare).iter().for_each(Bare::start);
-    begin.elapsed().as_secs_f64() * 1e9 / bare.len() as f64
 }
 
 /// One that may have to wake the daemon, and enough behind it.

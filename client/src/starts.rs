@@ -6,7 +6,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use ropeway_proto::{BATCH_COMMANDS, Batch, Brief, Command};
 use ropeway_shm::eager::EagerSender;
-use ropeway_shm::{Offers, OpenChannel, Puts, prepare_to_write};
+use ropeway_shm::{Offers, OpenChannel, Puts, prepare_to_write_whole};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -244,14 +244,14 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
     fn fetch(&self, requests: &[Persistent], attachment: &Attachment) {
         let Kinds { told, offers, puts, outlets, left, others, .. } = self.has;
         if told {
-            prepare_to_write(&self.told, size_of_val(&self.told));
+            prepare_to_write_whole(&self.told);
             attachment.prepare_to_publish();
         }
         if outlets {
-            prepare_to_write(&self.outlets, size_of_val(&self.outlets));
+            prepare_to_write_whole(&self.outlets);
         }
         if left {
-            prepare_to_write(&self.left, size_of_val(&self.left));
+            prepare_to_write_whole(&self.left);
         }
         if offers {
             self.offers.fetch();

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::channel::{Block, OpenChannel};
 use crate::job::JobSegment;
 use crate::listener::Listener;
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prepare_to_write_whole};
 use crate::primitive::{AtomicU32, Ordering};
 use crate::transfer::{Transfer, TransferWords};
 
@@ -82,7 +82,8 @@ impl<const ENDS: usize> Offers<ENDS> {
     /// Has the processor fetch what the others need of it.
     #[inline]
     pub fn fetch(&self) {
-        prefetch(NonNull::from(self).cast(), size_of::<Offer>() * self.offers.len(), true);
+        // Of the list first, since how many there are is said at its end.
+        prepare_to_write_whole(self);
         for offer in &self.offers {
             prefetch(NonNull::from(offer.word()).cast(), 1, true);
             offer.listener.fetch();

@@ -29,5 +29,11 @@ pub fn prepare_to_write<T>(what: &T, bytes: usize) {
     prefetch(NonNull::from(what).cast(), bytes, true);
 }
 
-#[cfg(target_arch = "x86_64")]
+/// The same of all of it, wherever in a line it begins.
+#[cfg(not(loom))]
+#[inline]
+pub fn prepare_to_write_whole<T>(what: &T) {
+    prefetch(NonNull::from(what).cast(), size_of::<T>() + LINE_BYTES - 1, true);
+}
+
 const LINE_BYTES: usize = 64;

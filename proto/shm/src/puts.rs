@@ -13,7 +13,7 @@ use crate::eager::{CellWord, EagerSender};
 use crate::job::JobSegment;
 use crate::listener::Listener;
 use crate::mapped;
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prepare_to_write_whole};
 
 /// The next messages of senders that start together. Those of so many lie in it.
 pub struct Puts<const SENDS: usize> {
@@ -72,7 +72,8 @@ impl<const SENDS: usize> Puts<SENDS> {
     /// Has the processor fetch what the others need of it.
     #[inline]
     pub fn fetch(&self) {
-        prefetch(NonNull::from(self).cast(), size_of::<Put>() * self.puts.len(), true);
+        // Of the list first, since how many there are is said at its end.
+        prepare_to_write_whole(self);
         for put in &self.puts {
             prefetch(put.buffer, 1, false);
             prefetch(put.cell(put.sender.number()), 1, true);
