@@ -106,11 +106,11 @@ struct Line(AtomicU64);
 
 impl Bare {
     /// Nanoseconds of a start, of one of each.
-    fn start(&self) -> f64 {
+    fn start(&self, round: u64) -> f64 {
         let begin = Instant::now();
         for (own, shown) in iter::zip(black_box(&self.own), &self.shown) {
-            let round = own.0.load(Ordering::Relaxed) + 1;
-            own.0.store(round, Ordering::Relaxed);
+            // Neither waits for the other.
+            own.0.store(own.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             shown.0.store(round, Ordering::Release);
             // Then it would look whether anybody sleeps who is to see that.
             fence(Ordering::SeqCst);
@@ -176,7 +176,7 @@ impl Starts {
         let (first, following) = registered.split_at_mut(1);
         let waking_ns = measured_in(extent, || start(first))?;
         let following_ns = measured_in(extent, || start(following))?;
-        let floor = bare.start();
+        let floor = bare.start(*round);
         if comes_first {
             everyone.meet()?;
         }

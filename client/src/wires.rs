@@ -7,6 +7,8 @@
 //! What comes is received by who waits. If the program computes behind a receive of something large, the daemon receives until it waits for
 //! what comes over this wire.
 
+mod outlet;
+
 use std::os::fd::OwnedFd;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -14,11 +16,12 @@ use std::sync::{Arc, Mutex, RwLock, TryLockError};
 
 use ropeway_proto::Command;
 use ropeway_proto::wire::WIRE_HEADER_BYTES;
-use ropeway_shm::turn::Marks;
 use ropeway_shm::{ControlSegment, JobSegment, KnownChannels, Received, Sent, WiredEnd};
 
 use crate::commands::Commands;
 use crate::presence::Sender;
+
+pub(crate) use outlet::Outlet;
 
 /// All wires of a session. What every start and wait asks lies in one cache line.
 #[repr(C, align(64))]
@@ -60,46 +63,6 @@ pub(crate) struct Wire {
     left_receives: AtomicU32,
     /// The daemon receives for them: until the program waits.
     is_left_awhile: AtomicBool,
-}
-
-/// What is started together and leaves over one wire.
-pub(crate) struct Outlet {
-    wire: Arc<Wire>,
-    /// The channels' names there.
-    marks: Marks,
-    messages: u32,
-    bytes: u64,
-    /// Bytes of the largest.
-    largest: u64,
-}
-
-impl Outlet {
-    /// Of one message, over a channel that has this name there.
-    pub(crate) fn new(wire: &Arc<Wire>, name: u16, bytes: u64) -> Self {
-        Self { wire: Arc::clone(wire), marks: Marks::of(name), messages: 1, bytes, largest: bytes }
-    }
-
-    /// Bytes of the largest message.
-    pub(crate) fn largest(&self) -> u64 {
-        self.largest
-    }
-
-    /// What leaves there leaves here, too, if that can be.
-    pub(crate) fn join(&mut self, other: &Self) -> bool {
-        let joins = Arc::ptr_eq(&self.wire, &other.wire) && self.marks.join(other.marks);
-        if joins {
-            self.messages += other.messages;
-            self.bytes += other.bytes;
-            self.largest = self.largest.max(other.largest);
-        }
-        joins
-    }
-
-    /// Whoever works the wire finds it. Behind a SeqCst fence [`begin_all`](Wires::begin_all) follows.
-    #[inline]
-    pub(crate) fn mark(&self) {
-        self.wire.wire.mark_all_due(self.marks);
-    }
 }
 
 /// Which wires an event needs to be worked.
