@@ -244,7 +244,8 @@ four combinations of notification and progress, in turns in one run.",
 than cores not all can begin at once: windows that somebody comes late to are left out and counted (missed). How much hides
 behind computation (d_o) is measured beside it; and of what is registered the start, the call alone: rank 0's, when it is the first
 to come and when it is the last, which does the work if that is little. Several are started in a row; the first of them, which may
-have to wake the daemon, has a figure of its own (start_waking).
+have to wake the daemon, has a figure of its own (start_waking). The others have a floor, measured right behind them: starts that write a
+line of their own and one that others read, and do nothing else.
 
 With --uneven the parts of gather, scatter, allgather, alltoall, reduce-scatter and neighbours are of different lengths, as programs
 call gatherv, scatterv, allgatherv, alltoallv, reduce_scatter and neighbor_allgatherv: in proportion to rank + 1, of --sizes on

@@ -67,6 +67,8 @@ pub(super) fn coll_table<'a>(results: impl Iterator<Item = &'a Measured>) -> Tab
     heading.extend(how.iter().map(|(name, _)| *name));
     heading.extend(["bytes", "min", "median", "p99", "max", "samples", "missed"]);
     heading.extend(beside.iter().map(String::as_str));
+    let has_floor = results.iter().any(|measured| measured.floor.is_some());
+    heading.extend(has_floor.then_some("floor of start"));
     let mut table = Table::with_words(1 + how.len(), &heading);
     for row in rows() {
         let Measured { mode, missed, .. } = row[0];
@@ -75,6 +77,8 @@ pub(super) fn coll_table<'a>(results: impl Iterator<Item = &'a Measured>) -> Tab
         cells.extend(figures(row[0]));
         cells.push(missed.unwrap_or_default().to_string());
         cells.extend((1..=beside.len()).map(|at| row.get(at).map(|one| median(&one.summary)).unwrap_or_default()));
+        let floor = || row.iter().find_map(|measured| measured.floor.as_ref()).map(|floor| digits(floor.median));
+        cells.extend(has_floor.then(|| floor().unwrap_or_default()));
         table.push(cells);
     }
     table
