@@ -63,6 +63,8 @@ fn every_collective_is_measured_and_right_on_one_and_two_nodes() {
         }
         for start in records.iter().filter(|record| !record["arrival"].is_null()) {
             assert!(start["min"].as_f64().unwrap() > 0.0 && start["unit"] == "ns", "{start}");
+            let has_floor = start["floor"].as_f64().is_some_and(|floor| floor > 0.0);
+            assert_eq!(has_floor, start["metric"] == "start", "{start}");
         }
         for latency in records.iter().filter(|record| record["metric"] == "latency") {
             assert!(latency["min"].as_f64().unwrap() > 0.0, "{latency}");
@@ -145,10 +147,11 @@ fn a_collective_has_a_table() {
     let table = stdout(&output);
     assert!(table.starts_with("reduce max: latency, us, and d_o; 2 ranks, 1 node, shm"), "{table}");
     let rows: Vec<Vec<_>> = table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
-    let starts = ["first start, ns", "first waking, ns", "last start, ns", "last waking, ns"].join(" ");
+    let starts =
+        ["first start, ns", "first waking, ns", "last start, ns", "last waking, ns", "floor of start, ns"].join(" ");
     let beside: Vec<_> = ["d_o", "busy", "d_o", "sleep"].into_iter().chain(starts.split(' ')).collect();
     assert_eq!((&rows[0][5..8], &rows[0][8..]), (&["max", "samples", "missed"][..], &beside[..]));
-    assert_eq!((rows[1][..2].to_vec(), rows[1].len()), (vec!["persistent", "8"], 14));
+    assert_eq!((rows[1][..2].to_vec(), rows[1].len()), (vec!["persistent", "8"], 15));
     assert_eq!((rows[4][..2].to_vec(), rows[4].len()), (vec!["oneshot", "1K"], 10));
     assert!(table.contains("\ncounted, latency, persistent, 8: "), "{table}");
     for arrival in ["first", "last"] {

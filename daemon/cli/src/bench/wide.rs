@@ -68,7 +68,7 @@ pub(super) fn coll_table<'a>(results: impl Iterator<Item = &'a Measured>) -> Tab
     heading.extend(["bytes", "min", "median", "p99", "max", "samples", "missed"]);
     heading.extend(beside.iter().map(String::as_str));
     let has_floor = results.iter().any(|measured| measured.floor.is_some());
-    heading.extend(has_floor.then_some("floor of start"));
+    heading.extend(has_floor.then_some("floor of start, ns"));
     let mut table = Table::with_words(1 + how.len(), &heading);
     for row in rows() {
         let Measured { mode, missed, .. } = row[0];
