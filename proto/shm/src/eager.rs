@@ -96,6 +96,8 @@ const PULLING: u32 = 2;
 const PULLED: u32 = 3;
 // Phases of `armed`.
 const ARMED: u32 = 1;
+#[cfg(not(loom))]
+const _: () = assert!(WAITING == crate::offers::OFFERED && ARMED == crate::offers::OFFERED);
 const WRITING: u32 = 2;
 const PLACED: u32 = 3;
 

@@ -158,5 +158,5 @@ impl Offer {
     }
 }
 
-/// The phase of `parked`, `armed` and `offered`.
-const OFFERED: u32 = 1;
+/// The phase of a word that offers, whichever it is.
+pub(crate) const OFFERED: u32 = 1;

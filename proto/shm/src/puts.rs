@@ -53,10 +53,11 @@ impl<const SENDS: usize> Puts<SENDS> {
         self.puts.clear();
     }
 
-    /// Adds one of a channel [whose messages are lines](OpenChannel::has_lines). This is its next.
+    /// Adds one of a channel [whose messages are lines](OpenChannel::has_lines), else it panics. This is its next.
     pub fn add(&mut self, channel: &OpenChannel, sender: EagerSender) {
         debug_assert!(std::ptr::eq(channel.job(), &*self.job), "all are of one job");
-        let (Some(buffer), true) = (channel.flat(End::Send), channel.has_lines()) else { return };
+        assert!(channel.has_lines(), "its messages are lines");
+        let buffer = channel.flat(End::Send).expect("what is a line lies in one piece");
         self.puts.push(Put {
             cells: channel.cell_at(0),
             buffer,

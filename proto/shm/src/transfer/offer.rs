@@ -10,6 +10,8 @@ use crate::primitive::Ordering;
 
 // What has become of an offer.
 const OFFERED: u32 = 1;
+#[cfg(not(loom))]
+const _: () = assert!(OFFERED == crate::offers::OFFERED);
 const TAKEN: u32 = 2;
 
 impl Transfer {
