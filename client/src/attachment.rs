@@ -145,6 +145,11 @@ impl Attachment {
         &self.log
     }
 
+    /// This rank's index among the node's.
+    pub(crate) fn local_index(&self) -> u32 {
+        self.attached.local_index
+    }
+
     /// The rank with this index among the node's.
     pub(crate) fn local_rank(&self, index: u32) -> Rank {
         self.rank - self.attached.local_index + index

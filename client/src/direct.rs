@@ -123,9 +123,7 @@ impl DirectEnd {
     /// Whether a large message moves now, as both ends have offered it, and the daemon is to be asked for it.
     pub(crate) fn moves_if_met(&self, presence: &Presence, favor: Favor) -> bool {
         let Way::OfferedLarge(transfer) = self.way else { return false };
-        !self.habit.is_prompt(favor)
-            && transfer.is_met(TransferMemory::words(&self.memory), self.end)
-            && self.needs_daemon(presence, favor)
+        !self.habit.is_prompt(favor) && transfer.is_met(&self.memory, self.end) && self.needs_daemon(presence, favor)
     }
 
     /// Whether its starts only offer its messages, to another rank or to a wire.
@@ -138,7 +136,7 @@ impl DirectEnd {
     }
 
     /// Adds the next of them.
-    pub(crate) fn prepare<const ENDS: usize>(&self, offers: &mut Offers<ENDS>) {
+    pub(crate) fn prepare<const PEERS: usize>(&self, offers: &mut Offers<PEERS>) {
         let number = match self.way {
             Way::Send(sender) | Way::OfferedSend(sender) => sender.number(),
             Way::Recv(receiver) | Way::OfferedRecv(receiver) => receiver.number(),
@@ -264,12 +262,10 @@ impl DirectEnd {
         let is_due = match &self.way {
             Way::Send(sender) => sender.is_due(EagerMemory::words(memory)),
             Way::Recv(receiver) => receiver.is_due(memory),
-            Way::OfferedSend(sender) => sender.has_met(EagerMemory::words(memory)),
+            Way::OfferedSend(sender) => sender.has_met(memory),
             Way::OfferedRecv(receiver) => receiver.has_met(memory),
             Way::Large(transfer) => is_due(transfer, memory),
-            Way::OfferedLarge(transfer) => {
-                is_due(transfer, memory) || transfer.is_met(TransferMemory::words(memory), self.end)
-            }
+            Way::OfferedLarge(transfer) => is_due(transfer, memory) || transfer.is_met(memory, self.end),
         };
         is_due || self.memory.closed(self.end).is_some()
     }
@@ -324,7 +320,7 @@ impl DirectEnd {
         let memory = &self.memory;
         match &mut self.way {
             Way::Send(sender) | Way::OfferedSend(sender) => {
-                let is_taken_back = sender.cancel(EagerMemory::words(memory));
+                let is_taken_back = sender.cancel(memory);
                 if is_taken_back && self.wire.is_some() {
                     // Else all waits would go on looking for credit.
                     memory.note_taken_back();
@@ -333,20 +329,25 @@ impl DirectEnd {
             }
             Way::Recv(receiver) | Way::OfferedRecv(receiver) => receiver.cancel(memory),
             Way::Large(transfer) => transfer.cancel(TransferMemory::words(memory), self.end),
-            Way::OfferedLarge(transfer) => transfer.take_back(TransferMemory::words(memory), self.end),
+            Way::OfferedLarge(transfer) => transfer.take_back(memory, self.end),
         }
     }
 
     /// The request is given up: what both ends have started travels on, a message that is alone is taken back.
     pub(crate) fn leave(&mut self) {
         if let Way::OfferedLarge(transfer) = self.way
-            && transfer.is_met(TransferMemory::words(&self.memory), self.end)
+            && transfer.is_met(&self.memory, self.end)
         {
             transfer.meet(&self.memory);
         }
         if !self.has_ended(0) {
             self.cancel();
         }
+    }
+
+    /// It starts no more with others.
+    pub(crate) fn leave_others(&self) {
+        self.memory.leave_others(self.end);
     }
 
     /// The program begins to wait for it.
@@ -456,9 +457,9 @@ fn is_due(transfer: &Transfer, memory: &OpenChannel) -> bool {
 
 /// Has the message move if both ends have come, unless it is left to its sender.
 fn meet(transfer: &Transfer, memory: &OpenChannel, end: End) {
-    let words = TransferMemory::words(memory);
     let is_left = |until| now_ns() < until;
-    if transfer.is_met(words, end) && (end == End::Send || !transfer.left_to_sender_until(words).is_some_and(is_left)) {
+    if transfer.is_met(memory, end) && (end == End::Send || !transfer.left_to_sender_until(memory).is_some_and(is_left))
+    {
         transfer.meet(memory);
     }
 }

@@ -11,18 +11,19 @@ use crate::memory::SharedMemory;
 use crate::operation::Operation;
 use crate::request::Persistent;
 use crate::running::{Run, Running, watch_each};
-use crate::set::{ActiveSet, retract_all, start_each, tell};
+use crate::set::{retract_all, start_each, tell};
 use crate::several::Several;
 use crate::starts::Starts;
 use crate::telling::Telling;
 use crate::wait::Event;
-use crate::{Communicator, Error, Favor, Status, WaitMode};
+use crate::wires::Reach;
+use crate::{Communicator, Error, Favor, Status, WaitMode, notifier};
 
 /// Sends out of one buffer and receives into another. Both are lent as long as it runs. What a start needs lies together.
 #[repr(C, align(64))]
 pub(crate) struct Exchange {
-    requests: Vec<Persistent>,
     attachment: Arc<Attachment>,
+    requests: Box<[Persistent]>,
     /// This rank, among those that its neighbours are of.
     rank: u32,
     favor: Favor,
@@ -32,8 +33,8 @@ pub(crate) struct Exchange {
     is_news: bool,
     pub(crate) input: SharedMemory,
     pub(crate) output: SharedMemory,
-    /// How they start if they are bound: with as many neighbours as a cube has faces, out of the exchange itself.
-    starts: Starts<6, 12>,
+    /// How they start if they are bound: with as many sends as a cube has faces and three peers on this node, out of the exchange itself.
+    starts: Starts<6, 3>,
 }
 
 /// A running exchange with all neighbours.
@@ -82,7 +83,7 @@ impl ActiveExchange<'_> {
     /// exchange was one of several, since the wait has it wake a thread instead.
     pub fn notify(&mut self) -> Result<(), Error> {
         self.exchange.hear();
-        if !watch_each(self.exchange.running(), None)? {
+        if !self.exchange.watch(None)? {
             self.exchange.attachment.notifier()?.ring();
         }
         Ok(())
@@ -110,7 +111,7 @@ impl Run for ActiveExchange<'_> {
     }
 
     fn watch(&self, waker: &Waker) -> Result<bool, Error> {
-        watch_each(self.exchange.running(), Some(waker))
+        self.exchange.watch(Some(waker))
     }
 
     fn forget_waker(&self) {
@@ -121,6 +122,14 @@ impl Run for ActiveExchange<'_> {
 impl Several for ActiveExchange<'_> {
     fn each(&self) -> impl Iterator<Item = &(impl Event + ?Sized)> {
         self.exchange.running()
+    }
+
+    fn arm_for_all(&self, doorbell: u32) {
+        self.exchange.starts.arm(doorbell);
+    }
+
+    fn disarm_for_all(&self) {
+        self.exchange.starts.disarm();
     }
 }
 
@@ -136,7 +145,8 @@ impl Exchange {
         let (attachment, rank) = (among.attachment().clone(), among.rank());
         let starts = Starts::new(&attachment, &requests);
         let (favor, is_bound, is_news) = Default::default();
-        Self { requests, attachment, rank, favor, is_bound, is_news, input, output, starts }
+        let requests = requests.into_boxed_slice();
+        Self { attachment, requests, rank, favor, is_bound, is_news, input, output, starts }
     }
 
     pub(crate) fn set_favor(&mut self, favor: Favor) {
@@ -213,7 +223,9 @@ impl Exchange {
         }
         self.attachment.log().begin_wait(None);
         self.running_mut().for_each(Operation::begin_wait);
+        self.starts.set_watching(true);
         let waited = self.wait_long(mode);
+        self.starts.set_watching(false);
         self.requests.iter_mut().for_each(|request| request.operation_mut().end_wait());
         self.attachment.log().end_wait(None);
         waited
@@ -221,9 +233,21 @@ impl Exchange {
 
     fn wait_long(&mut self, mode: WaitMode) -> Result<(), Error> {
         while !self.take_ended(u32::MAX)? {
-            ActiveSet::new(&mut self.requests, mode).wait_for_one()?;
+            let attachment = Arc::clone(&self.attachment);
+            attachment.look(Reach::Nowhere);
+            if let Err(error) = attachment.wait(&ActiveExchange { exchange: self }, mode) {
+                retract_all(&mut self.requests);
+                return Err(error);
+            }
         }
         Ok(())
+    }
+
+    /// Has the notifier told when a request gets on, and this task if there is one. False if one has already, or none runs.
+    fn watch(&self, waker: Option<&Waker>) -> Result<bool, Error> {
+        self.attachment.notifier()?;
+        self.starts.arm(notifier::DOORBELL);
+        watch_each(self.running(), waker)
     }
 
     /// Takes what has ended, copying up to `pieces` pieces of each large message. Whether that is all.
@@ -256,7 +280,7 @@ impl Exchange {
             let _ = operation.cancel(mode);
         }
         match outcome {
-            Ok(()) if self.is_bound => self.starts.advance(),
+            Ok(()) if self.is_bound => self.starts.advance(&self.requests),
             Ok(()) => self.bind(),
             // Which of the messages have come and gone, each request knows.
             Err(_) => self.is_bound = false,
@@ -281,6 +305,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         // What has started is given up otherwise than what has not.
         self.hear();
+        self.requests.iter_mut().for_each(|request| request.operation_mut().leave_channel());
     }
 }
 

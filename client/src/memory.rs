@@ -20,7 +20,8 @@ pub(crate) enum Memory {
 #[derive(Default)]
 pub(crate) struct Shelf(OnceLock<ArenaSlot>);
 
-/// Memory that several operations use at once.
+/// Memory that several operations use at once. What a start touches comes first.
+#[repr(C)]
 pub(crate) struct SharedMemory {
     /// `None` while it is dropped.
     slot: Option<ArenaSlot>,

@@ -253,6 +253,10 @@ impl Operation {
         &self.attachment
     }
 
+    pub(crate) fn slot(&self) -> Slot {
+        self.slot
+    }
+
     pub(crate) fn is_active(&self) -> bool {
         self.phase != Phase::Inactive
     }
@@ -260,6 +264,11 @@ impl Operation {
     /// The other end of the channel, if it is one.
     pub(crate) fn peer(&self) -> Option<Rank> {
         self.end.and_then(|(_, endpoint)| endpoint.peer)
+    }
+
+    /// The same if it is on this node.
+    pub(crate) fn peer_on_node(&self) -> Option<Rank> {
+        self.peer().filter(|&peer| self.attachment.is_local(peer))
     }
 
     /// How many bytes at most the daemon has to move for it yet. `None` if it has nothing to do for it.
@@ -557,9 +566,7 @@ impl Operation {
 
     /// Gives the registration up. Slot and buffer are free for others when the daemon has let go of them.
     pub(crate) fn free(&mut self) {
-        if self.phase == Phase::Direct {
-            self.direct.iter_mut().for_each(DirectEnd::leave);
-        }
+        self.leave_channel();
         if self.role.as_ref().is_some_and(|role| role.member.function.is_some())
             && let Ok(combiner) = self.attachment.combiner()
         {
@@ -568,6 +575,16 @@ impl Operation {
         self.epoch = self.epoch.wrapping_add(1);
         // Without a daemon everything is free anyway.
         let _ = self.attachment.publish_one(&Command::Free { slot: self.slot, epoch: self.epoch }.encode());
+    }
+
+    /// What both ends have started travels on, and nothing else will. Of requests that start together all leave before the first is free.
+    pub(crate) fn leave_channel(&mut self) {
+        if let Some(direct) = &mut self.direct {
+            if self.phase == Phase::Direct {
+                direct.leave();
+            }
+            direct.leave_others();
+        }
     }
 
     fn completion(&self) -> Option<Completion> {

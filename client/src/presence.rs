@@ -185,6 +185,11 @@ impl Habit {
         Self { leaves_node: true, ..Self::default() }
     }
 
+    /// One of the messages is a send to another node.
+    pub(crate) fn note_send(&mut self) {
+        self.leaves_node = true;
+    }
+
     /// The request is started. Says whether the program is likely to come to wait at once.
     pub(crate) fn begin(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> bool {
         self.started_ns = moment.ns();
@@ -197,7 +202,7 @@ impl Habit {
         (self.started_ns, self.turn) = (others.started_ns, others.turn);
     }
 
-    /// The same of a start of which the daemon is told: [`told`](Self::told) says when.
+    /// The request is started, and [`told`](Self::told) says when.
     pub(crate) fn begin_told(&mut self, presence: &Presence) {
         self.started_ns = 0;
         self.turn = presence.begin();
@@ -243,11 +248,8 @@ impl Habit {
         self.sender(presence, favor)
     }
 
-    /// The same of a start of which the daemon is told, too: [`told`](Self::told) says when, unless the program is likely to come at once.
-    pub(crate) fn begin_told_on_wire(&mut self, presence: &Presence, favor: Favor, moment: &Moment) -> Sender {
-        if self.is_prompt(favor) {
-            return self.begin_on_wire(presence, favor, moment);
-        }
+    /// The same of a start of which [`told`](Self::told) says when it was.
+    pub(crate) fn begin_told_on_wire(&mut self, presence: &Presence, favor: Favor) -> Sender {
         self.begin_told(presence);
         self.sender(presence, favor)
     }

@@ -18,27 +18,29 @@ use crate::request::Persistent;
 use crate::telling::Telling;
 use crate::wires::{Outlet, Wire};
 
-/// What is to be done for the requests of an exchange, or for the sends of a collective. That of so many sends, and so many ends in all, lies in
-/// here, and not behind a pointer which would have to come from memory first: that takes as long as all the rest. Room that is not used lies
-/// between lines that are, so there is no more than is needed. What all starts need comes first.
+/// What is to be done for the requests of an exchange, or for the sends of a collective. That of so many sends, with so many peers on this node,
+/// lies in here, and not behind a pointer which would have to come from memory first: that takes as long as all the rest. Room that is not used
+/// lies between lines that are, so there is no more than is needed. What all starts need comes first.
 #[repr(C)]
-pub(crate) struct Starts<const SENDS: usize, const ENDS: usize> {
+pub(crate) struct Starts<const SENDS: usize, const PEERS: usize> {
     has: Kinds,
     /// Whether what can be left to the daemon was.
     is_left: bool,
-    ways: Option<Ways>,
     /// Of the largest message to or from another node.
-    bytes: u64,
+    bytes: u32,
+    ways: Option<Ways>,
+    /// Some neighbours did not start together yet when these requests were bound.
+    has_strangers: bool,
     habit: Habit,
-    offers: Offers<ENDS>,
+    offers: Offers<PEERS>,
     /// Where offers and puts leave something to be sent: most often all of it to one or two nodes.
-    outlets: SmallVec<[Outlet; 2]>,
+    outlets: SmallVec<[Outlet; 1]>,
     /// Where something comes from that the daemon receives while the program computes, and how many messages.
     left: SmallVec<[(Arc<Wire>, u32); 2]>,
     /// What is said of requests that only the daemon hears of: as many commands in each as fit, but for the last.
     told: SmallVec<[Batch; 1]>,
     /// Requests that start by themselves.
-    others: SmallVec<[u32; ENDS]>,
+    others: Vec<u32>,
     puts: Puts<SENDS>,
     /// Which requests these are of.
     put: Vec<usize>,
@@ -57,22 +59,27 @@ struct Kinds {
     others: bool,
 }
 
-impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
+impl<const SENDS: usize, const PEERS: usize> Starts<SENDS, PEERS> {
     /// With room for these requests.
     pub(crate) fn new(attachment: &Attachment, requests: &[Persistent]) -> Self {
         let (all, sends) = (requests.len(), requests.iter().filter(|request| request.operation().sends()).count());
-        let (has, is_left, ways, bytes, habit) = Default::default();
+        let (has, is_left, ways, has_strangers, bytes, habit) = Default::default();
+        let first = requests.first().map(|first| first.operation().slot());
+        let mut peers: Vec<_> = requests.iter().filter_map(|request| request.operation().peer_on_node()).collect();
+        peers.sort_unstable();
+        peers.dedup();
         Self {
             has,
             is_left,
             ways,
+            has_strangers,
             bytes,
             habit,
             told: SmallVec::with_capacity(all.div_ceil(BATCH_COMMANDS)),
-            offers: Offers::new(attachment.job(), all),
+            offers: Offers::new(attachment.job(), (attachment.local_index(), first), (peers.len(), all)),
             outlets: SmallVec::new(),
             left: SmallVec::new(),
-            others: SmallVec::with_capacity(all),
+            others: Vec::with_capacity(all),
             puts: Puts::new(attachment.job(), sends),
             put: Vec::with_capacity(sends),
         }
@@ -80,7 +87,8 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
 
     /// These requests know how they will start from now on. Whatever was known before is forgotten.
     pub(crate) fn bind(&mut self, requests: &[Persistent]) {
-        let Self { offers, puts, put, told, outlets, left, others, .. } = self;
+        let Self { has, offers, puts, put, told, outlets, left, others, .. } = self;
+        *has = Kinds::default();
         offers.clear();
         puts.clear();
         put.clear();
@@ -93,18 +101,35 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         }
         self.has = Kinds {
             told: !self.told.is_empty(),
-            offers: !self.offers.is_empty(),
+            offers: self.has.offers,
             large: self.offers.has_large(),
             puts: !self.put.is_empty(),
             outlets: !self.outlets.is_empty(),
             left: !self.left.is_empty(),
             others: !self.others.is_empty(),
         };
+        self.has_strangers = self.offers.has_strangers();
     }
 
     /// To be offered with others.
-    pub(crate) fn offers(&mut self) -> &mut Offers<ENDS> {
+    pub(crate) fn offers(&mut self) -> &mut Offers<PEERS> {
+        self.has.offers = true;
         &mut self.offers
+    }
+
+    /// Leaves a doorbell's number where peers look for it that have started. The caller looks again before it sleeps.
+    pub(crate) fn arm(&self, doorbell: u32) {
+        self.offers.arm(doorbell);
+    }
+
+    /// The program waits for all that was started from now on, or no more.
+    pub(crate) fn set_watching(&self, is_watching: bool) {
+        self.offers.set_watching(is_watching);
+    }
+
+    /// Takes the number back.
+    pub(crate) fn disarm(&self) {
+        self.offers.disarm();
     }
 
     /// Its messages are put into cells.
@@ -157,9 +182,9 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
     fn note_bytes(&mut self, bytes: u64, ways: Ways) {
         let is_same = self.ways.is_none_or(|known| known == ways);
         self.ways = Some(if is_same { ways } else { Ways::Both });
-        self.bytes = self.bytes.max(bytes);
+        self.bytes = self.bytes.max(u32::try_from(bytes).unwrap_or(u32::MAX));
         if ways == Ways::Out {
-            self.habit = Habit::of_send();
+            self.habit.note_send();
         }
     }
 
@@ -201,14 +226,13 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         let moment = Moment::default();
         let mut telling = if has.told { Telling::of(&self.told, attachment)? } else { Telling::default() };
         // What only the daemon hears of is its own, whatever the program does.
-        let (habit, presence) = (&mut self.habit, attachment.presence());
+        // The clock, which waits for all that is being fetched, is read when everything is started.
         let sender = match has.offers || has.outlets {
-            true if has.told => habit.begin_told_on_wire(presence, favor, &moment),
-            true => habit.begin_on_wire(presence, favor, &moment),
+            true => self.habit.begin_told_on_wire(attachment.presence(), favor),
             false => Sender::Daemon,
         };
         if has.offers {
-            self.offers.make((sender == Sender::Waiter).then(|| self.habit.started_ns() + COURTESY_NS));
+            self.offers.make();
         }
         if has.puts && !self.puts.make() {
             self.start_left(requests);
@@ -233,6 +257,7 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         }
         self.leave(attachment, sender, &mut telling)?;
         if telling.is_empty() {
+            self.told(&moment);
             attachment.end_start(&moment);
         }
         Ok(telling)
@@ -270,7 +295,7 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         let (wires, has) = (attachment.wires(), self.has);
         self.is_left = sender != Sender::Waiter;
         if let Some(ways) = self.ways.filter(|_| self.is_left || has.told) {
-            attachment.begin_start(self.bytes, ways);
+            attachment.begin_start(self.bytes.into(), ways);
         }
         if has.outlets {
             for outlet in &self.outlets {
@@ -302,6 +327,9 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         if self.has.offers {
             self.offers.wake_peers();
         }
+        if self.has_strangers {
+            self.offers.wake_strangers();
+        }
         if self.has.puts {
             self.puts.wake_peers();
         }
@@ -320,8 +348,10 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
     }
 
     /// All that was started has ended well.
-    pub(crate) fn advance(&mut self) {
-        self.offers.advance();
+    pub(crate) fn advance(&mut self, requests: &[Persistent]) {
+        if self.has_strangers {
+            return self.bind(requests);
+        }
         self.puts.advance();
     }
 
@@ -335,9 +365,12 @@ impl<const SENDS: usize, const ENDS: usize> Starts<SENDS, ENDS> {
         self.is_left
     }
 
-    /// The daemon was told of the start, or what was to leave has left.
+    /// Everything is started, the daemon was told if it had to be, or what was to leave has left.
     pub(crate) fn told(&mut self, moment: &Moment) {
         self.habit.told(moment);
+        if self.has.large && !self.is_left {
+            self.offers.leave_to_senders(self.habit.started_ns() + COURTESY_NS);
+        }
     }
 
     /// The program, which has come, waits for what was started.

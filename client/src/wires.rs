@@ -170,8 +170,9 @@ impl Wires {
     /// The same of all that leaves by an outlet, which was [marked](Outlet::mark) before one SeqCst fence.
     #[inline]
     pub(crate) fn begin_all(&self, outlet: &Outlet, sender: Sender) -> Option<u16> {
-        self.note_begun(outlet.messages.into(), outlet.bytes);
-        self.see_to(&outlet.wire, outlet.wire.wire.is_guarded_behind_fence(), outlet.largest, sender)
+        let (messages, bytes) = outlet.load();
+        self.note_begun(messages, bytes);
+        self.see_to(&outlet.wire, outlet.wire.wire.is_guarded_behind_fence(), outlet.largest(), sender)
     }
 
     fn note_begun(&self, messages: u64, bytes: u64) {

@@ -248,7 +248,7 @@ impl Channels {
             return eager::settle(&open);
         }
         let transfer = Transfer::next_of(TransferMemory::words(&open));
-        if transfer.is_met(TransferMemory::words(&open), end) {
+        if transfer.is_met(&open, end) {
             transfer.meet(&open);
         }
     }

@@ -4,14 +4,15 @@
 //! (`ropeway-shm`, `request`), so that nobody has to search a queue for it:
 //!
 //! ```text
-//!  0        4        8        12       16       20       24          32          40        64
-//!  +--------+--------+--------+--------+--------+--------+-----------+-----------+---------+
-//!  | epoch  | waiter | status | source |  tag   | number |   bytes   |  channel  |    0    |
-//!  +--------+--------+--------+--------+--------+--------+-----------+-----------+---------+
+//!  0       4        8        12       16      20       24          32          40      44         48          56      64
+//!  +-------+--------+--------+--------+-------+--------+-----------+-----------+-------+----------+-----------+-------+
+//!  | epoch | waiter | status | source |  tag  | number |   bytes   |  channel  | round | watching |   until   |   0   |
+//!  +-------+--------+--------+--------+-------+--------+-----------+-----------+-------+----------+-----------+-------+
 //! ```
 //!
 //! `channel` is where the request's direct channel lies, and `number` how many of its messages the daemon has moved; both
-//! are zero for requests without one (`ropeway-shm`, `channel`).
+//! are zero for requests without one (`ropeway-shm`, `channel`). `round`, `watching` and `until` are the client's, which says there that messages have
+//! started together (`ropeway-shm`, `offers`).
 
 use crate::agreement::Difference;
 use crate::ids::{Rank, Tag};

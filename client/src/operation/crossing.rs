@@ -229,9 +229,13 @@ impl Crossed {
             }
         }
         if is_over && self.is_bound {
-            self.starts.advance();
+            self.starts.advance(&self.sends);
         }
         is_over.then_some(Ok(()))
+    }
+
+    fn leave_channels(&mut self) {
+        self.sends.iter_mut().for_each(|send| send.operation_mut().leave_channel());
     }
 
     /// There will be no further round: those that wait for messages are told.
@@ -250,6 +254,7 @@ impl Crossed {
             _ => false,
         };
         if !do_all_hear {
+            self.leave_channels();
             self.sends.clear();
             self.receives.clear();
         }
@@ -260,6 +265,7 @@ impl Drop for Crossed {
     fn drop(&mut self) {
         // What has started is given up otherwise than what has not.
         self.hear();
+        self.leave_channels();
     }
 }
 

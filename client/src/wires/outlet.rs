@@ -11,21 +11,27 @@ pub(crate) struct Outlet {
     pub(super) wire: Arc<Wire>,
     /// The channels' names there.
     marks: Marks,
-    pub(super) messages: u32,
-    pub(super) bytes: u64,
+    messages: u16,
     /// Bytes of the largest.
-    pub(super) largest: u64,
+    largest: u32,
+    bytes: u32,
 }
 
 impl Outlet {
     /// Of one message, over a channel that has this name there.
     pub(crate) fn new(wire: &Arc<Wire>, name: u16, bytes: u64) -> Self {
+        let bytes = u32::try_from(bytes).expect("what goes over a wire is small");
         Self { wire: Arc::clone(wire), marks: Marks::of(name), messages: 1, bytes, largest: bytes }
     }
 
     /// Bytes of the largest message.
     pub(crate) fn largest(&self) -> u64 {
-        self.largest
+        self.largest.into()
+    }
+
+    /// How many messages there are, and bytes of all of them.
+    pub(super) fn load(&self) -> (u64, u64) {
+        (self.messages.into(), self.bytes.into())
     }
 
     /// What leaves there leaves here, too, if that can be.

@@ -39,13 +39,14 @@ pub struct ArenaFull {
     pub needed: u64,
 }
 
-/// One registered buffer.
+/// One registered buffer. What a start touches comes first.
+#[repr(C)]
 pub struct ArenaSlot {
     arena: Arc<Arena>,
+    is_lent: AtomicBool,
     /// Relative to the segment.
     offset: u64,
     bytes: u64,
-    is_lent: AtomicBool,
 }
 
 impl Arena {

@@ -15,9 +15,9 @@
 //! The daemon writes header and layouts before either end knows the channel, and later only the two words that close it.
 //! The ends belong to one job and trust one another; the daemon trusts neither and uses its own copy of the layouts.
 
+mod joined;
 mod open;
 
-use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ropeway_proto::{End, Layout, NodeId, Slot, Status};
@@ -75,17 +75,14 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Where the words lie that offer: small messages of the end that sends, and of the one that receives, and large ones of each.
-    pub(crate) const PARKED: usize = offset_of!(Self, eager) + EagerWords::PARKED;
-    pub(crate) const ARMED: usize = offset_of!(Self, eager) + EagerWords::ARMED;
-    pub(crate) const OFFERED: [usize; 2] = {
-        let (transfer, [send, recv]) = (offset_of!(Self, transfer), TransferWords::OFFERED);
-        [transfer + send, transfer + recv]
-    };
-
     /// Index of an end's rank among the node's.
     pub(crate) fn local_rank(&self, end: End) -> u32 {
         self.header.local_ranks[index(end)].load(Ordering::Relaxed)
+    }
+
+    /// Takes an end's buffer out of use. False while somebody is copying from or to it.
+    fn withdraw(&self, end: End) -> bool {
+        self.eager.withdraw(end) && self.transfer.withdraw(end)
     }
 }
 
@@ -293,7 +290,7 @@ impl Channel {
 
     /// Takes an end's buffer out of use. False while somebody is copying from or to it. The daemon's part.
     pub fn withdraw(&self, job: &JobSegment, end: End) -> bool {
-        self.words(job).is_none_or(|words| words.eager.withdraw(end) && words.transfer.withdraw(end))
+        self.words(job).is_none_or(|words| words.withdraw(end))
     }
 
     fn words<'a>(&self, job: &'a JobSegment) -> Option<&'a Block> {

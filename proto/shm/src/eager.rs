@@ -15,12 +15,16 @@
 mod offer;
 #[cfg(not(loom))]
 mod put;
+mod words;
 
 use ropeway_proto::End;
 
 pub use offer::settle;
+pub use words::{CellWord, EagerWords};
 
-use crate::primitive::{AtomicU32, Ordering, fence};
+use offer::{change_offer, is_offered};
+
+use crate::primitive::{Ordering, fence};
 
 /// Messages that may wait in cells within a node. The model checker gets to full cells sooner with fewer.
 pub const CELLS: u32 = if cfg!(loom) { 1 } else { 4 };
@@ -29,37 +33,6 @@ pub(crate) const CELLS_MAX: u32 = 16;
 /// Numbers come again after 2³² messages; so often the sender sees to it that no cell still says that it has the message that had the
 /// number before, or none.
 const RENEWAL: u32 = 1 << 30;
-
-/// Words that both ends use, each in the cache line of the one who writes it most.
-#[repr(C)]
-pub struct EagerWords {
-    sender: SenderWords,
-    receiver: ReceiverWords,
-}
-
-#[repr(C, align(64))]
-struct SenderWords {
-    /// Number and phase of a message that stays in the sender's buffer.
-    parked: AtomicU32,
-    /// Why no message will go to the other end any more: the code of a status, zero while one may.
-    closed: AtomicU32,
-}
-
-#[repr(C, align(64))]
-struct ReceiverWords {
-    /// How many messages the receiver has taken.
-    taken: AtomicU32,
-    /// Number and phase of the message that may go straight into the receiver's buffer.
-    armed: AtomicU32,
-    /// Why no message will come from the other end any more.
-    closed: AtomicU32,
-}
-
-/// The word of a cell: number of the message in it, plus one.
-#[repr(C)]
-pub struct CellWord {
-    full: AtomicU32,
-}
 
 /// What moves bytes and wakes the other end. The protocol decides who may call what when.
 pub trait EagerMemory {
@@ -75,6 +48,10 @@ pub trait EagerMemory {
     fn place(&self);
     /// Whether placing beats a cell: not for messages that fit beside the cell's word, which arrive with it.
     fn is_placed(&self) -> bool;
+    /// Whether an end that starts with others has started this message with them.
+    fn has_started(&self, _end: End, _number: u32) -> bool {
+        false
+    }
     /// Wakes the receiver if it sleeps. Everything written before is visible to it if it does not.
     fn wake_receiver(&self);
     /// Wakes the sender if it sleeps.
@@ -96,112 +73,16 @@ const PULLING: u32 = 2;
 const PULLED: u32 = 3;
 // Phases of `armed`.
 const ARMED: u32 = 1;
-#[cfg(not(loom))]
-const _: () = assert!(WAITING == crate::offers::OFFERED && ARMED == crate::offers::OFFERED);
 const WRITING: u32 = 2;
 const PLACED: u32 = 3;
+// Phases of either.
+const OFFERED: u32 = 1;
+const CLAIMED: u32 = 2;
+const _: () = assert!(WAITING == OFFERED && ARMED == OFFERED && PULLING == CLAIMED && WRITING == CLAIMED);
 
 /// A message number with a phase. Numbers are compared modulo 2³⁰; only few are ever around at a time.
 fn phase(number: u32, phase: u32) -> u32 {
     number << 2 | phase
-}
-
-impl EagerWords {
-    /// Words of a channel without messages. In a segment of zeros they are there already; this makes some elsewhere.
-    pub fn new() -> Self {
-        Self {
-            sender: SenderWords { parked: AtomicU32::new(0), closed: AtomicU32::new(0) },
-            receiver: ReceiverWords { taken: AtomicU32::new(0), armed: AtomicU32::new(0), closed: AtomicU32::new(0) },
-        }
-    }
-
-    /// Starts anew. Nobody else knows the channel yet.
-    pub fn reset(&self) {
-        let Self { sender, receiver } = self;
-        for word in [&sender.parked, &sender.closed, &receiver.taken, &receiver.armed, &receiver.closed] {
-            word.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Why the other end is gone, if it is: the code of a status, else zero.
-    #[cfg(not(loom))]
-    pub(crate) fn closed(&self, end: End) -> &AtomicU32 {
-        match end {
-            End::Send => &self.sender.closed,
-            End::Recv => &self.receiver.closed,
-        }
-    }
-
-    /// Where the word lies that offers a sender's message.
-    #[cfg(not(loom))]
-    pub(crate) const PARKED: usize = std::mem::offset_of!(Self, sender.parked);
-    /// And the one that offers a receiver's buffer.
-    #[cfg(not(loom))]
-    pub(crate) const ARMED: usize = std::mem::offset_of!(Self, receiver.armed);
-
-    /// How many messages the receiver has taken.
-    pub fn taken(&self) -> u32 {
-        // SYNC eager-taken (load).
-        self.receiver.taken.load(Ordering::Acquire)
-    }
-
-    /// Takes an end's buffer out of use, for a daemon whose client gives it up. False while the other end is copying.
-    pub fn withdraw(&self, end: End) -> bool {
-        let (word, offered, claimed) = match end {
-            End::Send => (&self.sender.parked, WAITING, PULLING),
-            End::Recv => (&self.receiver.armed, ARMED, WRITING),
-        };
-        // SYNC eager-armed, eager-parked (load): after the copy.
-        let withdrawn = word.fetch_update(Ordering::Acquire, Ordering::Acquire, |seen| match seen & 3 {
-            phase if phase == claimed => None,
-            phase if phase == offered => Some(seen & !3),
-            _ => Some(seen),
-        });
-        withdrawn.is_ok()
-    }
-
-    /// Whoever was copying from or to this end's buffer is gone, and nobody else will: it is as if he had not begun.
-    pub(crate) fn void_claim(&self, end: End) {
-        let (word, offered, claimed) = match end {
-            End::Send => (&self.sender.parked, WAITING, PULLING),
-            End::Recv => (&self.receiver.armed, ARMED, WRITING),
-        };
-        let void = |seen: u32| (seen & 3 == claimed).then_some(seen & !3 | offered);
-        // If there is no claim there is nothing to be done. SYNC eager-armed, eager-parked (store): what the kernel may have written before.
-        let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, void);
-    }
-}
-
-impl CellWord {
-    /// An empty cell's.
-    pub fn new() -> Self {
-        Self { full: AtomicU32::new(0) }
-    }
-
-    /// Starts anew. Nobody else knows the channel yet.
-    pub fn reset(&self) {
-        self.full.store(0, Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn put(&self, number: u32) {
-        // SYNC eager-cell (store): the bytes before the word that announces them.
-        self.full.store(number.wrapping_add(1), Ordering::Release);
-    }
-
-    #[inline]
-    pub(crate) fn has(&self, number: u32) -> bool {
-        // SYNC eager-cell (load).
-        self.full.load(Ordering::Acquire) == number.wrapping_add(1)
-    }
-
-    /// Says of nothing but the last messages before `number` that it has them. The sender's.
-    fn renew(&self, number: u32) {
-        let age = number.wrapping_sub(self.full.load(Ordering::Relaxed));
-        if age >= CELLS_MAX {
-            self.full.store(number.wrapping_add(1 << 31), Ordering::Relaxed);
-        }
-    }
 }
 
 /// The sending end: what it knows of its own.
@@ -245,15 +126,22 @@ impl EagerSender {
     /// Sends the next message, as far as that is possible now.
     #[inline(always)]
     pub fn start(&mut self, memory: &impl EagerMemory) -> Progress {
-        if memory.is_placed() {
-            if self.cells == 0 {
-                return self.leave(memory);
-            }
-            if self.claim_buffer(memory.words()) {
-                return self.place(memory);
-            }
+        if memory.is_placed()
+            && let Some(progress) = self.start_placed(memory)
+        {
+            return progress;
         }
         if self.has_cell(memory.words()) { self.put(memory) } else { self.park(memory) }
+    }
+
+    /// The same of a message that is not tiny, unless it has to go into a cell.
+    // Apart, for those that are tiny take fewer registers.
+    #[inline(never)]
+    fn start_placed(&mut self, memory: &impl EagerMemory) -> Option<Progress> {
+        if self.cells == 0 {
+            return Some(self.leave(memory));
+        }
+        self.claim_buffer(memory).then(|| self.place(memory))
     }
 
     /// Whether [`poll`](Self::poll) would get further with a pending message.
@@ -270,7 +158,7 @@ impl EagerSender {
         if self.is_pulled(words) {
             return self.advance(memory);
         }
-        if self.has_cell(words) && self.cancel(words) { self.put(memory) } else { Progress::Pending }
+        if self.has_cell(words) && self.cancel(memory) { self.put(memory) } else { Progress::Pending }
     }
 
     /// Whether the receiver has taken the message out of our buffer.
@@ -296,19 +184,15 @@ impl EagerSender {
     }
 
     /// Takes a pending message back. False if the receiver is taking it.
-    pub fn cancel(&mut self, words: &EagerWords) -> bool {
-        let (waiting, nothing) = (phase(self.number, WAITING), phase(self.number, 0));
+    pub fn cancel(&mut self, memory: &impl EagerMemory) -> bool {
         // SYNC eager-parked (load): who had our buffer and gave it back is done with it (`EagerReceiver::unclaim`).
-        words.sender.parked.compare_exchange(waiting, nothing, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        change_offer(memory, End::Send, self.number, 0)
     }
 
     /// Has the receiver's buffer, if it may have this message.
-    pub fn claim_buffer(&self, words: &EagerWords) -> bool {
-        let (armed, writing) = (phase(self.number, ARMED), phase(self.number, WRITING));
-        let word = &words.receiver.armed;
+    pub fn claim_buffer(&self, memory: &impl EagerMemory) -> bool {
         // SYNC eager-armed (load): the receiver is done with what was in its buffer.
-        word.load(Ordering::Relaxed) == armed
-            && word.compare_exchange(armed, writing, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        change_offer(memory, End::Recv, self.number, WRITING)
     }
 
     /// Gives the receiver's buffer back without a message, which may come there as before.
@@ -398,7 +282,7 @@ impl EagerReceiver {
         let words = memory.words();
         // SYNC eager-full: see `EagerSender::park`.
         fence(Ordering::SeqCst);
-        if words.sender.parked.load(Ordering::Relaxed) == phase(self.number, WAITING) && self.pull(memory) {
+        if is_offered(memory, End::Send, self.number) && self.pull(memory) {
             return Progress::Done;
         }
         if memory.is_placed() {
@@ -416,8 +300,7 @@ impl EagerReceiver {
 
     /// Whether [`start`](Self::start) would find a message.
     pub fn is_expected(&self, memory: &impl EagerMemory) -> bool {
-        let parked = memory.words().sender.parked.load(Ordering::Relaxed);
-        memory.cell(self.number).has(self.number) || parked == phase(self.number, WAITING)
+        memory.cell(self.number).has(self.number) || is_offered(memory, End::Send, self.number)
     }
 
     /// Takes the message, if it is there.
@@ -440,10 +323,8 @@ impl EagerReceiver {
 
     /// Gives the message up that has not come. False if it is coming.
     pub fn cancel(&mut self, memory: &impl EagerMemory) -> bool {
-        let (armed, nothing) = (phase(self.number, ARMED), phase(self.number, 0));
-        let word = &memory.words().receiver.armed;
         // SYNC eager-armed (load): who had our buffer and gave it back is done with it (`EagerSender::unclaim_buffer`).
-        !memory.is_placed() || word.compare_exchange(armed, nothing, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        !memory.is_placed() || change_offer(memory, End::Recv, self.number, 0)
     }
 
     #[inline]
@@ -469,7 +350,7 @@ impl EagerReceiver {
     /// Takes a parked message out of the sender's buffer.
     #[cold]
     pub(crate) fn pull(&mut self, memory: &impl EagerMemory) -> bool {
-        let is_ours = self.claim(memory.words());
+        let is_ours = self.claim(memory);
         if is_ours {
             memory.place();
             self.release(memory);
@@ -478,10 +359,9 @@ impl EagerReceiver {
     }
 
     /// Has the sender's buffer, if the message is parked there, until `release`.
-    pub fn claim(&self, words: &EagerWords) -> bool {
-        let (waiting, pulling) = (phase(self.number, WAITING), phase(self.number, PULLING));
+    pub fn claim(&self, memory: &impl EagerMemory) -> bool {
         // SYNC eager-parked (load): the phase before the bytes.
-        words.sender.parked.compare_exchange(waiting, pulling, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        change_offer(memory, End::Send, self.number, PULLING)
     }
 
     /// Gives the sender's buffer back: the message is parked there as before.

@@ -11,6 +11,7 @@ mod primitive;
 pub mod collect;
 pub mod doorbell;
 pub mod eager;
+mod joined;
 pub mod pairs;
 pub mod post;
 pub mod relay;
@@ -29,6 +30,7 @@ pub const BUILD: u64 = match u64::from_str_radix(env!("ROPEWAY_BUILD"), 10) {
 };
 
 pub use doorbell::{Doorbell, DoorbellCalls};
+pub use joined::Joined;
 pub use request::RequestSlot;
 pub use ring::RingViolation;
 

@@ -44,7 +44,7 @@ impl Listener {
 }
 
 #[cold]
-fn ring(job: &JobSegment, local_rank: u32, doorbell: u32) {
+pub(crate) fn ring(job: &JobSegment, local_rank: u32, doorbell: u32) {
     if let Some(doorbell) = job.doorbell(local_rank, doorbell) {
         doorbell.wake();
     }

@@ -19,7 +19,13 @@ pub struct RequestSlot {
     bytes: AtomicU64,
     /// Where the request's direct channel lies; zero while it has none.
     channel: AtomicU64,
-    reserved_end: [AtomicU64; 3],
+    /// How often the messages that start together with this request's have started, if it is the one that says so for all of them.
+    round: AtomicU32,
+    /// Whether the program waits for that round, and so moves what can be moved. A hint.
+    watching: AtomicU32,
+    /// Until when the program was last likely to come to wait for a round. A hint.
+    round_until_ns: AtomicU64,
+    reserved_end: AtomicU64,
 }
 
 #[cfg(not(loom))]
@@ -38,7 +44,10 @@ impl RequestSlot {
             channel_number: word(),
             bytes: AtomicU64::new(0),
             channel: AtomicU64::new(0),
-            reserved_end: std::array::from_fn(|_| AtomicU64::new(0)),
+            round: word(),
+            watching: word(),
+            round_until_ns: AtomicU64::new(0),
+            reserved_end: AtomicU64::new(0),
         }
     }
 
@@ -115,6 +124,44 @@ impl RequestSlot {
             tag: self.tag.load(Ordering::Relaxed) as i32,
             bytes: self.bytes.load(Ordering::Relaxed),
         })
+    }
+
+    /// All messages that start together with this request's have started: offers, behind which a `SeqCst` fence has to follow, and looks for those
+    /// that sleep. Its owner's.
+    #[inline]
+    pub fn begin_round(&self) {
+        // SYNC offered-round (store): all buffers are ready before the round.
+        self.round.store(self.round.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+
+    /// The program is likely to come to wait for the round until then.
+    #[inline]
+    pub fn set_round_until(&self, until_ns: u64) {
+        self.round_until_ns.store(until_ns, Ordering::Relaxed);
+    }
+
+    /// How often they have.
+    #[inline]
+    pub fn round(&self) -> u32 {
+        // SYNC offered-round (load).
+        self.round.load(Ordering::Acquire)
+    }
+
+    /// The program waits for the round from now on, or no more.
+    pub fn set_watching(&self, is_watching: bool) {
+        self.watching.store(is_watching.into(), Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    #[inline]
+    pub fn is_watching(&self) -> bool {
+        self.watching.load(Ordering::Relaxed) != 0
+    }
+
+    /// Until when the program was last likely to come to wait for a round.
+    #[inline]
+    pub fn round_until_ns(&self) -> u64 {
+        self.round_until_ns.load(Ordering::Relaxed)
     }
 
     /// Leaves a doorbell's number. The caller looks again before it sleeps.

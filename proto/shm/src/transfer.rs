@@ -8,6 +8,7 @@ mod offer;
 
 use ropeway_proto::End;
 
+use crate::joined::LONG_AGO;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// The words of the transfer, one cache line.
@@ -66,6 +67,10 @@ pub trait TransferMemory {
     fn copy(&self, piece: u32);
     /// Wakes an end if it sleeps. Everything written before is visible to it if it does not.
     fn wake(&self, end: End);
+    /// If an end that starts with others has started this message with them: until when it is likely to come to wait; else zero.
+    fn started_until(&self, _end: End, _number: u32) -> Option<u64> {
+        None
+    }
 }
 
 const BOTH: u32 = 3;
@@ -100,20 +105,13 @@ impl TransferWords {
         self.done.store(0, Ordering::Relaxed);
         self.watching.store(0, Ordering::Relaxed);
         self.first.store(0, Ordering::Relaxed);
-        self.offered.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.offered.iter().for_each(|word| word.store(LONG_AGO.wrapping_neg() << 2, Ordering::Relaxed));
         self.until_ns.store(0, Ordering::Relaxed);
         self.cold.store(0, Ordering::Relaxed);
         self.copied_before.store(0, Ordering::Relaxed);
         // Message 0 has no piece left until both ends have started it.
         self.cursor.store(u64::from(u32::MAX), Ordering::Relaxed);
     }
-
-    /// Where the words lie that offer.
-    #[cfg(not(loom))]
-    pub(crate) const OFFERED: [usize; 2] = {
-        let first = std::mem::offset_of!(Self, offered);
-        [first, first + size_of::<AtomicU32>()]
-    };
 
     /// An end waits from now on, and will copy what there is to copy.
     #[inline]

@@ -21,11 +21,12 @@ pub struct Due<const WORDS: usize> {
     used: AtomicU32,
 }
 
-/// Numbers of a set that are marked together.
+/// Numbers of a set that are marked together, in no more room than they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, packed(4))]
 pub struct Marks {
-    word: u32,
     bits: u64,
+    word: u16,
 }
 
 /// Whether somebody looks after what others mark. Who marks asks afterwards; who stops looking looks once more afterwards.
@@ -147,7 +148,7 @@ impl Guard {
 impl Marks {
     /// This number.
     pub fn of(index: u16) -> Self {
-        Self { word: u32::from(index) / 64, bits: 1 << (index % 64) }
+        Self { bits: 1 << (index % 64), word: index / 64 }
     }
 
     /// These too, if they can be marked together.
@@ -182,7 +183,7 @@ impl<const WORDS: usize> Due<WORDS> {
     /// The same of several.
     #[inline]
     pub fn mark_all(&self, marks: Marks) {
-        let word = marks.word as usize % WORDS;
+        let word = usize::from(marks.word) % WORDS;
         // Before the mark, so that it is behind the same fence.
         if self.used() <= word {
             self.used.fetch_max(word as u32 + 1, Ordering::Relaxed);
@@ -194,7 +195,7 @@ impl<const WORDS: usize> Due<WORDS> {
     /// Takes a mark back.
     pub fn unmark(&self, index: u16) {
         let Marks { word, bits } = Marks::of(index);
-        self.words[word as usize % WORDS].fetch_and(!bits, Ordering::Relaxed);
+        self.words[usize::from(word) % WORDS].fetch_and(!bits, Ordering::Relaxed);
     }
 
     /// Whether anything is marked.

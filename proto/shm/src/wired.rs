@@ -152,7 +152,7 @@ impl OpenChannel {
     /// `release` or `unclaim`, in the same turn.
     pub(crate) fn claim(&self) -> Option<u32> {
         let (_, number) = self.next_with_credit()?;
-        EagerReceiver::at(number).claim(self.words()).then_some(number)
+        EagerReceiver::at(number).claim(self).then_some(number)
     }
 
     /// The message that was claimed stays where it is.
@@ -235,14 +235,14 @@ impl OpenChannel {
     /// `unclaim_receive`, in the same turn.
     pub(crate) fn claim_receive(&self, number: u32, bytes: u32) -> Result<bool, WireViolation> {
         self.expect_next(number, bytes)?;
-        Ok(EagerSender::at(number).claim_buffer(self.words()))
+        Ok(EagerSender::at(number).claim_buffer(self))
     }
 
     /// The same of whatever message comes next: its number.
     pub(crate) fn claim_next(&self) -> Option<u32> {
         let words = self.wired_words().filter(|_| self.wired_end() == Some(End::Recv))?;
         let number = words.input.delivered.load(Ordering::Relaxed);
-        EagerSender::at(number).claim_buffer(self.words()).then_some(number)
+        EagerSender::at(number).claim_buffer(self).then_some(number)
     }
 
     /// What is known of the order of messages.
@@ -358,6 +358,10 @@ impl EagerMemory for Outbound<'_> {
         false
     }
 
+    fn has_started(&self, end: End, number: u32) -> bool {
+        self.channel.has_started(end, number)
+    }
+
     fn wake_receiver(&self) {}
 
     fn wake_sender(&self) {
@@ -408,6 +412,10 @@ impl EagerMemory for Inbound<'_> {
 
     fn is_placed(&self) -> bool {
         self.channel.channel().bytes() > INLINE_BYTES
+    }
+
+    fn has_started(&self, end: End, number: u32) -> bool {
+        self.channel.has_started(end, number)
     }
 
     fn wake_receiver(&self) {

@@ -33,11 +33,11 @@ pub struct OpenChannel {
     slots: [NonNull<RequestSlot>; 2],
     /// The buffers of both ends, `channel.bytes` each, in `job`, if neither is strided.
     flat: Option<(NonNull<u8>, NonNull<u8>)>,
-    channel: Channel,
+    pub(super) channel: Channel,
     /// What it has for its wire, in `job`, if it has one.
     wired: Option<NonNull<WiredWords>>,
     /// Keeps all of that mapped.
-    job: Arc<JobSegment>,
+    pub(super) job: Arc<JobSegment>,
 }
 
 // SAFETY: the pointers lead into the mapping that `job` keeps, which belongs to no thread, to atomics and bytes that are
@@ -164,7 +164,7 @@ impl OpenChannel {
     }
 
     #[inline]
-    fn content(&self) -> &Block {
+    pub(super) fn content(&self) -> &Block {
         // SAFETY: checked when the channel was opened, and mapped as long as `job` lives; `Block` consists of atomics.
         unsafe { self.words.as_ref() }
     }
@@ -287,6 +287,11 @@ impl EagerMemory for OpenChannel {
     fn wake_sender(&self) {
         self.wake_end(End::Send);
     }
+
+    #[inline]
+    fn has_started(&self, end: End, number: u32) -> bool {
+        self.started_with_others(end, number).is_some()
+    }
 }
 
 impl TransferMemory for OpenChannel {
@@ -314,5 +319,9 @@ impl TransferMemory for OpenChannel {
 
     fn wake(&self, end: End) {
         self.wake_end(end);
+    }
+
+    fn started_until(&self, end: End, number: u32) -> Option<u64> {
+        self.started_with_others(end, number)
     }
 }

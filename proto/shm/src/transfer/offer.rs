@@ -6,12 +6,11 @@
 use ropeway_proto::End;
 
 use super::{BOTH, Transfer, TransferMemory, TransferWords, flag, index};
+use crate::joined::LONG_AGO;
 use crate::primitive::Ordering;
 
 // What has become of an offer.
 const OFFERED: u32 = 1;
-#[cfg(not(loom))]
-const _: () = assert!(OFFERED == crate::offers::OFFERED);
 const TAKEN: u32 = 2;
 
 impl Transfer {
@@ -20,7 +19,7 @@ impl Transfer {
     #[inline]
     pub fn offer(self, words: &TransferWords, end: End, until_ns: Option<u64>) {
         if end == End::Send {
-            words.leave_to_sender(until_ns);
+            words.until_ns.store(until_ns.unwrap_or(0), Ordering::Relaxed);
         }
         // SYNC transfer-offer (store): our buffer is ready before the word.
         words.offered[index(end)].store(self.number << 2 | OFFERED, Ordering::Release);
@@ -28,23 +27,49 @@ impl Transfer {
 
     /// Whether the other end has started, too, and [`meet`](Self::meet) would get further.
     #[inline]
-    pub fn is_met(self, words: &TransferWords, end: End) -> bool {
-        let state = words.state.load(Ordering::Relaxed);
-        let is_offered = |end| words.is_offered(self.number, end);
+    pub fn is_met(self, memory: &impl TransferMemory, end: End) -> bool {
+        let state = memory.words().state.load(Ordering::Relaxed);
+        let is_offered = |end| self.offered_until(memory, end).is_some();
         let is_ahead = state >> 2 == self.number && state & BOTH != BOTH;
         is_ahead && (is_offered(end.peer()) || (state & flag(end.peer()) != 0 && is_offered(end)))
     }
 
     /// Until when a receiver leaves what both have offered to the sender, which is likely to come. Where both ends of many messages
     /// wait, each copies what it sends.
-    pub fn left_to_sender_until(self, words: &TransferWords) -> Option<u64> {
-        words.is_offered(self.number, End::Send).then(|| words.until_ns.load(Ordering::Relaxed))
+    pub fn left_to_sender_until(self, memory: &impl TransferMemory) -> Option<u64> {
+        self.offered_until(memory, End::Send)
+    }
+
+    /// Until when an end is likely to come that has offered its message; else zero.
+    fn offered_until(self, memory: &impl TransferMemory, end: End) -> Option<u64> {
+        let words = memory.words();
+        let offered = words.offered[index(end)].load(Ordering::Relaxed);
+        match offered == self.number << 2 | OFFERED {
+            true => Some(words.until_ns.load(Ordering::Relaxed)),
+            false => self.started_until(memory, end, offered),
+        }
+    }
+
+    /// The same of an end whose word speaks of an earlier message still, and which has started this one with others.
+    fn started_until(self, memory: &impl TransferMemory, end: End, offered: u32) -> Option<u64> {
+        let is_earlier = ((self.number << 2).wrapping_sub(offered) as i32) > 0;
+        if is_earlier { memory.started_until(end, self.number) } else { None }
+    }
+
+    /// Takes an offer, or takes it back. False if there is none.
+    fn change_offer(self, memory: &impl TransferMemory, end: End, to: u32) -> bool {
+        let change = |offered| {
+            let is_offered = offered == self.number << 2 | OFFERED;
+            (is_offered || self.started_until(memory, end, offered).is_some()).then_some(self.number << 2 | to)
+        };
+        // SYNC transfer-offer, eager-joined (load): the owner's buffer is ready.
+        memory.words().offered[index(end)].fetch_update(Ordering::Acquire, Ordering::Acquire, change).is_ok()
     }
 
     /// The message that moves, as both ends have started or offered it: for a helper that is no end and so knows no number.
     pub fn moving_or_met(memory: &impl TransferMemory) -> Option<Self> {
-        let (words, next) = (memory.words(), Self::next_of(memory.words()));
-        if [End::Send, End::Recv].iter().all(|&end| next.is_met(words, end)) {
+        let next = Self::next_of(memory.words());
+        if [End::Send, End::Recv].iter().all(|&end| next.is_met(memory, end)) {
             next.meet(memory);
         }
         Self::moving(memory)
@@ -54,7 +79,7 @@ impl Transfer {
     pub fn meet(self, memory: &impl TransferMemory) -> bool {
         let mut moves = false;
         for end in [End::Send, End::Recv] {
-            moves |= memory.words().change_offer(self.number, end, TAKEN) && self.register(memory, end, None);
+            moves |= self.change_offer(memory, end, TAKEN) && self.register(memory, end, None);
         }
         if moves {
             // Whoever came while one offer was taken and the other not yet may sleep.
@@ -65,54 +90,43 @@ impl Transfer {
     }
 
     /// Takes an offer back, or what has become of it. False if the message moves, or is about to.
-    pub fn take_back(self, words: &TransferWords, end: End) -> bool {
-        if words.change_offer(self.number, end, 0) {
+    pub fn take_back(self, memory: &impl TransferMemory, end: End) -> bool {
+        if self.change_offer(memory, end, 0) {
             return true;
         }
-        let is_back = self.cancel(words, end);
+        let is_back = self.cancel(memory.words(), end);
         if is_back {
-            words.offered[index(end)].store(0, Ordering::Relaxed);
+            memory.words().offered[index(end)].store(self.number << 2, Ordering::Relaxed);
         }
         is_back
     }
 }
 
 impl TransferWords {
-    /// The sender is about to offer its message, and likely to come to wait until then, if at all.
-    #[inline]
-    pub(crate) fn leave_to_sender(&self, until_ns: Option<u64>) {
-        self.until_ns.store(until_ns.unwrap_or(0), Ordering::Relaxed);
+    /// An end that is about to start with others says of its last message, which has this number, that it does not offer it.
+    pub fn note_over(&self, end: End, number: u32) {
+        self.offered[index(end)].store(number << 2, Ordering::Relaxed);
     }
 
-    fn is_offered(&self, number: u32, end: End) -> bool {
-        self.offered[index(end)].load(Ordering::Relaxed) == number << 2 | OFFERED
-    }
-
-    fn change_offer(&self, number: u32, end: End, to: u32) -> bool {
-        let (offered, changed) = (number << 2 | OFFERED, number << 2 | to);
-        // SYNC transfer-offer (load): the owner's buffer is ready.
-        self.offered[index(end)].compare_exchange(offered, changed, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
-    /// Takes an end's buffer out of use, for a daemon whose client gives it up. False while the message moves, or is about to.
+    /// Takes an end's buffer out of use, for whoever gives it up, when the end starts nothing with others any more. False while the message
+    /// moves, or is about to.
     pub fn withdraw(&self, end: End) -> bool {
         let word = &self.offered[index(end)];
         let offered = word.load(Ordering::Acquire);
-        if offered & BOTH == OFFERED && !self.change_offer(offered >> 2, end, 0) {
-            return false;
-        }
         // SYNC transfer-state (load): after the pieces.
         let state = self.state.load(Ordering::Acquire);
         // Somebody has taken the offer, and will set the flag for its owner.
         if offered == state & !BOTH | TAKEN && state & flag(end) == 0 {
             return false;
         }
+        // Who has seen an offer in this word finds another one now.
+        let nothing = (state >> 2).wrapping_sub(LONG_AGO) << 2;
+        if word.compare_exchange(offered, nothing, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return false;
+        }
         let withdrawn = self.state.fetch_update(Ordering::Acquire, Ordering::Acquire, |state| {
             (state & BOTH != BOTH).then_some(state & !flag(end))
         });
-        if withdrawn.is_ok() {
-            word.store(0, Ordering::Relaxed);
-        }
         withdrawn.is_ok()
     }
 }

@@ -6,6 +6,7 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 use ropeway_proto::End;
 use ropeway_shm::eager::{CellWord, EagerMemory, EagerReceiver, EagerSender, EagerWords, Progress};
+use ropeway_shm::{Joined, RequestSlot};
 
 use crate::{Sleeper, copy};
 
@@ -21,6 +22,12 @@ pub(crate) struct Eager {
     is_closed: AtomicBool,
     pub(crate) sender: Sleeper,
     pub(crate) receiver: Sleeper,
+}
+
+/// The slot in which an end says that it has started with others. Nobody is woken by it here.
+fn of_end(memory: &Eager, end: End) -> &RequestSlot {
+    let sleeper = if end == End::Send { &memory.sender } else { &memory.receiver };
+    &sleeper.slot
 }
 
 // SAFETY: the model checker watches every access to the cells.
@@ -64,6 +71,18 @@ impl Eager {
         other.wake();
     }
 
+    /// An end starts with others from message `next` on.
+    pub(crate) fn join(&self, end: End, next: u32) {
+        self.words.join(end, Joined::new((0, of_end(self, end)), next), next);
+    }
+
+    /// All that start with an end have started.
+    pub(crate) fn begin_round(&self, end: End) {
+        of_end(self, end).begin_round();
+        let other = if end == End::Send { &self.receiver } else { &self.sender };
+        other.wake();
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         // SYNC channel-closed (load).
         self.is_closed.load(Ordering::Acquire)
@@ -88,6 +107,10 @@ impl EagerMemory for Eager {
     }
     fn is_placed(&self) -> bool {
         self.is_placed
+    }
+    fn has_started(&self, end: End, number: u32) -> bool {
+        let joined = self.words.joined(end);
+        joined.is_some_and(|joined| joined.started_until(of_end(self, end), number).is_some())
     }
     fn wake_receiver(&self) {
         self.receiver.wake();
@@ -210,7 +233,7 @@ fn a_parked_send_that_is_taken_back_is_sent_or_not() {
         assert_eq!(sender.start(&*memory), Progress::Done);
         memory.write(2);
         if sender.start(&*memory) == Progress::Pending {
-            if sender.cancel(&memory.words) {
+            if sender.cancel(&*memory) {
                 memory.write(3);
                 let mut progress = sender.start(&*memory);
                 while progress == Progress::Pending {
@@ -290,7 +313,7 @@ fn nobody_writes_to_a_receiver_that_is_gone_nor_waits_for_it() {
                     memory.write(value);
                     if sender.start(&*memory) == Progress::Pending {
                         memory.sender.sleep_until(|| sender.is_due(&memory.words) || memory.is_closed());
-                        assert!(sender.cancel(&memory.words), "nobody is there to take it");
+                        assert!(sender.cancel(&*memory), "nobody is there to take it");
                     }
                 }
             })

@@ -4,6 +4,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use ropeway_proto::End;
+use ropeway_shm::Joined;
+use ropeway_shm::eager::EagerWords;
 use ropeway_shm::transfer::{Transfer, TransferMemory, TransferWords};
 
 use crate::{Sleeper, copy};
@@ -11,8 +13,10 @@ use crate::{Sleeper, copy};
 const PIECES: usize = 2;
 
 /// A large message of two pieces.
-struct Large {
-    words: TransferWords,
+pub(crate) struct Large {
+    pub(crate) words: TransferWords,
+    /// For what they say of ends that start with others.
+    eager: EagerWords,
     send_buffer: [UnsafeCell<u32>; PIECES],
     recv_buffer: [UnsafeCell<u32>; PIECES],
     sleepers: [Sleeper; 2],
@@ -24,9 +28,10 @@ unsafe impl Sync for Large {}
 unsafe impl Send for Large {}
 
 impl Large {
-    fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             words: TransferWords::new(),
+            eager: EagerWords::new(),
             send_buffer: std::array::from_fn(|_| UnsafeCell::new(0)),
             recv_buffer: std::array::from_fn(|_| UnsafeCell::new(0)),
             sleepers: std::array::from_fn(|_| Sleeper::new()),
@@ -51,29 +56,45 @@ impl Large {
     }
 
     /// A start that is only offered. With many of them one fence and one look at each sleeper follow.
-    fn offer_start(&self, transfer: Transfer, end: End) {
+    pub(crate) fn offer_start(&self, transfer: Transfer, end: End) {
         transfer.offer(&self.words, end, None);
         self.sleeper(end.peer()).wake();
     }
 
-    fn finish_offered(&self, transfer: Transfer, end: End) {
+    /// An end starts with others from message `next` on.
+    pub(crate) fn join(&self, end: End, next: u32) {
+        self.words.note_over(end, next.wrapping_sub(1));
+        self.eager.join(end, Joined::new((0, &self.sleeper(end).slot), next), next);
+    }
+
+    /// All that start with an end have started.
+    pub(crate) fn begin_round(&self, end: End) {
+        self.sleeper(end).slot.begin_round();
+        self.sleeper(end.peer()).wake();
+    }
+
+    /// What whoever gives an end up does.
+    pub(crate) fn withdraw(&self, end: End) -> bool {
+        self.eager.withdraw(end) && self.words.withdraw(end)
+    }
+
+    pub(crate) fn finish_offered(&self, transfer: Transfer, end: End) {
         while !transfer.is_over(&self.words) {
-            if transfer.is_met(&self.words, end) {
+            if transfer.is_met(self, end) {
                 transfer.meet(self);
             }
             transfer.help(self, u32::MAX);
-            let is_due =
-                || transfer.is_over(&self.words) || transfer.has_pieces(self) || transfer.is_met(&self.words, end);
+            let is_due = || transfer.is_over(&self.words) || transfer.has_pieces(self) || transfer.is_met(self, end);
             self.sleeper(end).sleep_until(is_due);
         }
     }
 
-    fn write(&self, value: u32) {
+    pub(crate) fn write(&self, value: u32) {
         // SAFETY: the model checker reports a race.
         self.send_buffer.iter().for_each(|piece| piece.with_mut(|bytes| unsafe { *bytes = value }));
     }
 
-    fn check(&self, value: u32) {
+    pub(crate) fn check(&self, value: u32) {
         for piece in &self.recv_buffer {
             // SAFETY: the model checker reports a race.
             assert_eq!(piece.with(|bytes| unsafe { *bytes }), value);
@@ -93,6 +114,9 @@ impl TransferMemory for Large {
     }
     fn wake(&self, end: End) {
         self.sleeper(end).wake();
+    }
+    fn started_until(&self, end: End, number: u32) -> Option<u64> {
+        self.eager.joined(end)?.started_until(&self.sleeper(end).slot, number)
     }
 }
 
@@ -306,7 +330,7 @@ fn a_helper_moves_what_both_ends_have_offered_that_compute() {
         let offer = move |memory: &Large, end| {
             memory.offer_start(transfer, end);
             // The daemon, which is told by whoever finds the other one there.
-            if transfer.is_met(&memory.words, end)
+            if transfer.is_met(memory, end)
                 && let Some(moving) = Transfer::moving_or_met(memory)
             {
                 moving.help(memory, u32::MAX);
@@ -347,7 +371,7 @@ fn an_offer_that_is_taken_back_moves_nothing() {
         let sending = beside(&memory, |memory| send_offered(memory, 1));
         let transfer = Transfer::default();
         memory.offer_start(transfer, End::Recv);
-        if transfer.take_back(&memory.words, End::Recv) {
+        if transfer.take_back(&*memory, End::Recv) {
             // SAFETY: the model checker reports a race.
             memory.recv_buffer[0].with_mut(|bytes| unsafe { *bytes = 7 });
             receive_offered(&memory, 1);
@@ -366,7 +390,7 @@ fn nobody_touches_an_offered_buffer_that_is_withdrawn() {
         let sending = beside(&memory, move |memory| {
             memory.write(1);
             memory.offer_start(transfer, End::Send);
-            if transfer.is_met(&memory.words, End::Send) && transfer.meet(memory) {
+            if transfer.is_met(memory, End::Send) && transfer.meet(memory) {
                 transfer.help(memory, u32::MAX);
             }
         });

@@ -3,6 +3,7 @@
 #![cfg(loom)]
 
 mod eager;
+mod joined;
 mod large;
 mod offered;
 mod wired;

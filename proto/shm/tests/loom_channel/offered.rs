@@ -8,29 +8,29 @@ use ropeway_shm::eager::{EagerReceiver, EagerSender, Progress, settle};
 use crate::eager::Eager;
 
 /// Has another thread do something with the channel.
-fn beside<R: 'static>(memory: &Arc<Eager>, act: impl FnOnce(&Eager) -> R + 'static) -> JoinHandle<R> {
+pub(crate) fn beside<R: 'static>(memory: &Arc<Eager>, act: impl FnOnce(&Eager) -> R + 'static) -> JoinHandle<R> {
     let memory = Arc::clone(memory);
     thread::spawn(move || act(&memory))
 }
 
 /// Starts a message that neither start copies. With many of them one fence and one look at each sleeper follow.
-fn offer_send(sender: EagerSender, memory: &Eager) {
+pub(crate) fn offer_send(sender: EagerSender, memory: &Eager) {
     sender.offer(&memory.words);
     memory.receiver.wake();
 }
 
-fn offer_recv(receiver: EagerReceiver, memory: &Eager) {
+pub(crate) fn offer_recv(receiver: EagerReceiver, memory: &Eager) {
     receiver.offer(&memory.words);
     memory.sender.wake();
 }
 
-fn send_offered(sender: &mut EagerSender, memory: &Eager) {
+pub(crate) fn send_offered(sender: &mut EagerSender, memory: &Eager) {
     while sender.meet(memory) == Progress::Pending {
-        memory.sender.sleep_until(|| sender.has_met(&memory.words));
+        memory.sender.sleep_until(|| sender.has_met(memory));
     }
 }
 
-fn receive_offered(receiver: &mut EagerReceiver, memory: &Eager) -> u32 {
+pub(crate) fn receive_offered(receiver: &mut EagerReceiver, memory: &Eager) -> u32 {
     while receiver.meet(memory) == Progress::Pending {
         memory.receiver.sleep_until(|| receiver.has_met(memory));
     }

@@ -15,13 +15,13 @@ fn a_send_that_the_wire_gives_back_leaves_later_or_is_taken_back() {
             let memory = Arc::clone(&memory);
             thread::spawn(move || {
                 let mut wire = EagerReceiver::default();
-                if wire.claim(&memory.words) {
+                if wire.claim(&*memory) {
                     memory.place();
                     wire.unclaim(&memory.words);
                 }
                 loop {
                     memory.receiver.sleep_until(|| wire.is_expected(&*memory));
-                    if wire.claim(&memory.words) {
+                    if wire.claim(&*memory) {
                         memory.place();
                         wire.release(&*memory);
                         return memory.read();
@@ -33,7 +33,7 @@ fn a_send_that_the_wire_gives_back_leaves_later_or_is_taken_back() {
         memory.write(1);
         let mut progress = sender.start(&*memory);
         let mut left = 1;
-        if progress == Progress::Pending && sender.cancel(&memory.words) {
+        if progress == Progress::Pending && sender.cancel(&*memory) {
             left = 2;
             memory.write(left);
             progress = sender.start(&*memory);
@@ -57,7 +57,7 @@ fn a_receive_that_the_wire_gives_back_gets_its_message_later() {
             thread::spawn(move || {
                 let mut wire = EagerSender::default();
                 memory.write(5);
-                if wire.claim_buffer(&memory.words) {
+                if wire.claim_buffer(&*memory) {
                     memory.place();
                     wire.unclaim_buffer(&memory.words);
                 }

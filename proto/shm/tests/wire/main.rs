@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use ropeway_proto::limits::WIRE_BYTES_MAX;
 use ropeway_proto::wire::WIRE_HEADER_BYTES;
 use ropeway_proto::{End, Layout, NodeId, Status, WireFrame};
-use ropeway_shm::eager::{CELLS, EagerMemory, EagerReceiver, EagerSender, Progress};
+use ropeway_shm::eager::{CELLS, EagerReceiver, EagerSender, Progress};
 use ropeway_shm::{
     Channel, EndOfChannel, Footprint, JobGeometry, JobSegment, KnownChannels, OpenChannel, Sent, Wire, WireChannels,
     WiredEnd,
@@ -226,7 +226,7 @@ fn what_had_no_credit_and_is_taken_back_starves_no_more() {
         assert_eq!(sender.start(channel), Progress::Pending);
         near.wire.send(&mut near.known);
         assert!(near.wire.is_starving());
-        assert!(sender.cancel(EagerMemory::words(channel)));
+        assert!(sender.cancel(channel));
         channel.note_taken_back();
         assert!(!near.wire.is_starving());
     }
@@ -243,7 +243,7 @@ fn what_is_taken_back_leaves_those_starving_that_were_started_before() {
     }
     assert_eq!(sender.start(channel), Progress::Pending);
     near.wire.send(&mut near.known);
-    assert!(sender.cancel(EagerMemory::words(channel)));
+    assert!(sender.cancel(channel));
     channel.note_taken_back();
     assert!(near.wire.is_starving());
 }
@@ -352,8 +352,8 @@ fn who_dies_with_hands_on_anothers_buffer_leaves_it_to_its_owner() {
     let sender = near.channels[LARGEST].channel().sender(0).start(&near.channels[LARGEST]);
     let receiver = EagerReceiver::default().start(&far.channels[LARGEST]);
     assert_eq!((sender, receiver), (Progress::Pending, Progress::Pending));
-    assert!(EagerReceiver::default().claim(near.channels[LARGEST].words()));
-    assert!(EagerSender::default().claim_buffer(far.channels[LARGEST].words()));
+    assert!(EagerReceiver::default().claim(&near.channels[LARGEST]));
+    assert!(EagerSender::default().claim_buffer(&far.channels[LARGEST]));
     for (side, end) in [(near, End::Send), (far, End::Recv)] {
         let channel = &side.channels[LARGEST];
         assert!(!channel.channel().withdraw(&side.job, end));
