@@ -18,7 +18,7 @@ use crate::request::RequestSlot;
 pub struct Joined {
     /// Of the request that says how often they have started.
     slot: Slot,
-    /// Number of the message that was started with round 0, modulo 2³².
+    /// Number of the message that was started with round 0.
     origin: u32,
 }
 
@@ -47,20 +47,23 @@ impl Joined {
         Some(Self { slot, origin: word as u32 })
     }
 
-    /// If the request has just begun the round that a message is of: until when its program was last likely to come to wait. Numbers of messages
-    /// are compared modulo 2³⁰.
+    /// If the request has just begun the round that a message is of: until when its program was last likely to come to wait.
     pub fn started_until(self, slot: &RequestSlot, number: u32) -> Option<u64> {
-        let is_it = (slot.round().wrapping_add(self.origin) ^ number) << 2 == 0;
-        is_it.then(|| slot.round_until_ns())
+        (self.behind(slot, number) == 0).then(|| slot.round_until_ns())
     }
 
     /// Whether all messages up to the one before `next` were started, and at most `next` itself.
     #[cfg(not(loom))]
     pub(crate) fn is_at(self, slot: &RequestSlot, next: u32) -> bool {
-        next.wrapping_sub(slot.round().wrapping_add(self.origin)) <= 1
+        self.behind(slot, next) <= 1
     }
 
-    /// By how many rounds those are ahead that start the same messages.
+    /// How many messages before this one was the last that was started. Numbers are compared modulo 2³⁰.
+    fn behind(self, slot: &RequestSlot, number: u32) -> u32 {
+        number.wrapping_sub(slot.round().wrapping_add(self.origin)) & (u32::MAX >> 2)
+    }
+
+    /// By how many rounds those are ahead that start the same messages, modulo 2³⁰.
     #[cfg(not(loom))]
     pub(crate) fn lead_of(self, others: Self) -> u32 {
         self.origin.wrapping_sub(others.origin)

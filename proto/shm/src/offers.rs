@@ -40,7 +40,7 @@ struct Peer {
     /// Where they say that they have started, and leave word if they sleep.
     slot: NonNull<RequestSlot>,
     local_rank: u32,
-    /// In which round they are while they start the same messages, less ours.
+    /// In which round they are while they start the same messages, less ours, modulo 2³⁰.
     lead: u32,
 }
 
@@ -175,7 +175,8 @@ impl<const PEERS: usize> Offers<PEERS> {
         let round = self.own().map_or(0, RequestSlot::round);
         let has_come = move |peer: &Peer| {
             let slot = peer.slot();
-            slot.round() == round.wrapping_add(peer.lead) && !(is_left_to_waiters && slot.is_watching())
+            let is_there = slot.round().wrapping_sub(round.wrapping_add(peer.lead)) << 2 == 0;
+            is_there && !(is_left_to_waiters && slot.is_watching())
         };
         // Those that most often are none are not looked at.
         let large = self.peers.iter().any(has_come).then(|| self.rest.large.iter()).into_iter().flatten();

@@ -58,12 +58,13 @@ impl Transfer {
 
     /// Takes an offer, or takes it back. False if there is none.
     fn change_offer(self, memory: &impl TransferMemory, end: End, to: u32) -> bool {
-        let change = |offered| {
-            let is_offered = offered == self.number << 2 | OFFERED;
-            (is_offered || self.started_until(memory, end, offered).is_some()).then_some(self.number << 2 | to)
-        };
+        let (word, number) = (&memory.words().offered[index(end)], self.number << 2);
         // SYNC transfer-offer, eager-joined (load): the owner's buffer is ready.
-        memory.words().offered[index(end)].fetch_update(Ordering::Acquire, Ordering::Acquire, change).is_ok()
+        let change = |seen| word.compare_exchange(seen, number | to, Ordering::Acquire, Ordering::Acquire);
+        match change(number | OFFERED) {
+            Ok(_) => true,
+            Err(seen) => self.started_until(memory, end, seen).is_some() && change(seen).is_ok(),
+        }
     }
 
     /// The message that moves, as both ends have started or offered it: for a helper that is no end and so knows no number.
