@@ -119,17 +119,23 @@ impl<const SENDS: usize, const PEERS: usize> Starts<SENDS, PEERS> {
 
     /// Leaves a doorbell's number where peers look for it that have started. The caller looks again before it sleeps.
     pub(crate) fn arm(&self, doorbell: u32) {
-        self.offers.arm(doorbell);
+        if self.has.offers {
+            self.offers.arm(doorbell);
+        }
     }
 
-    /// The program waits for all that was started from now on, or no more.
+    /// The program waits for all that was started from now on, or no more. Who asks the daemon to move large messages reads it.
     pub(crate) fn set_watching(&self, is_watching: bool) {
-        self.offers.set_watching(is_watching);
+        if self.has.large {
+            self.offers.set_watching(is_watching);
+        }
     }
 
     /// Takes the number back.
     pub(crate) fn disarm(&self) {
-        self.offers.disarm();
+        if self.has.offers {
+            self.offers.disarm();
+        }
     }
 
     /// Its messages are put into cells.
@@ -227,7 +233,8 @@ impl<const SENDS: usize, const PEERS: usize> Starts<SENDS, PEERS> {
         let mut telling = if has.told { Telling::of(&self.told, attachment)? } else { Telling::default() };
         // What only the daemon hears of is its own, whatever the program does.
         // The clock, which waits for all that is being fetched, is read when everything is started.
-        let sender = match has.offers || has.outlets {
+        let is_noted = has.offers || has.outlets;
+        let sender = match is_noted {
             true => self.habit.begin_told_on_wire(attachment.presence(), favor),
             false => Sender::Daemon,
         };
@@ -257,7 +264,9 @@ impl<const SENDS: usize, const PEERS: usize> Starts<SENDS, PEERS> {
         }
         self.leave(attachment, sender, &mut telling)?;
         if telling.is_empty() {
-            self.told(&moment);
+            if is_noted {
+                self.told(&moment);
+            }
             attachment.end_start(&moment);
         }
         Ok(telling)
