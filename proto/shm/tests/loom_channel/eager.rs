@@ -16,7 +16,7 @@ pub(crate) struct Eager {
     cell: CellWord,
     send_buffer: UnsafeCell<u32>,
     cell_bytes: UnsafeCell<u32>,
-    pub(crate) recv_buffer: UnsafeCell<u32>,
+    recv_buffer: UnsafeCell<u32>,
     is_placed: bool,
     /// The daemon's word that the other end is gone.
     is_closed: AtomicBool,
@@ -58,6 +58,12 @@ impl Eager {
     pub(crate) fn read(&self) -> u32 {
         // SAFETY: the model checker reports a race.
         self.recv_buffer.with(|bytes| unsafe { *bytes })
+    }
+
+    /// What a program may do with its buffer when a receive was taken back.
+    pub(crate) fn use_received(&self) {
+        // SAFETY: the model checker reports a race.
+        self.recv_buffer.with_mut(|bytes| unsafe { *bytes = 7 });
     }
 
     /// What the daemon does when an end is gone: takes its buffer out of use, and tells the other one. The buffer is free then.
@@ -203,8 +209,7 @@ fn a_receive_that_is_taken_back_loses_nothing() {
         let is_here = receiver.start(&*memory) == Progress::Done;
         if !is_here && receiver.cancel(&*memory) {
             // The buffer is ours again, until it is started anew.
-            // SAFETY: the model checker reports a race.
-            memory.recv_buffer.with_mut(|bytes| unsafe { *bytes = 7 });
+            memory.use_received();
             assert_eq!(receive(&mut receiver, &memory), 1);
         } else if !is_here {
             memory.receiver.sleep_until(|| receiver.is_due(&*memory));
@@ -320,8 +325,7 @@ fn nobody_writes_to_a_receiver_that_is_gone_nor_waits_for_it() {
         };
         memory.close(End::Recv);
         // Somebody else's memory now.
-        // SAFETY: the model checker reports a race.
-        memory.recv_buffer.with_mut(|bytes| unsafe { *bytes = 7 });
+        memory.use_received();
         sending.join().unwrap();
         assert_eq!(memory.read(), 7);
     });
