@@ -13,5 +13,6 @@ mod operators;
 mod progress;
 mod registered;
 mod rooted;
+mod slots_again;
 mod topologies;
 mod user_operators;

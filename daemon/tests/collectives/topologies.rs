@@ -310,32 +310,6 @@ fn an_exchange_dropped_while_it_runs_frees_its_memory_in_the_end() {
     }
 }
 
-/// Requests of one that is gone are another's afterwards, and count its rounds where they counted those before.
-#[test]
-fn exchanges_that_follow_each_other_have_their_own_data() {
-    everywhere(2, |world| {
-        let ring = world.cartesian(&[2], &[true]).unwrap();
-        let rank = ring.rank();
-        for count in [300, 40_000] {
-            let mut last = None;
-            for turn in 0..30 {
-                let mut exchange = ring.neighbor_alltoall_init::<u32>(count).unwrap();
-                for round in 0..4 {
-                    let value = 100 * turn + 10 * round;
-                    exchange.input_mut().fill(value + rank);
-                    exchange.start().unwrap().wait().unwrap();
-                    assert!(exchange.output().iter().all(|&element| element == value + 1 - rank));
-                }
-                // One of them starts once more, or both do, or none, and nobody waits.
-                if (turn + rank) % 3 != 0 && turn % 4 != 3 {
-                    let _ = exchange.start().unwrap();
-                }
-                drop(last.replace(exchange));
-            }
-        }
-    });
-}
-
 /// Within a node, small messages and large ones.
 #[test]
 fn what_both_have_started_arrives_though_one_drops_it_before_anybody_waits() {
