@@ -448,14 +448,21 @@ fn what_does_not_fit_in_one_command_comes_with_it() {
 fn a_sender_gets_as_far_ahead_of_a_receiver_that_computes_as_there_are_cells() {
     const AHEAD: u32 = ropeway_shm::eager::CELLS;
     for nodes in [1, 2] {
-        let has_sent = AtomicU32::new(0);
+        let (has_sent, has_started) = (AtomicU32::new(0), AtomicU32::new(0));
         everybody_of(&Cluster::start(nodes, 2), 2, |world| {
             let (sources, targets): (&[u32], &[u32]) = if world.rank() == 0 { (&[], &[1]) } else { (&[0], &[]) };
             let graph = world.graph(sources, targets).unwrap();
             let mut exchange = graph.neighbor_alltoall_init::<u32>(2).unwrap();
             for round in 0..10 * AHEAD {
+                // Who was further ahead before sleeps until its message is wanted.
+                while round % 7 == 6 && world.rank() == 0 && has_started.load(Relaxed) <= round {
+                    thread::yield_now();
+                }
                 exchange.input_mut().fill(round);
                 let exchanging = exchange.start().unwrap();
+                if world.rank() == 1 {
+                    has_started.store(round + 1, Relaxed);
+                }
                 while round % 7 == 6 && world.rank() == 1 && has_sent.load(Relaxed) < round + AHEAD {
                     thread::yield_now();
                 }
