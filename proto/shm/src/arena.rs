@@ -15,6 +15,7 @@ use ropeway_proto::limits::BUFFER_ALIGN;
 use crate::free_ranges::FreeRanges;
 use crate::job::JobSegment;
 use crate::mapped;
+use crate::segment::HUGE_PAGE_BYTES;
 
 /// One rank's arena.
 pub struct Arena {
@@ -75,6 +76,10 @@ impl Arena {
         let mut space = self.space();
         if bytes > space.reserved {
             let from = std::mem::replace(&mut space.reserved, bytes);
+            // Before the new part is used. It may be the end of a huge page whose rest is.
+            let [start, from_at] = [self.range.start, self.range.start + from];
+            let begun = (from_at / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES).max(start);
+            self.job.segment().use_huge_pages(begun, start + bytes - begun);
             space.free.give(from, bytes);
         }
     }

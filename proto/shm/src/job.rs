@@ -1,7 +1,7 @@
 //! The job segment: doorbells, request tables and arenas of a job's ranks on one node, and the channels and lanes between them.
 //!
 //! ```text
-//!  0            + whole pages      + ranks × page     + ranks × table    + ranks × arena    + 16 GiB
+//!  0            + whole pages      + ranks × page     + huge pages       + ranks × arena    + 16 GiB
 //!  +------------+------------------+------------------+------------------+------------------+-------------+
 //!  | crowd      | doorbells        | request table    | arena            | direct channels  | post lanes  |
 //!  |            | per rank         | per rank         | per rank         |                  | (post_area) |
@@ -24,7 +24,7 @@ use crate::doorbell::{Doorbell, DoorbellCalls};
 use crate::mapped;
 use crate::post_area;
 use crate::request::RequestSlot;
-use crate::segment::{Segment, SegmentError};
+use crate::segment::{HUGE_PAGE_BYTES, Segment, SegmentError};
 
 /// What determines where everything lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl JobGeometry {
     }
 
     fn arenas(&self) -> u64 {
-        self.tables() + u64::from(self.local_ranks) * TABLE_BYTES
+        (self.tables() + u64::from(self.local_ranks) * TABLE_BYTES).next_multiple_of(HUGE_PAGE_BYTES)
     }
 
     /// The largest arenas of which so many ranks have room in one segment; 0 if there are too many ranks for any.

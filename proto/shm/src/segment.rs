@@ -1,7 +1,9 @@
 //! A memfd, sealed against resizing, mapped.
 
+use std::ffi::c_void;
 use std::fs::File;
 use std::io;
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -50,6 +52,8 @@ const SEALS: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW).uni
 
 /// Of the smallest pages there are.
 const PAGE_BYTES: u64 = 4096;
+/// Of those next in size. (Where they have another size, nothing comes of [`Segment::use_huge_pages`].)
+pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
 impl Segment {
     /// Creates a segment of zeros. `name` shows in `/proc/PID/maps` and exists nowhere else.
@@ -79,10 +83,7 @@ impl Segment {
     fn map_sealed(fd: OwnedFd, bytes: u64) -> io::Result<Self> {
         let length = usize::try_from(bytes).ok().and_then(|bytes| bytes.try_into().ok());
         let length = length.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let mapped = unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, flags, &fd, 0) };
-        let start = mapped.map_err(|error| match error {
+        let start = map_aligned(&fd, length).map_err(|error| match error {
             Errno::ENOMEM => io::Error::new(io::ErrorKind::OutOfMemory, NoAddressSpace { bytes }),
             error => error.into(),
         })?;
@@ -134,6 +135,21 @@ impl Segment {
         }
     }
 
+    /// Has the kernel move whole huge pages of a range into such, whose addresses take the processor less to translate, and which it need not find
+    /// by a fault for each small one. All pages of the range exist. Others may use it meanwhile; for them, too, it is huge pages from now on.
+    ///
+    /// Systems seldom give huge pages to shared memory unasked, but this is a request, which any program may make (Linux 6.1).
+    pub(crate) fn use_huge_pages(&self, offset: u64, bytes: u64) {
+        let first = offset.next_multiple_of(HUGE_PAGE_BYTES);
+        let behind = offset.saturating_add(bytes) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        let pages = behind.checked_sub(first).filter(|&bytes| bytes > 0);
+        if let Some((start, bytes)) = pages.and_then(|bytes| Some((self.range(first, bytes)?, bytes))) {
+            // SAFETY: the range is mapped, and this changes no content. Kernels that can't do it, or have no such pages left, say so, and nothing is
+            // lost.
+            unsafe { libc::madvise(start.as_ptr().cast(), bytes as usize, libc::MADV_COLLAPSE) };
+        }
+    }
+
     /// A shared object in the segment. `T` must be made of atomics only, valid for every bit pattern.
     ///
     /// # Safety
@@ -148,6 +164,22 @@ impl Segment {
     pub(crate) fn address(&self) -> usize {
         self.start.as_ptr().addr()
     }
+}
+
+/// Maps a file so that huge pages of it can be such of the mapping, if there is room.
+fn map_aligned(fd: &OwnedFd, length: NonZeroUsize) -> nix::Result<NonNull<c_void>> {
+    let (protection, flags) =
+        (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED | MapFlags::MAP_NORESERVE);
+    // SAFETY: a new mapping at an address of the kernel's choice, or of ours where there is nothing, touches nothing that exists.
+    let map = |address| unsafe { mmap(address, length, protection, flags, fd, 0) };
+    let start = map(None)?;
+    let behind = start.addr().get() % HUGE_PAGE_BYTES as usize;
+    if behind == 0 || (length.get() as u64) < HUGE_PAGE_BYTES {
+        return Ok(start);
+    }
+    // SAFETY: it is the mapping made above, and nobody has it yet.
+    unsafe { munmap(start, length.get())? };
+    map(NonZeroUsize::new(start.addr().get() - behind))
 }
 
 impl Drop for Segment {

@@ -226,6 +226,54 @@ fn an_arena_without_room_says_what_it_needs() {
     assert_eq!(needed, Some(1024 + 8192), "the free end of the arena counts");
 }
 
+/// Also while the first part of one is in use already, and seen by others.
+#[test]
+fn an_arena_gets_huge_pages_where_it_has_the_pages_of_whole_ones() {
+    const HUGE: u64 = 2 << 20;
+    let geometry = JobGeometry { local_ranks: 2, arena_bytes_max: 2 * HUGE };
+    let job = Arc::new(JobSegment::create(geometry).unwrap());
+    let others = JobSegment::map(job.fd().try_clone_to_owned().unwrap(), geometry).unwrap();
+    let arena = Arena::new(Arc::clone(&job), 1);
+    let reserve = |part: std::ops::Range<u64>| {
+        job.reserve_arena(1, part.clone()).unwrap();
+        arena.set_reserved(part.end);
+    };
+    reserve(0..HUGE / 2);
+    let mut first = arena.allocate(HUGE / 2).unwrap();
+    first.as_bytes_mut().fill(7);
+    let address = first.as_bytes().as_ptr().addr();
+    assert_eq!((address as u64 % HUGE, huge_pages_at(address)), (0, Some(0)));
+    reserve(HUGE / 2..HUGE + HUGE / 2);
+    let found = huge_pages_at(address);
+    if system_has_huge_pages() {
+        assert_eq!(found, Some(1));
+    }
+    let mut seen = vec![0; first.bytes() as usize];
+    let layout = Layout { offset: first.offset(), block_bytes: first.bytes(), stride_bytes: first.bytes(), blocks: 1 };
+    others.read(&layout, 0, &mut seen).unwrap();
+    assert!([&seen[..], first.as_bytes()].iter().all(|bytes| bytes.iter().all(|&byte| byte == 7)));
+    assert!(arena.allocate(HUGE).unwrap().as_bytes().iter().all(|&byte| byte == 0));
+}
+
+/// How many of its mapping's huge pages this process has in its page table.
+fn huge_pages_at(address: usize) -> Option<u64> {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut lines = smaps.lines().skip_while(|line| {
+        let bounds = line.split([' ', '-']).take(2).map(|bound| usize::from_str_radix(bound, 16).ok());
+        !matches!(bounds.collect::<Vec<_>>()[..], [Some(start), Some(end)] if (start..end).contains(&address))
+    });
+    let kilobytes = lines.find_map(|line| line.strip_prefix("ShmemPmdMapped:")?.trim().strip_suffix(" kB"));
+    kilobytes.map(|kilobytes| kilobytes.parse::<u64>().unwrap() / 2048)
+}
+
+/// Whether programs may ask for some of shared memory: Linux 6.1 on a processor that has them of this size.
+fn system_has_huge_pages() -> bool {
+    let size = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").unwrap_or_default();
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let version: Vec<u32> = release.split(['.', '-']).map_while(|part| part.parse().ok()).take(2).collect();
+    size.trim() == "2097152" && version >= vec![6, 1]
+}
+
 #[test]
 fn a_lent_buffer_is_never_given_to_anybody_else() {
     let arena = Arena::new(Arc::new(job()), 0);
