@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::task::Waker;
 
+use ropeway_shm::Line;
+
 use crate::attachment::Attachment;
 use crate::memory::SharedMemory;
 use crate::operation::Operation;
 use crate::request::Persistent;
 use crate::running::{Run, Running, watch_each};
+use crate::sequence::{self, Lines, Place};
 use crate::set::{retract_all, start_each, tell};
 use crate::several::Several;
 use crate::starts::Starts;
@@ -31,11 +34,15 @@ pub(crate) struct Exchange {
     is_bound: bool,
     /// They have started, and don't know it yet.
     is_news: bool,
+    place: Place,
     pub(crate) input: SharedMemory,
     pub(crate) output: SharedMemory,
     /// How they start if they are bound: with as many sends as a cube has faces and three peers on this node, out of the exchange itself.
     starts: Starts<6, 3>,
 }
+
+/// What starts touch of an exchange: up to what the daemon is told.
+const START_LINES: usize = 7;
 
 /// A running exchange with all neighbours.
 ///
@@ -144,9 +151,9 @@ impl Exchange {
         requests.iter_mut().for_each(|request| request.operation_mut().offer());
         let (attachment, rank) = (among.attachment().clone(), among.rank());
         let starts = Starts::new(&attachment, &requests);
-        let (favor, is_bound, is_news) = Default::default();
+        let (favor, is_bound, is_news, place) = Default::default();
         let requests = requests.into_boxed_slice();
-        Self { attachment, requests, rank, favor, is_bound, is_news, input, output, starts }
+        Self { attachment, requests, rank, favor, is_bound, is_news, place, input, output, starts }
     }
 
     pub(crate) fn set_favor(&mut self, favor: Favor) {
@@ -155,6 +162,9 @@ impl Exchange {
     }
 
     pub(crate) fn start(&mut self) -> Result<ActiveExchange<'_>, Error> {
+        if self.starts.is_spread() {
+            self.pass();
+        }
         if self.is_active() {
             return Err(Error::AlreadyActive);
         }
@@ -172,6 +182,17 @@ impl Exchange {
             self.end(started)?;
         }
         Ok(ActiveExchange { exchange: self })
+    }
+
+    /// Its turn has come in the sequence of what the program starts.
+    #[inline]
+    fn pass(&mut self) {
+        let first = Line::of(self);
+        let Self { starts, place, .. } = self;
+        sequence::pass(first, place, || {
+            let [written, one, another] = starts.lines();
+            Lines { own: (first, START_LINES), written, read: [one, another] }
+        });
     }
 
     /// The first times.

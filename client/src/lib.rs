@@ -90,6 +90,7 @@ mod private_daemon;
 mod registered;
 mod request;
 mod running;
+mod sequence;
 mod session;
 mod set;
 mod several;

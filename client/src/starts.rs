@@ -6,7 +6,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use ropeway_proto::{BATCH_COMMANDS, Batch, Brief, Command};
 use ropeway_shm::eager::EagerSender;
-use ropeway_shm::{Offers, OpenChannel, Puts, prepare_to_write_whole};
+use ropeway_shm::{Line, Offers, OpenChannel, Puts, prepare_to_write_whole};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -109,6 +109,17 @@ impl<const SENDS: usize, const PEERS: usize> Starts<SENDS, PEERS> {
             others: !self.others.is_empty(),
         };
         self.has_strangers = self.offers.has_strangers();
+    }
+
+    /// Whether a start touches more than a few lines, which are seldom in the caches.
+    #[inline]
+    pub(crate) fn is_spread(&self) -> bool {
+        (self.has.offers && self.has.outlets) || self.has.told
+    }
+
+    /// What a start touches that lies elsewhere: its own slot, and those of two peers.
+    pub(crate) fn lines(&self) -> [Line; 3] {
+        if self.has.offers { self.offers.lines() } else { [Line::NONE; 3] }
     }
 
     /// To be offered with others.

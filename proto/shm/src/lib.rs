@@ -86,7 +86,7 @@ cfg_if::cfg_if! {
             meeting_plan::MeetingPlan,
             offers::Offers,
             post_area::PostLane,
-            prefetch::{prepare_to_write, prepare_to_write_whole},
+            prefetch::{Line, prepare_to_write, prepare_to_write_whole},
             puts::Puts,
             unpaced::leave_unpaced,
             segment::{Segment, SegmentError},

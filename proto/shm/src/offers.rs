@@ -11,7 +11,7 @@ use crate::channel::OpenChannel;
 use crate::job::JobSegment;
 use crate::joined::Joined;
 use crate::listener::ring;
-use crate::prefetch::{prefetch, prepare_to_write_whole};
+use crate::prefetch::{Line, prefetch, prepare_to_write_whole};
 use crate::request::RequestSlot;
 
 /// The next messages of ends that start together. Each is left in its buffer, or goes into it, when somebody comes to wait for it or works
@@ -116,6 +116,13 @@ impl<const PEERS: usize> Offers<PEERS> {
             prefetch(own.cast(), 1, true);
         }
         self.peers.iter().for_each(|peer| prefetch(peer.slot.cast(), 1, false));
+    }
+
+    /// What a start touches of the slots: of its own, and of the first two peers.
+    pub fn lines(&self) -> [Line; 3] {
+        let peer = |number| self.peers.get(number).map(|peer: &Peer| Line::of(peer.slot()));
+        let own = self.own().map(Line::of);
+        [own, peer(0), peer(1)].map(|line| line.unwrap_or(Line::NONE))
     }
 
     /// Makes all offers. What goes over a wire is to be marked there, and behind a `SeqCst` fence [`wake_peers`](Self::wake_peers) follows.

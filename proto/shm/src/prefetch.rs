@@ -37,3 +37,42 @@ pub fn prepare_to_write_whole<T>(what: &T) {
 }
 
 const LINE_BYTES: usize = 64;
+
+/// Where a cache line is, to be fetched at another time, when it may not be there any more: a hint.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line(*const u8);
+
+#[cfg(not(loom))]
+impl Line {
+    /// No line.
+    pub const NONE: Self = Self(std::ptr::null());
+
+    /// The first one of something.
+    #[inline]
+    pub fn of<T>(what: &T) -> Self {
+        Self(std::ptr::from_ref(what).cast())
+    }
+
+    /// So many lines behind it.
+    #[inline]
+    pub fn plus(self, lines: usize) -> Self {
+        Self(self.0.wrapping_add(lines * LINE_BYTES))
+    }
+
+    /// Has the processor fetch it, to be written.
+    #[inline]
+    pub fn prepare_to_write(self) {
+        if let Some(at) = NonNull::new(self.0.cast_mut()) {
+            prefetch(at, 1, true);
+        }
+    }
+
+    /// The same, to be read.
+    #[inline]
+    pub fn prepare_to_read(self) {
+        if let Some(at) = NonNull::new(self.0.cast_mut()) {
+            prefetch(at, 1, false);
+        }
+    }
+}
