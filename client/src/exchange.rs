@@ -41,8 +41,8 @@ pub(crate) struct Exchange {
     starts: Starts<6, 3>,
 }
 
-/// What starts touch of an exchange: up to what the daemon is told.
-const START_LINES: usize = 7;
+/// What starts touch of an exchange.
+const START_LINES: usize = (mem::offset_of!(Exchange, starts) + Starts::<6, 3>::START_BYTES).div_ceil(64);
 
 /// A running exchange with all neighbours.
 ///

@@ -1,6 +1,7 @@
 //! How an exchange starts once each of its messages has a channel, or will never have one: out of few lines that say all that a start needs,
 //! and without the requests, which hear of it when the program comes to wait.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -60,6 +61,9 @@ struct Kinds {
 }
 
 impl<const SENDS: usize, const PEERS: usize> Starts<SENDS, PEERS> {
+    /// What starts touch that leave something on a wire, or tell the daemon.
+    pub(crate) const START_BYTES: usize = mem::offset_of!(Self, others);
+
     /// With room for these requests.
     pub(crate) fn new(attachment: &Attachment, requests: &[Persistent]) -> Self {
         let (all, sends) = (requests.len(), requests.iter().filter(|request| request.operation().sends()).count());
